@@ -1,0 +1,225 @@
+//! Roles, users, identities and permissions.
+
+use super::{FunctionName, Name, QualifiedName, RawType};
+
+/// What roles may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each variant is the permission of the same name")]
+pub enum Permission {
+    Create,
+    Alter,
+    Drop,
+    Select,
+    Modify,
+    Authorize,
+    Describe,
+    Execute,
+    Unmask,
+    SelectMasked,
+}
+
+impl Permission {
+    /// All of them, in Cassandra's order.
+    pub const ALL: [Self; 10] = [
+        Self::Create,
+        Self::Alter,
+        Self::Drop,
+        Self::Select,
+        Self::Modify,
+        Self::Authorize,
+        Self::Describe,
+        Self::Execute,
+        Self::Unmask,
+        Self::SelectMasked,
+    ];
+
+    /// The name in upper case, as tables and messages show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Alter => "ALTER",
+            Self::Drop => "DROP",
+            Self::Select => "SELECT",
+            Self::Modify => "MODIFY",
+            Self::Authorize => "AUTHORIZE",
+            Self::Describe => "DESCRIBE",
+            Self::Execute => "EXECUTE",
+            Self::Unmask => "UNMASK",
+            Self::SelectMasked => "SELECT_MASKED",
+        }
+    }
+}
+
+/// What a permission is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resource {
+    /// ALL KEYSPACES.
+    AllKeyspaces,
+    /// KEYSPACE k.
+    Keyspace(Name),
+    /// ALL TABLES IN KEYSPACE k.
+    AllTables(Name),
+    /// \[TABLE\] t.
+    Table(QualifiedName),
+    /// ALL ROLES.
+    AllRoles,
+    /// ROLE r.
+    Role(Box<str>),
+    /// ALL FUNCTIONS.
+    AllFunctions,
+    /// ALL FUNCTIONS IN KEYSPACE k.
+    AllFunctionsIn(Name),
+    /// FUNCTION f(types).
+    Function {
+        /// The function.
+        name: FunctionName,
+        /// Types of its arguments.
+        argument_types: Vec<RawType>,
+    },
+    /// ALL MBEANS.
+    AllMBeans,
+    /// MBEAN 'name' or MBEANS 'pattern'.
+    MBean(Box<str>),
+}
+
+/// `GRANT permissions ON resource TO role`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GrantPermissions {
+    /// Those of the named permissions that the resource knows; never empty.
+    pub permissions: Vec<Permission>,
+    /// What they are about.
+    pub resource: Resource,
+    /// Who gets them.
+    pub role: Box<str>,
+}
+
+/// `REVOKE permissions ON resource FROM role`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevokePermissions {
+    /// Those of the named permissions that the resource knows; never empty.
+    pub permissions: Vec<Permission>,
+    /// What they are about.
+    pub resource: Resource,
+    /// Who loses them.
+    pub role: Box<str>,
+}
+
+/// `LIST permissions`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListPermissions {
+    /// The named permissions, or all.
+    pub permissions: Vec<Permission>,
+    /// ON.
+    pub resource: Option<Resource>,
+    /// OF.
+    pub role: Option<Box<str>>,
+    /// Not NORECURSIVE.
+    pub recursive: bool,
+}
+
+/// `GRANT role TO grantee`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GrantRole {
+    /// The role that is given.
+    pub role: Box<str>,
+    /// Who gets it.
+    pub grantee: Box<str>,
+}
+
+/// `REVOKE role FROM revokee`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevokeRole {
+    /// The role that is taken.
+    pub role: Box<str>,
+    /// Who loses it.
+    pub revokee: Box<str>,
+}
+
+/// Options of CREATE and ALTER ROLE and USER, as far as written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RoleOptions {
+    /// PASSWORD.
+    pub password: Option<Box<str>>,
+    /// HASHED PASSWORD; never together with `password`.
+    pub hashed_password: Option<Box<str>>,
+    /// SUPERUSER.
+    pub superuser: Option<bool>,
+    /// LOGIN.
+    pub login: Option<bool>,
+    /// OPTIONS, keys and values by their text.
+    pub custom: Option<Vec<(Box<str>, Box<str>)>>,
+    /// ACCESS TO.
+    pub datacenters: Option<AccessList>,
+    /// ACCESS FROM.
+    pub cidr_groups: Option<AccessList>,
+}
+
+/// Where a role may come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessList {
+    /// ALL.
+    All,
+    /// Only these.
+    Only(Vec<Box<str>>),
+}
+
+/// `CREATE ROLE`, and `CREATE USER` with its options made explicit (`login` is true, `superuser`
+/// is set).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateRole {
+    /// The role.
+    pub name: Box<str>,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// WITH.
+    pub options: RoleOptions,
+}
+
+/// `ALTER ROLE` and `ALTER USER`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlterRole {
+    /// The role.
+    pub name: Box<str>,
+    /// IF EXISTS.
+    pub if_exists: bool,
+    /// WITH.
+    pub options: RoleOptions,
+}
+
+/// `DROP ROLE` and `DROP USER`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropRole {
+    /// The role.
+    pub name: Box<str>,
+    /// IF EXISTS.
+    pub if_exists: bool,
+}
+
+/// `LIST ROLES`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListRoles {
+    /// OF.
+    pub role: Option<Box<str>>,
+    /// Not NORECURSIVE.
+    pub recursive: bool,
+}
+
+/// `ADD IDENTITY i TO ROLE r`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddIdentity {
+    /// The identity in a certificate.
+    pub identity: Box<str>,
+    /// Whose it is.
+    pub role: Box<str>,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+}
+
+/// `DROP IDENTITY`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropIdentity {
+    /// The identity in a certificate.
+    pub identity: Box<str>,
+    /// IF EXISTS.
+    pub if_exists: bool,
+}
