@@ -3,7 +3,30 @@
 //!
 //! It must not know schemas, sockets, files or clocks: everything here is data and pure functions.
 //!
-//! Reading order: [`cql_type`], then the values.
+//! Reading order: [`CqlType`] and [`value`] say what a value is; [`token`] and [`key`] where it
+//! lies; [`row`] how it is kept; [`mutation`], [`condition`] and [`read`] what is asked of a
+//! replica set, and [`outcome`] what it answers.
+pub mod condition;
 mod cql_type;
+mod ids;
+pub mod key;
+pub mod mutation;
+pub mod outcome;
+pub mod read;
+pub mod row;
+pub mod token;
 
+
+pub use condition::{Check, ColumnPart, Comparison, Condition, RowCondition};
 pub use cql_type::{CqlType, UserType, quote_identifier};
+pub use ids::{ColumnId, SetId, TableId, UuidText};
+pub use key::{ClusteringRange, PartitionKey, RowPosition, successor};
+pub use mutation::{
+    CellAction, CellChange, Deletion, Expiry, Liveness, Mutation, Operation, RowChange,
+};
+pub use outcome::{CurrentRow, Outcome, Refusal};
+pub use read::{
+    Flow, LiveCells, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection, RowSink, Statics,
+};
+pub use row::{CellRef, CellState, CorruptRow, RowView, RowWriter};
+pub use token::{RingRange, RingToken, Token};

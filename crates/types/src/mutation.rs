@@ -1,0 +1,148 @@
+//! What a write asks for. A mutation is the request, not its result: times, list ids and function
+//! results are fixed in it; merging, conditions and counters happen when it is applied, in the log
+//! order of its replica set, always with the same outcome (D3).
+
+use bytes::Bytes;
+
+use crate::condition::Condition;
+use crate::ids::{ColumnId, TableId};
+use crate::key::{ClusteringRange, PartitionKey, RowPosition};
+
+/// A change to one logical partition of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mutation {
+    /// The table it changes.
+    pub table: TableId,
+    /// The logical partition it changes.
+    pub key: PartitionKey,
+    /// What must hold for it to be applied; all or nothing.
+    pub condition: Option<Box<Condition>>,
+    /// The changes, applied in order.
+    pub operations: Vec<Operation>,
+}
+
+/// One change within a logical partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Everything older goes, the static row too.
+    DeletePartition(Deletion),
+    /// Every older row of that range goes.
+    DeleteRange {
+        /// Which rows.
+        range: ClusteringRange,
+        /// Since when.
+        deletion: Deletion,
+    },
+    /// One row is changed.
+    Row(RowChange),
+}
+
+/// A change to one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowChange {
+    /// Which row.
+    pub position: RowPosition,
+    /// The clustering values as the client wrote them, where the clustering key cannot give them
+    /// back (the decimal 1.00 sorts and compares as 1.0). Encoded as [`crate::row::Row`] keeps them.
+    pub original_clustering: Option<Bytes>,
+    /// Set by INSERT: the row exists even with all columns null.
+    pub liveness: Option<Liveness>,
+    /// The row as a whole is deleted first.
+    pub deletion: Option<Deletion>,
+    /// Changes of single columns.
+    pub cells: Vec<CellChange>,
+}
+
+/// That a row exists by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Liveness {
+    /// When it was written, microseconds since the epoch.
+    pub timestamp_us: i64,
+    /// Until when it exists.
+    pub expiry: Option<Expiry>,
+}
+
+/// When something stops to exist by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// The time to live it was written with, in seconds.
+    pub ttl_s: u32,
+    /// The second since the epoch at which it is gone.
+    pub expires_at_s: u32,
+}
+
+/// That everything written at or before a time is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// What was written at or before this is gone.
+    pub timestamp_us: i64,
+    /// When the deletion was made, seconds since the epoch: it may itself be dropped some time later.
+    pub deleted_at_s: u32,
+}
+
+/// A change of one column, or of one element of a collection or user type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellChange {
+    /// Which column.
+    pub column: ColumnId,
+    /// With which time.
+    pub timestamp_us: i64,
+    /// What happens.
+    pub action: CellAction,
+}
+
+/// What happens to a column.
+///
+/// A *path* names the element of a multi-cell column: for a set the element, for a map the key, for
+/// a list the time uuid, each byte-comparably encoded; for a user type the index of the field in two
+/// bytes. Single-cell columns have none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CellAction {
+    /// A value is written.
+    Set {
+        /// Which element.
+        path: Option<Bytes>,
+        /// The value, as the protocol encodes it. For a set: empty, unless the path cannot give the
+        /// element back as it was written.
+        value: Bytes,
+        /// Until when.
+        expiry: Option<Expiry>,
+    },
+    /// A value is deleted.
+    Delete {
+        /// Which element.
+        path: Option<Bytes>,
+        /// When, seconds since the epoch.
+        deleted_at_s: u32,
+    },
+    /// All elements of a multi-cell column written at or before the timestamp are deleted.
+    DeleteElements {
+        /// When, seconds since the epoch.
+        deleted_at_s: u32,
+    },
+    /// A counter changes by that much.
+    CounterAdd(i64),
+    /// The element at that index of a list is replaced; an error if there is none.
+    ListSetAt {
+        /// Counted from zero.
+        index: i32,
+        /// The new value.
+        value: Bytes,
+        /// Until when.
+        expiry: Option<Expiry>,
+    },
+    /// The element at that index of a list is deleted; an error if there is none.
+    ListDeleteAt {
+        /// Counted from zero.
+        index: i32,
+        /// When, seconds since the epoch.
+        deleted_at_s: u32,
+    },
+    /// Every element of a list that equals one of the values is deleted.
+    ListRemoveValues {
+        /// The values to look for.
+        values: Vec<Bytes>,
+        /// When, seconds since the epoch.
+        deleted_at_s: u32,
+    },
+}

@@ -1,0 +1,54 @@
+//! What became of a mutation.
+
+use std::fmt;
+
+use crate::key::RowPosition;
+
+/// What became of a mutation that was applied without an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was applied.
+    Applied,
+    /// Its condition did not hold; nothing changed.
+    NotApplied {
+        /// The rows the condition looked at, as they are, in the order of the condition.
+        rows: Vec<CurrentRow>,
+    },
+}
+
+/// A row that a condition looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentRow {
+    /// Which row.
+    pub position: RowPosition,
+    /// Its live part as a stored row (see [`crate::row`]), `None` when there is none.
+    pub row: Option<Vec<u8>>,
+}
+
+/// A mutation that cannot be applied to the row as it is: an answer, the same on every replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A list was to be changed at an index it does not have.
+    ListIndexOutOfBounds {
+        /// The index asked for.
+        index: i32,
+        /// How many elements there are.
+        size: usize,
+    },
+    /// A list was to be changed by index, and it is null.
+    ListIsNull,
+}
+
+/// Cassandra's texts.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::ListIndexOutOfBounds { index, size } => {
+                write!(f, "List index {index} out of bound, list has size {size}")
+            }
+            Refusal::ListIsNull => f.write_str("Attempted to set an element on a list which is null"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

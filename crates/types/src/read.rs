@@ -1,0 +1,172 @@
+//! What a read asks for, and how rows come back: one by one, borrowed from where they lie.
+
+use bytes::Bytes;
+
+use crate::ids::TableId;
+use crate::key::{ClusteringRange, PartitionKey};
+use crate::row::{CellRef, CorruptRow, RowView};
+use crate::token::{RingRange, RingToken};
+
+/// A read of one physical partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadCommand {
+    /// The table.
+    pub table: TableId,
+    /// Which logical partitions.
+    pub scope: ReadScope,
+    /// Which rows of each.
+    pub rows: RowSelection,
+    /// From the last row of each logical partition to the first.
+    pub reversed: bool,
+    /// What becomes of static rows.
+    pub statics: Statics,
+    /// Where to go on: everything up to and including this position has been returned already.
+    pub after: Option<ReadPosition>,
+    /// The second since the epoch at which expiry is judged.
+    pub now_s: u32,
+}
+
+/// Which logical partitions a read looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadScope {
+    /// One.
+    Partition(PartitionKey),
+    /// All that lie in a part of the ring, in its order.
+    Ring(RingRange),
+}
+
+/// Which rows of a logical partition are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowSelection {
+    /// Every row.
+    All,
+    /// The rows with exactly these clustering keys, sorted ascending, each once.
+    Points(Vec<Bytes>),
+    /// The rows of these ranges, sorted ascending, not overlapping.
+    Ranges(Vec<ClusteringRange>),
+    /// No clustered row: only the static row is wanted.
+    None,
+}
+
+/// What becomes of the static row of each logical partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statics {
+    /// It is not read.
+    Skip,
+    /// Each row brings it along.
+    Attach,
+    /// Each row brings it along, and where a logical partition has a live static row and no live
+    /// row among the selected ones, it comes alone.
+    AttachOrAlone,
+}
+
+/// A place between two rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadPosition {
+    /// The logical partition that was being read.
+    pub key: PartitionKey,
+    /// The last row that was returned; `None` when the whole logical partition is done.
+    pub clustering: Option<Bytes>,
+}
+
+/// How a read goes on after a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The next row, please.
+    Continue,
+    /// Enough of this logical partition.
+    NextPartition,
+    /// Enough.
+    Stop,
+}
+
+/// Takes the rows of a read, in order.
+pub trait RowSink {
+    /// Takes one live row.
+    fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow>;
+
+    /// Told now and then, also when rows are skipped because they are dead, so that a scan whose
+    /// time is up or whose client is gone stops. `false` stops the read.
+    fn go_on(&mut self) -> bool {
+        true
+    }
+}
+
+/// A row in which something is live, with the deletions that lie over it.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveRow<'a> {
+    /// The bytes of its partition key.
+    pub partition_key: &'a [u8],
+    /// The place of the key on the ring.
+    pub ring: RingToken,
+    /// Its clustering key; `None` when the static row comes alone.
+    pub clustering: Option<&'a [u8]>,
+    /// The row; `None` when the static row comes alone.
+    pub row: Option<LiveCells<'a>>,
+    /// The static row, where the command asked for it and it has one.
+    pub static_row: Option<LiveCells<'a>>,
+}
+
+/// The cells of a row that are live under the deletions over it.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveCells<'a> {
+    view: RowView<'a>,
+    shadow_us: i64,
+    now_s: u32,
+}
+
+impl<'a> LiveCells<'a> {
+    /// `covering_us`: the newest deletion of the partition or of a range over this row
+    /// (`i64::MIN` for none). The row's own deletion is added here.
+    pub fn new(view: RowView<'a>, covering_us: i64, now_s: u32) -> LiveCells<'a> {
+        let own_us = view.deletion().map_or(i64::MIN, |deletion| deletion.timestamp_us);
+        LiveCells { view, shadow_us: covering_us.max(own_us), now_s }
+    }
+
+    /// The row as it is stored.
+    pub fn view(&self) -> &RowView<'a> {
+        &self.view
+    }
+
+    /// Whether the row exists by itself (it was inserted, not only updated).
+    pub fn has_liveness(&self) -> bool {
+        self.view.liveness().is_some_and(|liveness| {
+            liveness.timestamp_us > self.shadow_us
+                && liveness.expiry.is_none_or(|expiry| expiry.expires_at_s > self.now_s)
+        })
+    }
+
+    /// Whether anything is live: the row itself or a cell.
+    pub fn is_live(&self) -> Result<bool, CorruptRow> {
+        if self.has_liveness() {
+            return Ok(true);
+        }
+        match self.cells().next() {
+            None => Ok(false),
+            Some(Ok(_)) => Ok(true),
+            Some(Err(corrupt)) => Err(corrupt),
+        }
+    }
+
+    /// The live cells, ordered by column and path.
+    pub fn cells(&self) -> impl Iterator<Item = Result<CellRef<'a>, CorruptRow>> + use<'a> {
+        let mut column_shadow = None;
+        let (shadow_us, now_s) = (self.shadow_us, self.now_s);
+        self.view.cells().filter_map(move |cell| match cell {
+            Err(corrupt) => Some(Err(corrupt)),
+            Ok(cell) => {
+                if cell.deletes_elements() {
+                    column_shadow = Some((cell.column, cell.timestamp_us));
+                    return None;
+                }
+                let over = match column_shadow {
+                    Some((column, timestamp_us)) if column == cell.column => {
+                        shadow_us.max(timestamp_us)
+                    }
+                    _ => shadow_us,
+                };
+                (cell.timestamp_us > over && cell.is_live(now_s)).then_some(Ok(cell))
+            }
+        })
+    }
+}

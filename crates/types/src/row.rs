@@ -1,0 +1,441 @@
+//! Rows as storage keeps them: one value per row, read in place.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | version, 1 |
+//! | 1 | flags: 1 liveness, 2 it expires, 4 deletion, 8 original clustering |
+//! | 8 | base timestamp: the liveness's, or the first cell's |
+//! | 4 + 4 | with flag 2: ttl, expiry second |
+//! | 8 + 4 | with flag 4: deletion timestamp, second of deletion |
+//! | v + n | with flag 8: length, clustering values as the client wrote them |
+//! | rest | cells, ordered by column, then path |
+//!
+//! A cell: column id (v), flags (1: 1 dead, 2 expires, 4 path, 8 own timestamp, 16 deletes all
+//! elements), timestamp (8, flag 8), ttl and expiry second (4 + 4, flag 2) or second of deletion
+//! (4, flag 1 or 16), path (v + n, flag 4), value (v + n, unless dead). v is LEB128; the rest is
+//! big-endian.
+
+use std::fmt;
+
+use crate::ids::ColumnId;
+use crate::mutation::{Deletion, Expiry, Liveness};
+
+const VERSION: u8 = 1;
+
+const ROW_LIVENESS: u8 = 1;
+const ROW_EXPIRES: u8 = 2;
+const ROW_DELETION: u8 = 4;
+const ROW_ORIGINAL: u8 = 8;
+
+const CELL_DEAD: u8 = 1;
+const CELL_EXPIRES: u8 = 2;
+const CELL_PATH: u8 = 4;
+const CELL_TIMESTAMP: u8 = 8;
+const CELL_DELETES_ELEMENTS: u8 = 16;
+
+/// The bytes of a row do not follow the format: the disk or a bug of ours changed them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CorruptRow;
+
+impl fmt::Display for CorruptRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a stored row does not follow its format")
+    }
+}
+
+impl std::error::Error for CorruptRow {}
+
+/// One cell of a row, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellRef<'a> {
+    /// Its column.
+    pub column: ColumnId,
+    /// The element of a multi-cell column (see [`crate::CellAction`]).
+    pub path: Option<&'a [u8]>,
+    /// When it was written, microseconds since the epoch.
+    pub timestamp_us: i64,
+    /// What it holds.
+    pub state: CellState<'a>,
+}
+
+/// What a cell holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellState<'a> {
+    /// A value, until it expires.
+    Value {
+        /// As the protocol encodes it.
+        value: &'a [u8],
+        /// Until when.
+        expiry: Option<Expiry>,
+    },
+    /// A tombstone.
+    Dead {
+        /// Seconds since the epoch.
+        deleted_at_s: u32,
+    },
+    /// A tombstone over all elements of a multi-cell column; it comes before them.
+    DeletesElements {
+        /// Seconds since the epoch.
+        deleted_at_s: u32,
+    },
+}
+
+impl<'a> CellRef<'a> {
+    /// Whether it is the tombstone over a multi-cell column.
+    pub fn deletes_elements(&self) -> bool {
+        matches!(self.state, CellState::DeletesElements { .. })
+    }
+
+    /// Whether it holds a value at that second, deletions over it aside.
+    pub fn is_live(&self, now_s: u32) -> bool {
+        match self.state {
+            CellState::Value { expiry, .. } => {
+                expiry.is_none_or(|expiry| expiry.expires_at_s > now_s)
+            }
+            CellState::Dead { .. } | CellState::DeletesElements { .. } => false,
+        }
+    }
+
+    /// The value it holds or held; empty for a tombstone.
+    pub fn value(&self) -> &'a [u8] {
+        match self.state {
+            CellState::Value { value, .. } => value,
+            _ => &[],
+        }
+    }
+
+    /// Its expiry, if it has one.
+    pub fn expiry(&self) -> Option<Expiry> {
+        match self.state {
+            CellState::Value { expiry, .. } => expiry,
+            _ => None,
+        }
+    }
+
+    /// The order of cells in a row.
+    pub fn sort_key(&self) -> (ColumnId, bool, Option<&'a [u8]>) {
+        (self.column, !self.deletes_elements(), self.path)
+    }
+}
+
+/// A stored row, read in place. Making one checks the head; the cells are checked as they are read.
+#[derive(Clone, Copy, Debug)]
+pub struct RowView<'a> {
+    liveness: Option<Liveness>,
+    deletion: Option<Deletion>,
+    original_clustering: Option<&'a [u8]>,
+    base_us: i64,
+    cells: &'a [u8],
+}
+
+impl<'a> RowView<'a> {
+    /// Reads the head of a row.
+    pub fn decode(bytes: &'a [u8]) -> Result<RowView<'a>, CorruptRow> {
+        let mut input = Input(bytes);
+        if input.byte()? != VERSION {
+            return Err(CorruptRow);
+        }
+        let flags = input.byte()?;
+        if flags & !(ROW_LIVENESS | ROW_EXPIRES | ROW_DELETION | ROW_ORIGINAL) != 0 {
+            return Err(CorruptRow);
+        }
+        let base_us = input.i64()?;
+        let expiry = if flags & ROW_EXPIRES != 0 { Some(input.expiry()?) } else { None };
+        let liveness =
+            (flags & ROW_LIVENESS != 0).then_some(Liveness { timestamp_us: base_us, expiry });
+        let deletion = if flags & ROW_DELETION != 0 {
+            Some(Deletion { timestamp_us: input.i64()?, deleted_at_s: input.u32()? })
+        } else {
+            None
+        };
+        let original_clustering =
+            if flags & ROW_ORIGINAL != 0 { Some(input.counted()?) } else { None };
+        Ok(RowView { liveness, deletion, original_clustering, base_us, cells: input.0 })
+    }
+
+    /// That the row was inserted.
+    pub fn liveness(&self) -> Option<Liveness> {
+        self.liveness
+    }
+
+    /// That the row as a whole was deleted.
+    pub fn deletion(&self) -> Option<Deletion> {
+        self.deletion
+    }
+
+    /// The clustering values as the client wrote them, where the key cannot give them back:
+    /// each as length (2 bytes), value, zero, like a composite partition key.
+    pub fn original_clustering(&self) -> Option<&'a [u8]> {
+        self.original_clustering
+    }
+
+    /// The cells in order, dead ones too.
+    pub fn cells(&self) -> Cells<'a> {
+        Cells { input: Input(self.cells), base_us: self.base_us }
+    }
+}
+
+/// The cells of a row, in order.
+#[derive(Clone, Debug)]
+pub struct Cells<'a> {
+    input: Input<'a>,
+    base_us: i64,
+}
+
+impl<'a> Iterator for Cells<'a> {
+    type Item = Result<CellRef<'a>, CorruptRow>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.input.0.is_empty() {
+            return None;
+        }
+        let cell = self.input.cell(self.base_us);
+        if cell.is_err() {
+            self.input = Input(&[]);
+        }
+        Some(cell)
+    }
+}
+
+/// Writes a row. Cells must come in order.
+#[derive(Debug)]
+pub struct RowWriter {
+    out: Vec<u8>,
+    base_us: Option<i64>,
+    base_at: usize,
+}
+
+impl RowWriter {
+    /// Starts a row with its head, appending to `out`.
+    pub fn new(
+        mut out: Vec<u8>,
+        liveness: Option<Liveness>,
+        deletion: Option<Deletion>,
+        original_clustering: Option<&[u8]>,
+    ) -> RowWriter {
+        let mut flags = 0;
+        if let Some(liveness) = liveness {
+            flags |= ROW_LIVENESS;
+            if liveness.expiry.is_some() {
+                flags |= ROW_EXPIRES;
+            }
+        }
+        if deletion.is_some() {
+            flags |= ROW_DELETION;
+        }
+        if original_clustering.is_some() {
+            flags |= ROW_ORIGINAL;
+        }
+        out.extend_from_slice(&[VERSION, flags]);
+        let base_at = out.len();
+        let base_us = liveness.map(|liveness| liveness.timestamp_us);
+        out.extend_from_slice(&base_us.unwrap_or(0).to_be_bytes());
+        if let Some(expiry) = liveness.and_then(|liveness| liveness.expiry) {
+            push_expiry(&mut out, expiry);
+        }
+        if let Some(deletion) = deletion {
+            out.extend_from_slice(&deletion.timestamp_us.to_be_bytes());
+            out.extend_from_slice(&deletion.deleted_at_s.to_be_bytes());
+        }
+        if let Some(original) = original_clustering {
+            push_counted(&mut out, original);
+        }
+        RowWriter { out, base_us, base_at }
+    }
+
+    /// Appends one cell.
+    pub fn push(&mut self, cell: &CellRef<'_>) {
+        let base_us = *self.base_us.get_or_insert_with(|| {
+            if let Some(slot) = self.out.get_mut(self.base_at..self.base_at + 8) {
+                slot.copy_from_slice(&cell.timestamp_us.to_be_bytes());
+            }
+            cell.timestamp_us
+        });
+        push_varint(&mut self.out, u64::from(cell.column.0));
+        let mut flags = match cell.state {
+            CellState::Value { expiry: Some(_), .. } => CELL_EXPIRES,
+            CellState::Value { expiry: None, .. } => 0,
+            CellState::Dead { .. } => CELL_DEAD,
+            CellState::DeletesElements { .. } => CELL_DELETES_ELEMENTS,
+        };
+        if cell.path.is_some() {
+            flags |= CELL_PATH;
+        }
+        if cell.timestamp_us != base_us {
+            flags |= CELL_TIMESTAMP;
+        }
+        self.out.push(flags);
+        if cell.timestamp_us != base_us {
+            self.out.extend_from_slice(&cell.timestamp_us.to_be_bytes());
+        }
+        match cell.state {
+            CellState::Value { expiry: Some(expiry), .. } => push_expiry(&mut self.out, expiry),
+            CellState::Value { expiry: None, .. } => {}
+            CellState::Dead { deleted_at_s } | CellState::DeletesElements { deleted_at_s } => {
+                self.out.extend_from_slice(&deleted_at_s.to_be_bytes());
+            }
+        }
+        if let Some(path) = cell.path {
+            push_counted(&mut self.out, path);
+        }
+        if let CellState::Value { value, .. } = cell.state {
+            push_counted(&mut self.out, value);
+        }
+    }
+
+    /// The bytes of the row.
+    pub fn finish(self) -> Vec<u8> {
+        self.out
+    }
+}
+
+fn push_expiry(out: &mut Vec<u8>, expiry: Expiry) {
+    out.extend_from_slice(&expiry.ttl_s.to_be_bytes());
+    out.extend_from_slice(&expiry.expires_at_s.to_be_bytes());
+}
+
+fn push_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn push_counted(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> Result<u8, CorruptRow> {
+        let (first, rest) = self.0.split_first().ok_or(CorruptRow)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CorruptRow> {
+        let (first, rest) = self.0.split_first_chunk::<N>().ok_or(CorruptRow)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn u32(&mut self) -> Result<u32, CorruptRow> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn i64(&mut self) -> Result<i64, CorruptRow> {
+        self.array().map(i64::from_be_bytes)
+    }
+
+    fn expiry(&mut self) -> Result<Expiry, CorruptRow> {
+        Ok(Expiry { ttl_s: self.u32()?, expires_at_s: self.u32()? })
+    }
+
+    fn varint(&mut self) -> Result<u64, CorruptRow> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(CorruptRow)
+    }
+
+    fn counted(&mut self) -> Result<&'a [u8], CorruptRow> {
+        let length = usize::try_from(self.varint()?).map_err(|_| CorruptRow)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(CorruptRow)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn cell(&mut self, base_us: i64) -> Result<CellRef<'a>, CorruptRow> {
+        let column = ColumnId(u32::try_from(self.varint()?).map_err(|_| CorruptRow)?);
+        let flags = self.byte()?;
+        let timestamp_us = if flags & CELL_TIMESTAMP != 0 { self.i64()? } else { base_us };
+        let expiry = if flags & CELL_EXPIRES != 0 { Some(self.expiry()?) } else { None };
+        let dead = flags & (CELL_DEAD | CELL_DELETES_ELEMENTS);
+        let deleted_at_s = if dead != 0 { self.u32()? } else { 0 };
+        let path = if flags & CELL_PATH != 0 { Some(self.counted()?) } else { None };
+        let state = match dead {
+            0 => CellState::Value { value: self.counted()?, expiry },
+            CELL_DEAD => CellState::Dead { deleted_at_s },
+            CELL_DELETES_ELEMENTS => CellState::DeletesElements { deleted_at_s },
+            _ => return Err(CorruptRow),
+        };
+        Ok(CellRef { column, path, timestamp_us, state })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Vec<u8>, Vec<CellRef<'static>>) {
+        let expiry = Some(Expiry { ttl_s: 10, expires_at_s: 110 });
+        let cells = vec![
+            CellRef {
+                column: ColumnId(1),
+                path: None,
+                timestamp_us: 5,
+                state: CellState::Value { value: b"x", expiry: None },
+            },
+            CellRef {
+                column: ColumnId(300),
+                path: None,
+                timestamp_us: 4,
+                state: CellState::DeletesElements { deleted_at_s: 9 },
+            },
+            CellRef {
+                column: ColumnId(300),
+                path: Some(b"p"),
+                timestamp_us: 6,
+                state: CellState::Value { value: b"", expiry },
+            },
+            CellRef {
+                column: ColumnId(301),
+                path: None,
+                timestamp_us: -7,
+                state: CellState::Dead { deleted_at_s: 8 },
+            },
+        ];
+        let liveness = Some(Liveness { timestamp_us: 5, expiry });
+        let deletion = Some(Deletion { timestamp_us: 1, deleted_at_s: 2 });
+        let mut writer = RowWriter::new(Vec::new(), liveness, deletion, Some(b"raw"));
+        cells.iter().for_each(|cell| writer.push(cell));
+        (writer.finish(), cells)
+    }
+
+    #[test]
+    fn a_row_comes_back() {
+        let (bytes, cells) = sample();
+        let view = RowView::decode(&bytes).unwrap();
+        assert_eq!(view.liveness().unwrap().timestamp_us, 5);
+        assert_eq!(view.deletion().unwrap().deleted_at_s, 2);
+        assert_eq!(view.original_clustering(), Some(b"raw".as_slice()));
+        let back: Vec<_> = view.cells().map(Result::unwrap).collect();
+        assert_eq!(back, cells);
+    }
+
+    #[test]
+    fn every_cut_and_flip_is_an_error_or_a_row() {
+        let (bytes, _) = sample();
+        for length in 0..bytes.len() {
+            if let Ok(view) = RowView::decode(&bytes[..length]) {
+                let _ = view.cells().collect::<Result<Vec<_>, _>>();
+            }
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(view) = RowView::decode(&bytes) {
+                let _ = view.cells().collect::<Result<Vec<_>, _>>();
+            }
+        }
+    }
+}
