@@ -1,0 +1,1 @@
+// Empty: it lets the compiler accept the linked function without a body in token.go.
