@@ -1,0 +1,144 @@
+//! Messages → bytes: gathers many, then lays them into the connection's framing.
+
+use bytes::{BufMut, BytesMut};
+
+use crate::compression::Compression;
+use crate::frame::{Framing, HEADER_BYTES, HEADER_LENGTH_AT, RawHeader};
+use crate::opcode::Flags;
+use crate::outer_frame::{self, PAYLOAD_BYTES_MAX};
+use crate::version::Version;
+use crate::wire;
+
+/// What a connection has to send. Messages are appended to [`Outgoing::messages`] as they are made;
+/// [`Outgoing::seal`] compresses them and packs them into frames, and hands out the bytes to write.
+/// Messages that are sealed together share their outer frames (v5).
+///
+/// It does not bound itself: whoever fills it looks at [`Outgoing::length_bytes`] and waits for a
+/// client that does not read.
+#[derive(Debug)]
+pub struct Outgoing {
+    framing: Framing,
+    compression: Option<Compression>,
+    /// Whole messages, uncompressed, not framed.
+    messages: BytesMut,
+    /// Ready to be written to the socket.
+    sealed: BytesMut,
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        Outgoing::new()
+    }
+}
+
+impl Outgoing {
+    /// For a fresh connection: plain framing, no compression.
+    pub fn new() -> Outgoing {
+        Outgoing {
+            framing: Framing::Plain,
+            compression: None,
+            messages: BytesMut::new(),
+            sealed: BytesMut::new(),
+        }
+    }
+
+    /// From the next message on, the connection speaks `version`, with that compression. To be
+    /// called when the answer to STARTUP was appended, which still goes out in the plain framing.
+    ///
+    /// Compat: Cassandra compresses that answer in v3 and v4 already; drivers look at its flag.
+    pub fn start(&mut self, version: Version, compression: Option<Compression>) {
+        self.seal();
+        self.framing = Framing::after_startup(version);
+        self.compression = compression;
+    }
+
+    /// Where messages are appended, each one whole.
+    pub fn messages(&mut self) -> &mut BytesMut {
+        &mut self.messages
+    }
+
+    /// How much waits to be written.
+    pub fn length_bytes(&self) -> usize {
+        self.messages.len() + self.sealed.len()
+    }
+
+    /// Whether nothing waits to be written.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.sealed.is_empty()
+    }
+
+    /// Frames all messages appended so far and returns everything that is ready. The writer
+    /// consumes it from the front; what remains is kept for the next call.
+    pub fn seal(&mut self) -> &mut BytesMut {
+        match (self.framing, self.compression) {
+            (Framing::Plain, None) => {
+                if self.sealed.is_empty() {
+                    std::mem::swap(&mut self.sealed, &mut self.messages);
+                } else {
+                    self.sealed.extend_from_slice(&self.messages);
+                }
+            }
+            (Framing::Plain, Some(compression)) => {
+                compress_messages(&self.messages, compression, &mut self.sealed);
+            }
+            (Framing::Outer, compression) => {
+                pack_messages(&self.messages, compression.is_some(), &mut self.sealed);
+            }
+        }
+        self.messages.clear();
+        &mut self.sealed
+    }
+}
+
+/// The first message and what follows it.
+fn split_message(messages: &[u8]) -> Option<(&[u8], &[u8])> {
+    let header = RawHeader::decode(messages.first_chunk::<HEADER_BYTES>()?);
+    messages.split_at_checked(HEADER_BYTES + usize::try_from(header.length).ok()?)
+}
+
+fn compress_messages(mut messages: &[u8], compression: Compression, out: &mut BytesMut) {
+    while let Some((message, rest)) = split_message(messages) {
+        messages = rest;
+        let Some((header, body)) = message.split_at_checked(HEADER_BYTES) else { return };
+        let start = out.len();
+        out.put_slice(header);
+        if compression.compress_body(body, out) {
+            let length = out.len() - start - HEADER_BYTES;
+            wire::patch_i32(out, start + HEADER_LENGTH_AT, wire::int_length(length));
+            if let Some(flags) = out.get_mut(start + 1) {
+                *flags |= Flags::COMPRESSED.0;
+            }
+        } else {
+            out.put_slice(body);
+        }
+    }
+}
+
+/// As many whole messages as fit share a frame; a message that does not fit into one is cut.
+fn pack_messages(messages: &[u8], lz4: bool, out: &mut BytesMut) {
+    // `unframed` starts at the first message without a frame, `rest` behind the last one seen.
+    let mut unframed = messages;
+    let mut rest = messages;
+    while let Some((message, next)) = split_message(rest) {
+        let gathered_bytes = unframed.len() - rest.len();
+        if gathered_bytes + message.len() > PAYLOAD_BYTES_MAX {
+            encode_gathered(unframed, gathered_bytes, lz4, out);
+            unframed = rest;
+        }
+        if message.len() > PAYLOAD_BYTES_MAX {
+            for piece in message.chunks(PAYLOAD_BYTES_MAX) {
+                outer_frame::encode(piece, false, lz4, out);
+            }
+            unframed = next;
+        }
+        rest = next;
+    }
+    encode_gathered(unframed, unframed.len() - rest.len(), lz4, out);
+}
+
+fn encode_gathered(unframed: &[u8], gathered_bytes: usize, lz4: bool, out: &mut BytesMut) {
+    match unframed.get(..gathered_bytes) {
+        None | Some([]) => {}
+        Some(gathered) => outer_frame::encode(gathered, true, lz4, out),
+    }
+}
