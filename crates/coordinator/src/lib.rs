@@ -1,1 +1,22 @@
-//! placeholder
+//! Runs a plan: locates the physical partitions, reads or commits through their replica sets,
+//! filters, groups, pages, and hands back rows in the form the protocol sends them.
+//!
+//! It must not know frames or the layout of the disk.
+//!
+//! Reading order: [`Coordinator`], `select` (which sets are asked), `collect` (what becomes of the
+//! rows), `page_state`, `virtual_rows`, `definitions` (schema changes).
+mod collect;
+mod coordinator;
+mod definitions;
+mod error;
+mod page_state;
+mod rows;
+mod select;
+mod virtual_rows;
+
+pub use coordinator::{
+    Answer, Coordinator, Deadline, Executed, Reply, RequestContext, Settings, Waiting, World,
+};
+pub use error::ExecuteError;
+pub use page_state::PagingSecret;
+pub use rows::Rows;

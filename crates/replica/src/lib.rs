@@ -1,1 +1,76 @@
-//! placeholder
+//! The replica sets of this node: the one door through which the coordinator reads and commits.
+//!
+//! On one machine a set has one member, the log append is the commit, and every consistency level
+//! is met. It must not know CQL text or client sockets.
+//!
+//! Reading order: [`ReplicaSets`] is all there is until sets have more members.
+use std::fmt;
+use std::sync::Arc;
+
+use partition::PhysicalPartition;
+use storage::Storage;
+use types::{Mutation, ReadCommand, ReadScope, RowSink, SetId};
+
+pub use storage::{CommitError, Committed};
+
+/// The replica sets whose members live on this node.
+#[derive(Clone)]
+pub struct ReplicaSets {
+    storage: Arc<Storage>,
+}
+
+/// A read that could not be served.
+#[derive(Debug)]
+pub enum ReadError {
+    /// Storage could not read.
+    Storage(storage::ReadError),
+    /// The command asks for keys that the set does not hold.
+    Moved(SetId),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Storage(error) => error.fmt(f),
+            ReadError::Moved(set) => write!(f, "set {} does not hold these keys", set.0),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl ReplicaSets {
+    /// The sets of a node with that storage.
+    pub fn new(storage: Arc<Storage>) -> ReplicaSets {
+        ReplicaSets { storage }
+    }
+
+    /// The node's storage, for chores that concern no set: documents, tables, flush.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
+    /// Reads from a physical partition, row by row.
+    pub fn read(
+        &self,
+        partition: PhysicalPartition,
+        command: &ReadCommand,
+        sink: &mut dyn RowSink,
+    ) -> Result<(), ReadError> {
+        let is_held = match &command.scope {
+            ReadScope::Partition(key) => partition.range.contains(key.ring()),
+            ReadScope::Ring(range) => {
+                partition.range.contains(range.start) && partition.range.contains(range.last)
+            }
+        };
+        if !is_held {
+            return Err(ReadError::Moved(partition.set));
+        }
+        self.storage.read(command, sink).map_err(ReadError::Storage)
+    }
+
+    /// Commits one atomic change over any number of sets: all of it or nothing.
+    pub fn commit_many(&self, change: Vec<(SetId, Mutation)>) -> Committed {
+        self.storage.commit(change)
+    }
+}

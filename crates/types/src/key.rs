@@ -22,6 +22,11 @@ impl PartitionKey {
         PartitionKey { bytes, ring }
     }
 
+    /// The bytes of a key whose place is known already.
+    pub fn from_parts(bytes: Bytes, ring: RingToken) -> PartitionKey {
+        PartitionKey { bytes, ring }
+    }
+
     /// The bytes, as Cassandra would store them.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes

@@ -1,0 +1,297 @@
+//! From rows as they are read to the rows of a result: filters, limits, pages, groups, order.
+
+use bytes::Bytes;
+
+use plan::expression::Evaluation;
+use plan::select::Accumulator;
+use plan::{PlanError, SelectPlan, StoredRow};
+use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink};
+
+use crate::coordinator::Deadline;
+use crate::error::ExecuteError;
+use crate::page_state::PageState;
+use crate::rows::RowsBody;
+
+/// A page ends when its values take this much, however many rows were asked for.
+pub(crate) const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// Takes the rows of a read and makes the rows of a result.
+pub(crate) struct Collector<'a, 'p> {
+    plan: &'a SelectPlan<'p>,
+    evaluation: Evaluation<'a>,
+    deadline: &'a dyn Deadline,
+    body: RowsBody,
+    /// Rows that are still allowed by LIMIT; groups under GROUP BY.
+    limit_left: Option<u32>,
+    page_left: Option<u32>,
+    /// How many rows (or groups) of the current logical partition are in the result.
+    partition_count: u32,
+    current_key: Option<PartitionKey>,
+    /// The last row that counts as returned.
+    last: Option<ReadPosition>,
+    groups: Option<Groups>,
+    /// With a sort: each row's order and its place in the body.
+    sorted: Vec<(Vec<u8>, std::ops::Range<usize>)>,
+    stopped: Option<Stop>,
+    failure: Option<PlanError>,
+}
+
+/// Why no more rows are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    LimitReached,
+    PageFull,
+    TimedOut,
+    Failed,
+}
+
+/// The group that is being gathered.
+struct Groups {
+    accumulator: Accumulator,
+    key: Vec<u8>,
+    /// Reused for the key of the row that is looked at.
+    next_key: Vec<u8>,
+    has_rows: bool,
+    /// The last row that went into the group.
+    last: Option<ReadPosition>,
+}
+
+impl<'a, 'p> Collector<'a, 'p> {
+    pub(crate) fn new(
+        plan: &'a SelectPlan<'p>,
+        resume: Option<&PageState>,
+        deadline: &'a dyn Deadline,
+    ) -> Collector<'a, 'p> {
+        let groups = plan.selection.is_aggregate().then(|| Groups {
+            accumulator: plan.selection.accumulator(),
+            key: Vec::new(),
+            next_key: Vec::new(),
+            has_rows: false,
+            last: None,
+        });
+        // An aggregate over everything is one row, however many it reads: it has no pages.
+        let is_single_row = groups.is_some() && plan.grouping.is_none();
+        let limit_left = resume.map_or(plan.limit, |state| state.limit_left);
+        let mut collector = Collector {
+            plan,
+            evaluation: plan.evaluation(),
+            deadline,
+            body: RowsBody::default(),
+            limit_left: if is_single_row { None } else { limit_left },
+            page_left: if is_single_row || plan.sort.is_some() { None } else { plan.page_size },
+            partition_count: resume.map_or(0, |state| state.partition_count),
+            current_key: resume.map(|state| state.position.key.clone()),
+            last: None,
+            groups,
+            sorted: Vec::new(),
+            stopped: None,
+            failure: None,
+        };
+        if collector.limit_left == Some(0) {
+            collector.stopped = Some(Stop::LimitReached);
+        }
+        collector
+    }
+
+    /// Whether reading on would change nothing.
+    pub(crate) fn is_done(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    /// The rows, and where the next page begins.
+    pub(crate) fn finish(mut self) -> Result<(RowsBody, Option<PageState>), ExecuteError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure.into());
+        }
+        if self.stopped == Some(Stop::TimedOut) {
+            return Err(ExecuteError::ReadTimedOut);
+        }
+        if self.stopped.is_none() {
+            let has_open_group = self.groups.as_ref().is_some_and(|groups| groups.has_rows);
+            let is_single_row = self.groups.is_some() && self.plan.grouping.is_none();
+            if has_open_group || is_single_row {
+                self.close_group()?;
+            }
+        }
+        if self.plan.sort.is_some() {
+            self.sort_rows();
+        }
+        let next = match (self.stopped, self.last) {
+            (Some(Stop::PageFull), Some(position)) if self.limit_left != Some(0) => Some(PageState {
+                position,
+                limit_left: self.limit_left,
+                partition_count: self.partition_count,
+            }),
+            _ => None,
+        };
+        Ok((self.body, next))
+    }
+
+    /// Puts the rows into the order that was asked for, and keeps as many as LIMIT allows.
+    fn sort_rows(&mut self) {
+        self.sorted.sort_by(|a, b| a.0.cmp(&b.0));
+        let limit = self.plan.limit.map_or(usize::MAX, |limit| limit as usize);
+        let mut bytes = Vec::with_capacity(self.body.bytes.len());
+        let mut row_count = 0;
+        for (_, range) in self.sorted.drain(..).take(limit) {
+            bytes.extend_from_slice(self.body.bytes.get(range).unwrap_or_default());
+            row_count += 1;
+        }
+        self.body = RowsBody { bytes, row_count };
+    }
+
+    fn take(&mut self, live: &LiveRow<'_>) -> Result<Result<Flow, PlanError>, CorruptRow> {
+        let row = StoredRow::new(self.plan.table, live)?;
+        if !self.plan.filters.is_empty() {
+            match self.plan.filters.accepts(&row) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Ok(Flow::Continue)),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        if self.plan.per_partition_limit.is_some() {
+            self.enter_partition(live);
+        }
+        Ok(if self.groups.is_some() { self.take_grouped(live, &row) } else { self.take_row(live, &row) })
+    }
+
+    /// Starts counting anew when a row is of another logical partition than the one before.
+    fn enter_partition(&mut self, live: &LiveRow<'_>) {
+        let is_same = self
+            .current_key
+            .as_ref()
+            .is_some_and(|key| key.ring() == live.ring && key.bytes() == live.partition_key);
+        if !is_same {
+            let key = PartitionKey::from_parts(Bytes::copy_from_slice(live.partition_key), live.ring);
+            self.current_key = Some(key);
+            self.partition_count = 0;
+        }
+    }
+
+    fn take_row(&mut self, live: &LiveRow<'_>, row: &StoredRow<'_>) -> Result<Flow, PlanError> {
+        if self.plan.per_partition_limit.is_some_and(|limit| self.partition_count >= limit) {
+            return Ok(Flow::NextPartition);
+        }
+        let start = self.body.bytes.len();
+        self.plan.selection.evaluate(row, &self.evaluation, &mut self.body)?;
+        self.body.row_count += 1;
+        self.partition_count += 1;
+        if let Some(sort) = self.plan.sort {
+            let mut key = Vec::new();
+            sort.key(row, &mut key);
+            self.sorted.push((key, start..self.body.bytes.len()));
+            return Ok(self.next_flow());
+        }
+        Ok(self.count_down(|| position_of(live, self.plan.distinct)))
+    }
+
+    fn next_flow(&self) -> Flow {
+        let is_partition_full =
+            self.plan.per_partition_limit.is_some_and(|limit| self.partition_count >= limit);
+        if self.plan.distinct || is_partition_full { Flow::NextPartition } else { Flow::Continue }
+    }
+
+    /// Counts a row of the result that ends at `position`.
+    fn count_down(&mut self, position: impl FnOnce() -> ReadPosition) -> Flow {
+        if let Some(left) = &mut self.limit_left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.stopped = Some(Stop::LimitReached);
+                return Flow::Stop;
+            }
+        }
+        if let Some(left) = &mut self.page_left {
+            *left = left.saturating_sub(1);
+            if *left == 0 || self.body.bytes.len() >= PAGE_BYTES_MAX {
+                self.last = Some(position());
+                self.stopped = Some(Stop::PageFull);
+                return Flow::Stop;
+            }
+        }
+        self.next_flow()
+    }
+
+    fn take_grouped(&mut self, live: &LiveRow<'_>, row: &StoredRow<'_>) -> Result<Flow, PlanError> {
+        let Some(groups) = &mut self.groups else { return Ok(Flow::Continue) };
+        if let Some(grouping) = self.plan.grouping {
+            groups.next_key.clear();
+            grouping.key(row, &self.evaluation, &mut groups.next_key)?;
+            if groups.has_rows && groups.next_key != groups.key {
+                let ended_in_this_partition = groups
+                    .last
+                    .as_ref()
+                    .is_some_and(|position| position.key.bytes() == live.partition_key);
+                // `enter_partition` has already moved on: the closed group counts where it was.
+                let counted = self.partition_count;
+                self.close_group_in_read(ended_in_this_partition, counted)?;
+                if self.is_done() {
+                    return Ok(Flow::Stop);
+                }
+            }
+            let is_partition_full =
+                self.plan.per_partition_limit.is_some_and(|limit| self.partition_count >= limit);
+            if is_partition_full {
+                return Ok(Flow::NextPartition);
+            }
+        }
+        let Some(groups) = &mut self.groups else { return Ok(Flow::Continue) };
+        if !groups.has_rows {
+            std::mem::swap(&mut groups.key, &mut groups.next_key);
+            groups.has_rows = true;
+        }
+        groups.accumulator.add(row, &self.evaluation)?;
+        groups.last = Some(position_of(live, self.plan.distinct));
+        Ok(if self.plan.distinct { Flow::NextPartition } else { Flow::Continue })
+    }
+
+    fn close_group_in_read(&mut self, in_partition: bool, counted: u32) -> Result<(), PlanError> {
+        self.close_group()?;
+        self.partition_count = if in_partition { counted + 1 } else { 0 };
+        let last = self.groups.as_mut().and_then(|groups| groups.last.take());
+        if let Some(last) = last {
+            self.count_down(move || last);
+        }
+        Ok(())
+    }
+
+    /// Writes the row of the current group and forgets the group.
+    fn close_group(&mut self) -> Result<(), PlanError> {
+        if let Some(groups) = &mut self.groups {
+            groups.accumulator.finish(&self.evaluation, &mut self.body)?;
+            groups.accumulator.reset();
+            groups.has_rows = false;
+            self.body.row_count += 1;
+        }
+        Ok(())
+    }
+}
+
+fn position_of(live: &LiveRow<'_>, distinct: bool) -> ReadPosition {
+    ReadPosition {
+        key: PartitionKey::from_parts(Bytes::copy_from_slice(live.partition_key), live.ring),
+        clustering: if distinct { None } else { live.clustering.map(Bytes::copy_from_slice) },
+    }
+}
+
+impl RowSink for Collector<'_, '_> {
+    fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
+        if self.is_done() {
+            return Ok(Flow::Stop);
+        }
+        match self.take(row)? {
+            Ok(flow) => Ok(flow),
+            Err(failure) => {
+                self.failure = Some(failure);
+                self.stopped = Some(Stop::Failed);
+                Ok(Flow::Stop)
+            }
+        }
+    }
+
+    fn go_on(&mut self) -> bool {
+        if self.deadline.is_over() {
+            self.stopped = Some(Stop::TimedOut);
+        }
+        !self.is_done()
+    }
+}

@@ -1,0 +1,250 @@
+//! The coordinator of a node.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use cql::ast::Name;
+use partition::PartitionMap;
+use plan::modify::ConditionalResult;
+use plan::{BatchPlan, ModifyPlan, Plan};
+use replica::{CommitError, Committed, ReplicaSets};
+use schema::{NodeFacts, Profile, Schema, SchemaEvent};
+use types::{Mutation, Outcome, SetId};
+
+use crate::error::ExecuteError;
+use crate::page_state::PagingSecret;
+use crate::rows::Rows;
+
+/// What the coordinator needs from the world around it.
+pub trait World: Send + Sync {
+    /// Microseconds since the epoch.
+    fn now_us(&self) -> i64;
+
+    /// A time uuid that was never given out before.
+    fn fresh_id(&self) -> u128;
+
+    /// What the system tables tell of this node.
+    fn facts(&self, schema: &Schema) -> NodeFacts;
+
+    /// Told after a change of the schema can be seen.
+    fn on_schema_change(&self, event: &SchemaEvent);
+}
+
+/// Says when the time of a request is up, or nobody waits for it any more.
+pub trait Deadline {
+    /// Whether to stop.
+    fn is_over(&self) -> bool;
+}
+
+/// What does not change while a node runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of this data center.
+    pub data_center: String,
+    /// How many physical partitions a space without provisioning starts with.
+    pub partitions_per_space: u32,
+    /// Whose habits to follow.
+    pub profile: Profile,
+    /// Seals paging states.
+    pub paging_secret: PagingSecret,
+}
+
+/// Runs plans.
+pub struct Coordinator {
+    pub(crate) replicas: ReplicaSets,
+    /// Shared with storage, which needs the types of columns when it applies a condition.
+    pub(crate) schema: Arc<ArcSwap<Schema>>,
+    pub(crate) map: ArcSwap<PartitionMap>,
+    /// Held while the schema changes: one change at a time.
+    pub(crate) definition: Mutex<()>,
+    pub(crate) settings: Settings,
+    pub(crate) world: Arc<dyn World>,
+}
+
+/// What comes with a request besides its plan.
+pub struct RequestContext<'a> {
+    /// Where the page begins, as the client sent it back.
+    pub paging_state: Option<&'a [u8]>,
+    /// The statement's id, which a paging state is bound to.
+    pub statement_id: [u8; 16],
+    /// When to give up.
+    pub deadline: &'a dyn Deadline,
+    /// The keyspace of `USE`.
+    pub keyspace: Option<&'a str>,
+}
+
+/// A finished execution, or one that waits for the log.
+pub enum Executed<'a> {
+    /// Finished.
+    Done(Answer),
+    /// The change is in the log and waits to be durable.
+    Waiting(Waiting<'a>),
+}
+
+/// What the client gets.
+#[derive(Debug)]
+pub struct Answer {
+    /// The result.
+    pub reply: Reply,
+    /// What the client is told besides.
+    pub warnings: Vec<String>,
+}
+
+/// A result, by kind.
+#[derive(Debug)]
+pub enum Reply {
+    /// Nothing to tell.
+    Void,
+    /// Rows.
+    Rows(Rows),
+    /// The schema changed.
+    SchemaChange(SchemaEvent),
+    /// Another keyspace is in use.
+    UseKeyspace(Arc<str>),
+}
+
+/// A commit that waits for the log.
+pub struct Waiting<'a> {
+    /// Tells what became of it.
+    pub outcome: storage_outcome::Receiver,
+    conditional: Option<ConditionalResult<'a>>,
+    warnings: Vec<String>,
+}
+
+/// The type of the channel that storage answers on.
+pub mod storage_outcome {
+    pub use replica::OutcomeReceiver as Receiver;
+}
+
+impl Waiting<'_> {
+    /// The answer, once the outcome is there.
+    pub fn finish(
+        self,
+        outcome: Result<Vec<Outcome>, CommitError>,
+    ) -> Result<Answer, ExecuteError> {
+        answer_commit(outcome, self.conditional, self.warnings)
+    }
+}
+
+impl Coordinator {
+    /// The schema as it is now.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.schema.load_full()
+    }
+
+    /// Where everything is now.
+    pub fn map(&self) -> arc_swap::Guard<Arc<PartitionMap>> {
+        self.map.load()
+    }
+
+    pub(crate) fn replicas(&self) -> &ReplicaSets {
+        &self.replicas
+    }
+
+    pub(crate) fn paging_secret(&self) -> &PagingSecret {
+        &self.settings.paging_secret
+    }
+
+    pub(crate) fn facts(&self) -> NodeFacts {
+        self.world.facts(&self.schema.load())
+    }
+
+    /// Runs a plan. It does not wait: a change that must become durable first comes back as
+    /// [`Executed::Waiting`].
+    pub fn execute<'a>(
+        &self,
+        plan: Plan<'a>,
+        request: &RequestContext<'_>,
+    ) -> Result<Executed<'a>, ExecuteError> {
+        let answer = match plan {
+            Plan::Select(mut plan) => {
+                let warnings = std::mem::take(&mut plan.warnings);
+                Answer { reply: Reply::Rows(self.select(&plan, request)?), warnings }
+            }
+            Plan::Modify(ModifyPlan { mutations, conditional, warnings, .. })
+            | Plan::Batch(BatchPlan { mutations, conditional, warnings, .. }) => {
+                return self.commit(mutations, conditional, warnings);
+            }
+            Plan::Schema(statement) => self.define(statement, request)?,
+            Plan::Truncate(table) => {
+                self.truncate(table)?;
+                Answer::void()
+            }
+            Plan::Describe(statement) => self.describe(statement, request)?,
+            Plan::Use(name) => self.use_keyspace(name)?,
+            Plan::Roles(_) => {
+                return Err(ExecuteError::Invalid(
+                    "roles and permissions are the server's business".into(),
+                ));
+            }
+            Plan::Explain(_) => {
+                return Err(ExecuteError::Invalid(
+                    "EXPLAIN needs request units, which this version does not have".into(),
+                ));
+            }
+        };
+        Ok(Executed::Done(answer))
+    }
+
+    fn use_keyspace(&self, name: &Name) -> Result<Answer, ExecuteError> {
+        match self.schema.load().keyspace(name.as_str()) {
+            Some(keyspace) => Ok(Answer {
+                reply: Reply::UseKeyspace(Arc::clone(&keyspace.name)),
+                warnings: Vec::new(),
+            }),
+            None => Err(ExecuteError::Invalid(format!("Keyspace '{}' does not exist", name.as_str()))),
+        }
+    }
+
+    fn commit<'a>(
+        &self,
+        mutations: Vec<Mutation>,
+        conditional: Option<ConditionalResult<'a>>,
+        warnings: Vec<String>,
+    ) -> Result<Executed<'a>, ExecuteError> {
+        if mutations.is_empty() {
+            return answer_commit(Ok(Vec::new()), conditional, warnings).map(Executed::Done);
+        }
+        let map = self.map.load();
+        let change = mutations
+            .into_iter()
+            .map(|mutation| match map.locate(mutation.table, mutation.key.ring()) {
+                Some(partition) => Ok((partition.set, mutation)),
+                None => Err(ExecuteError::Invalid("the table was dropped".into())),
+            })
+            .collect::<Result<Vec<(SetId, Mutation)>, ExecuteError>>()?;
+        match self.replicas.commit_many(change) {
+            Committed::Now(outcome) => {
+                answer_commit(outcome, conditional, warnings).map(Executed::Done)
+            }
+            Committed::Later(outcome) => {
+                Ok(Executed::Waiting(Waiting { outcome, conditional, warnings }))
+            }
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn void() -> Answer {
+        Answer { reply: Reply::Void, warnings: Vec::new() }
+    }
+}
+
+fn answer_commit(
+    outcome: Result<Vec<Outcome>, CommitError>,
+    conditional: Option<ConditionalResult<'_>>,
+    warnings: Vec<String>,
+) -> Result<Answer, ExecuteError> {
+    let outcomes = outcome?;
+    let reply = match conditional {
+        None => Reply::Void,
+        Some(conditional) => {
+            let outcome = outcomes.first().unwrap_or(&Outcome::Applied);
+            let result = conditional.rows(outcome)?;
+            Reply::Rows(Rows::from_values(result.columns, result.rows))
+        }
+    };
+    Ok(Answer { reply, warnings })
+}

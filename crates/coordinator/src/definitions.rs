@@ -1,0 +1,166 @@
+//! Changes of the schema: one at a time, durable before anyone sees them.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use cql::Statement;
+use partition::{PartitionMap, Space};
+use replica::ReplicaSets;
+use schema::ddl::{self, Change, DdlContext};
+use schema::{KeyspaceKind, Schema, Table};
+use types::TableId;
+
+use crate::coordinator::{Answer, Coordinator, Reply, RequestContext, Settings, World};
+use crate::error::ExecuteError;
+use crate::rows::Rows;
+
+/// The name under which storage keeps the schema.
+pub const SCHEMA_DOCUMENT: &str = "schema";
+/// The name under which storage keeps the partition map.
+pub const PARTITIONS_DOCUMENT: &str = "partitions";
+
+impl Coordinator {
+    /// A coordinator over opened storage. `map` is the one that was kept, or an empty one; keyspaces
+    /// it does not know get their physical partitions now.
+    pub fn new(
+        replicas: ReplicaSets,
+        schema: Arc<ArcSwap<Schema>>,
+        map: PartitionMap,
+        settings: Settings,
+        world: Arc<dyn World>,
+    ) -> Result<Coordinator, ExecuteError> {
+        let next = place(&map, &schema.load(), settings.partitions_per_space);
+        let coordinator = Coordinator {
+            replicas,
+            schema,
+            map: ArcSwap::from_pointee(next),
+            definition: Mutex::new(()),
+            settings,
+            world,
+        };
+        if coordinator.map.load().epoch() != map.epoch() {
+            coordinator.save_map(&coordinator.map.load())?;
+        }
+        Ok(coordinator)
+    }
+
+    /// Applies a definition, makes it durable, then visible.
+    pub(crate) fn define(
+        &self,
+        statement: &Statement,
+        request: &RequestContext<'_>,
+    ) -> Result<Answer, ExecuteError> {
+        let guard = self.definition.lock();
+        let before = self.schema.load_full();
+        let mut fresh_id = || self.world.fresh_id();
+        let mut context = DdlContext {
+            session_keyspace: request.keyspace,
+            now_us: self.world.now_us(),
+            fresh_id: &mut fresh_id,
+            data_center: &self.settings.data_center,
+            node_count: 1,
+            profile: self.settings.profile,
+            masking_enabled: true,
+        };
+        let Some(change) = ddl::apply(&before, statement, &mut context)? else {
+            return Ok(Answer::void());
+        };
+        let Change { schema, event, warnings, created, dropped, .. } = change;
+        self.save_and_show(schema, &created, &dropped)?;
+        drop(guard);
+        self.world.on_schema_change(&event);
+        Ok(Answer { reply: Reply::SchemaChange(event), warnings })
+    }
+
+    /// The order matters: what is new exists before anyone can write to it, and what is gone is
+    /// removed when nobody can.
+    fn save_and_show(
+        &self,
+        schema: Schema,
+        created: &[TableId],
+        dropped: &[TableId],
+    ) -> Result<(), ExecuteError> {
+        let storage = self.replicas.storage();
+        let before = self.map.load_full();
+        let map = place(&before, &schema, self.settings.partitions_per_space);
+        for table in created {
+            storage.create_table(*table).map_err(refused)?;
+        }
+        if map.epoch() != before.epoch() {
+            self.save_map(&map)?;
+        }
+        storage
+            .save_document(SCHEMA_DOCUMENT, &schema::persist::encode(&schema))
+            .map_err(refused)?;
+        self.schema.store(Arc::new(schema));
+        self.map.store(Arc::new(map));
+        for table in dropped {
+            storage.drop_table(*table).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    fn save_map(&self, map: &PartitionMap) -> Result<(), ExecuteError> {
+        self.replicas
+            .storage()
+            .save_document(PARTITIONS_DOCUMENT, map.encode().as_bytes())
+            .map_err(refused)
+    }
+
+    pub(crate) fn truncate(&self, table: &Table) -> Result<(), ExecuteError> {
+        let _guard = self.definition.lock();
+        self.replicas.storage().truncate(table.id).map_err(refused)
+    }
+
+    pub(crate) fn describe(
+        &self,
+        statement: &Statement,
+        request: &RequestContext<'_>,
+    ) -> Result<Answer, ExecuteError> {
+        let schema = self.schema.load();
+        let facts = self.world.facts(&schema);
+        let result = schema::describe(statement, &schema, request.keyspace, &facts)?;
+        let columns = result
+            .columns
+            .iter()
+            .map(|(name, cql_type)| plan::ResultColumn {
+                keyspace: Arc::from("system"),
+                table: Arc::from("describe"),
+                name: Arc::from(*name),
+                cql_type: cql_type.clone(),
+            })
+            .collect();
+        let reply = Reply::Rows(Rows::from_values(columns, result.rows));
+        Ok(Answer { reply, warnings: Vec::new() })
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> ExecuteError {
+    ExecuteError::Invalid(error.to_string())
+}
+
+/// The map for a schema: every keyspace with stored tables has its space, and no other.
+fn place(map: &PartitionMap, schema: &Schema, partitions_per_space: u32) -> PartitionMap {
+    let stored = || schema.keyspaces.values().filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
+    let mut next = map.clone();
+    for keyspace in stored() {
+        next = next.with_space(Space::Keyspace(Arc::clone(&keyspace.name)), partitions_per_space);
+    }
+    let gone: Vec<Space> = next
+        .spaces()
+        .map(|(space, _)| space.clone())
+        .filter(|Space::Keyspace(name)| !schema.keyspaces.contains_key(name))
+        .collect();
+    for space in gone {
+        next = next.without_space(&space);
+    }
+    next.with_tables(stored().flat_map(|keyspace| {
+        keyspace
+            .tables
+            .values()
+            .filter(|table| !table.is_virtual)
+            .map(|table| (table.id, Space::Keyspace(Arc::clone(&keyspace.name))))
+    }))
+}

@@ -1,0 +1,66 @@
+//! Why a plan could not be run to its end.
+
+use std::fmt;
+
+use plan::PlanError;
+use replica::{CommitError, ReadError};
+use schema::SchemaError;
+
+/// What went wrong, by who must act on it.
+#[derive(Debug)]
+pub enum ExecuteError {
+    /// The values made an expression fail.
+    Plan(PlanError),
+    /// A definition is refused.
+    Schema(SchemaError),
+    /// Rows could not be read.
+    Read(ReadError),
+    /// A change could not be made.
+    Commit(CommitError),
+    /// The paging state is not one of ours for this statement.
+    PagingState,
+    /// The time for the request was up.
+    ReadTimedOut,
+    /// Something the client asked for is not there any more (a table dropped meanwhile).
+    Invalid(String),
+}
+
+impl fmt::Display for ExecuteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExecuteError::Plan(error) => error.fmt(f),
+            ExecuteError::Schema(error) => error.fmt(f),
+            ExecuteError::Read(error) => error.fmt(f),
+            ExecuteError::Commit(error) => error.fmt(f),
+            ExecuteError::PagingState => f.write_str("Invalid value for the paging state"),
+            ExecuteError::ReadTimedOut => f.write_str("Operation timed out"),
+            ExecuteError::Invalid(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for ExecuteError {}
+
+impl From<PlanError> for ExecuteError {
+    fn from(error: PlanError) -> ExecuteError {
+        ExecuteError::Plan(error)
+    }
+}
+
+impl From<SchemaError> for ExecuteError {
+    fn from(error: SchemaError) -> ExecuteError {
+        ExecuteError::Schema(error)
+    }
+}
+
+impl From<ReadError> for ExecuteError {
+    fn from(error: ReadError) -> ExecuteError {
+        ExecuteError::Read(error)
+    }
+}
+
+impl From<CommitError> for ExecuteError {
+    fn from(error: CommitError) -> ExecuteError {
+        ExecuteError::Commit(error)
+    }
+}

@@ -1,0 +1,147 @@
+//! Tables that are computed when they are read: their rows are put into the form of stored ones,
+//! and read by the same commands.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use schema::{Column, NodeFacts, Schema, Table};
+use types::value::encode_ordered;
+use types::{
+    CellRef, CellState, CorruptRow, Flow, LiveCells, LiveRow, Liveness, PartitionKey, ReadCommand,
+    ReadScope, RowSelection, RowSink, RowView, RowWriter,
+};
+
+/// One computed row in stored form.
+pub(crate) struct ComputedRow {
+    key: PartitionKey,
+    clustering: Vec<u8>,
+    row: Vec<u8>,
+}
+
+/// All rows of a virtual table, in the order of the ring.
+pub(crate) fn collect(
+    table: &Arc<Table>,
+    schema: &Schema,
+    facts: &NodeFacts,
+) -> Result<Vec<ComputedRow>, CorruptRow> {
+    let mut rows: Vec<ComputedRow> = schema::system::virtual_rows(table, schema, facts)
+        .into_iter()
+        .map(|row| to_stored(table, &row.values))
+        .collect();
+    rows.sort_by(|a, b| {
+        (a.key.ring(), a.key.bytes(), &a.clustering).cmp(&(
+            b.key.ring(),
+            b.key.bytes(),
+            &b.clustering,
+        ))
+    });
+    Ok(rows)
+}
+
+fn to_stored(table: &Table, values: &[Option<Vec<u8>>]) -> ComputedRow {
+    let value_of = |index: usize| values.get(index).and_then(|value| value.as_deref());
+    let key_count = table.partition_key_count;
+    let key = if key_count == 1 {
+        Bytes::copy_from_slice(value_of(0).unwrap_or_default())
+    } else {
+        let mut key = Vec::new();
+        for index in 0..key_count {
+            PartitionKey::push_component(&mut key, value_of(index).unwrap_or_default());
+        }
+        Bytes::from(key)
+    };
+    let mut clustering = Vec::new();
+    for (index, column) in table.clustering().iter().enumerate() {
+        let value = value_of(key_count + index).unwrap_or_default();
+        encode_ordered(&column.cql_type, value, column.is_descending(), &mut clustering);
+    }
+    let liveness = Liveness { timestamp_us: 0, expiry: None };
+    let mut writer = RowWriter::new(Vec::new(), Some(liveness), None, None);
+    let mut cells: Vec<(&Column, &[u8])> = table
+        .columns
+        .iter()
+        .enumerate()
+        .skip(key_count + table.clustering_count)
+        .filter_map(|(index, column)| Some((column, value_of(index)?)))
+        .collect();
+    cells.sort_by_key(|(column, _)| column.id);
+    for (column, value) in cells {
+        let state = CellState::Value { value, expiry: None };
+        writer.push(&CellRef { column: column.id, path: None, timestamp_us: 0, state });
+    }
+    ComputedRow { key: PartitionKey::new(key), clustering, row: writer.finish() }
+}
+
+/// Hands the rows that a command asks for to the sink.
+pub(crate) fn read(
+    rows: &[ComputedRow],
+    command: &ReadCommand,
+    sink: &mut dyn RowSink,
+) -> Result<(), CorruptRow> {
+    let mut skipped_key: Option<&PartitionKey> = None;
+    let mut start = 0;
+    while let Some(first) = rows.get(start) {
+        let length = rows.iter().skip(start).take_while(|row| row.key == first.key).count();
+        let partition = rows.get(start..start + length).unwrap_or_default();
+        start += length;
+        let in_scope = match &command.scope {
+            ReadScope::Partition(key) => *key == first.key,
+            ReadScope::Ring(range) => range.contains(first.key.ring()),
+        };
+        if !in_scope || !is_after(command, first) {
+            continue;
+        }
+        let forward = partition.iter();
+        let ordered: Box<dyn Iterator<Item = &ComputedRow>> =
+            if command.reversed { Box::new(forward.rev()) } else { Box::new(forward) };
+        for row in ordered {
+            if skipped_key == Some(&row.key) || !is_selected(command, row) {
+                continue;
+            }
+            let view = RowView::decode(&row.row)?;
+            let live = LiveRow {
+                partition_key: row.key.bytes(),
+                ring: row.key.ring(),
+                clustering: Some(&row.clustering),
+                row: Some(LiveCells::new(view, i64::MIN, command.now_s)),
+                static_row: None,
+            };
+            match sink.on_row(&live)? {
+                Flow::Continue => {}
+                Flow::NextPartition => skipped_key = Some(&row.key),
+                Flow::Stop => return Ok(()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether rows of that logical partition may lie after the position the read goes on from.
+fn is_after(command: &ReadCommand, row: &ComputedRow) -> bool {
+    command.after.as_ref().is_none_or(|after| {
+        let order = |key: &PartitionKey| (key.ring(), key.bytes().clone());
+        order(&row.key) > order(&after.key)
+            || (row.key == after.key && after.clustering.is_some())
+    })
+}
+
+fn is_selected(command: &ReadCommand, row: &ComputedRow) -> bool {
+    let clustering = row.clustering.as_slice();
+    if let Some(after) = &command.after
+        && after.key == row.key
+        && let Some(last) = &after.clustering
+    {
+        let is_done =
+            if command.reversed { clustering >= last.as_ref() } else { clustering <= last.as_ref() };
+        if is_done {
+            return false;
+        }
+    }
+    match &command.rows {
+        RowSelection::All => true,
+        RowSelection::Points(points) => points.iter().any(|point| point.as_ref() == clustering),
+        RowSelection::Ranges(ranges) => ranges.iter().any(|range| range.contains(clustering)),
+        RowSelection::None => false,
+    }
+}
