@@ -15,7 +15,7 @@ pub mod outcome;
 pub mod read;
 pub mod row;
 pub mod token;
-
+pub mod value;
 
 pub use condition::{Check, ColumnPart, Comparison, Condition, RowCondition};
 pub use cql_type::{CqlType, UserType, quote_identifier};
