@@ -6,6 +6,7 @@
 
 mod ddl;
 mod describe;
+mod display;
 mod dml;
 mod name;
 mod raw_type;

@@ -82,6 +82,42 @@ pub enum Resource {
     MBean(Box<str>),
 }
 
+impl Resource {
+    /// Whether the permission makes sense for the resource.
+    pub fn accepts(&self, permission: Permission) -> bool {
+        use Permission::{Alter, Authorize, Create, Describe, Drop, Execute, Modify, Select};
+        match self {
+            Self::AllKeyspaces | Self::Keyspace(_) | Self::AllTables(_) => {
+                !matches!(permission, Describe | Execute)
+            }
+            Self::Table(_) => !matches!(permission, Create | Describe | Execute),
+            Self::AllRoles => matches!(permission, Create | Alter | Drop | Authorize | Describe),
+            Self::Role(_) => matches!(permission, Alter | Drop | Authorize | Describe),
+            Self::AllFunctions | Self::AllFunctionsIn(_) => {
+                matches!(permission, Create | Alter | Drop | Authorize | Execute)
+            }
+            Self::Function { .. } => matches!(permission, Alter | Drop | Authorize | Execute),
+            Self::AllMBeans | Self::MBean(_) => {
+                matches!(permission, Authorize | Describe | Execute | Modify | Select)
+            }
+        }
+    }
+
+    /// What Cassandra calls the kind of resource in messages.
+    pub(crate) fn class_name(&self) -> &'static str {
+        match self {
+            Self::AllKeyspaces | Self::Keyspace(_) | Self::AllTables(_) | Self::Table(_) => {
+                "DataResource"
+            }
+            Self::AllRoles | Self::Role(_) => "RoleResource",
+            Self::AllFunctions | Self::AllFunctionsIn(_) | Self::Function { .. } => {
+                "FunctionResource"
+            }
+            Self::AllMBeans | Self::MBean(_) => "JMXResource",
+        }
+    }
+}
+
 /// `GRANT permissions ON resource TO role`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GrantPermissions {

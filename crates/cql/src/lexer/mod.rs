@@ -1,0 +1,161 @@
+//! Text to tokens.
+//!
+//! `token` holds the shapes, `spelling` the keywords. Hidden tokens (space, comments) come out of
+//! `Scanner`, because error messages count them; `lex` drops them.
+
+mod spelling;
+mod token;
+
+use logos::Logos;
+
+pub(crate) use token::{Class, Token};
+
+/// A token and where it stands, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lexed {
+    /// What it is.
+    pub(crate) token: Token,
+    /// Its first byte.
+    pub(crate) start: u32,
+    /// The byte after it.
+    pub(crate) end: u32,
+}
+
+/// Tokens one after the other, hidden ones too. After the last one comes `End`, forever.
+pub(crate) struct Scanner<'text> {
+    lexer: logos::Lexer<'text, Token>,
+    /// The second half of a text that was split in two.
+    pending: Option<Lexed>,
+}
+
+impl<'text> Scanner<'text> {
+    /// Positions are 32 bits wide; callers refuse longer texts before.
+    pub(crate) fn new(text: &'text str) -> Self {
+        Self { lexer: Token::lexer(text), pending: None }
+    }
+
+    /// The next token.
+    pub(crate) fn scan(&mut self) -> Lexed {
+        if let Some(pending) = self.pending.take() {
+            return pending;
+        }
+        let token = match self.lexer.next() {
+            Some(Ok(token)) => token,
+            Some(Err(())) => Token::Error,
+            None => Token::End,
+        };
+        let span = self.lexer.span();
+        let mut lexed = Lexed { token, start: span.start as u32, end: span.end as u32 };
+        match token {
+            Token::Ident => {
+                lexed.token = spelling::keyword_or_ident(self.lexer.slice().as_bytes());
+            }
+            Token::Float => self.split_before_range(&mut lexed),
+            Token::Minus | Token::Slash if self.is_broken_off(token) => {
+                lexed.token = Token::Error;
+            }
+            _ => {}
+        }
+        lexed
+    }
+
+    /// Whether the sign opens something longer that then is not there: a comment, or a negative
+    /// NaN, infinity or duration. Cassandra does not take the sign for itself then.
+    fn is_broken_off(&self, sign: Token) -> bool {
+        let next = self.lexer.remainder().as_bytes().first();
+        match sign {
+            Token::Minus => matches!(next, Some(b'-' | b'n' | b'N' | b'i' | b'I' | b'P')),
+            Token::Slash => matches!(next, Some(b'*' | b'/')),
+            _ => false,
+        }
+    }
+
+    /// `1..2` is an integer and a range, not a float and a dot; `1...2` is a float and a range.
+    fn split_before_range(&mut self, lexed: &mut Lexed) {
+        let rest = self.lexer.remainder();
+        if !self.lexer.slice().ends_with('.') || !rest.starts_with('.') || rest.starts_with("..") {
+            return;
+        }
+        self.lexer.bump(1);
+        self.pending =
+            Some(Lexed { token: Token::Range, start: lexed.end - 1, end: lexed.end + 1 });
+        lexed.token = Token::Integer;
+        lexed.end -= 1;
+    }
+}
+
+/// All tokens but the hidden ones, with one `End` (or, at the first text that is no token, one
+/// `Error`) as the last.
+pub(crate) fn lex(text: &str) -> Vec<Lexed> {
+    // A guess that spares most statements a second allocation.
+    let mut tokens = Vec::with_capacity(text.len() / 4 + 8);
+    let mut scanner = Scanner::new(text);
+    loop {
+        let lexed = scanner.scan();
+        if lexed.token.is_hidden() {
+            continue;
+        }
+        tokens.push(lexed);
+        if matches!(lexed.token, Token::End | Token::Error) {
+            return tokens;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[Token]) {
+        let found: Vec<_> = lex(text).into_iter().map(|lexed| lexed.token).collect();
+        let (last, found) = found.split_last().unwrap();
+        assert_eq!(found, expected, "{text}");
+        assert!(matches!(last, Token::End | Token::Error), "{text}");
+    }
+
+    #[test]
+    fn shapes() {
+        use Token::*;
+        check("SeLeCt a_1", &[KSelect, Ident]);
+        check(
+            "'a''b' $$ it's $ $$ \"A\"\"b\" \"\"",
+            &[String, String, QuotedName, EmptyQuotedName],
+        );
+        check(
+            "1 -1 1.5 1. 1e5 -1.5E-3 0xAf 0x",
+            &[Integer, Integer, Float, Float, Float, Float, Hex, Hex],
+        );
+        check("1..2", &[Integer, Range, Integer]);
+        check("1...2", &[Float, Range, Integer]);
+        check("a..b", &[Ident, Range, Ident]);
+        check("1d 12h30m 5mo -3us 3µs P1Y P1Y2M3DT4H5M6S PT5M P3W", &[Duration; 9]);
+        check("P0001-02-03T04:05:06 -P1D P1Yx p1y", &[Duration, Duration, Ident, Ident]);
+        check(
+            "123e4567-e89b-12d3-a456-426614174000 abcdef12-e89b-12d3-a456-426614174000",
+            &[Uuid, Uuid],
+        );
+        check(
+            "nan -nan Infinity -INFINITY true",
+            &[KPositiveNan, KNegativeNan, KPositiveInfinity, KNegativeInfinity, Boolean],
+        );
+        check("a -- b\n + // c\r - /* d * ** e */ *", &[Ident, Plus, Minus, Star]);
+        check("expr(a expr (", &[ExprParen, Ident, Ident, LeftParen]);
+        check(
+            "a - 1 a -1 a-1 a-=1",
+            &[Ident, Minus, Integer, Ident, Integer, Ident, Integer, Ident, MinusEqual, Integer],
+        );
+        check(
+            "schema keyspace table columnfamily tables columnfamilies",
+            &[KSchema, KKeyspace, KColumnFamily, KColumnFamily, KTables, KTables],
+        );
+    }
+
+    #[test]
+    fn text_that_is_no_token_ends_the_list() {
+        for text in
+            ["@", "'abc", "\"abc", "$$abc", "/* abc", "!", "a ~ b", "-- abc", "// abc", "-name"]
+        {
+            assert_eq!(lex(text).last().unwrap().token, Token::Error, "{text}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! INSERT, UPDATE, DELETE, BATCH.
+
+use std::collections::HashMap;
+
+use super::cursor::{Failure, Parse, Parser};
+use crate::ast::{
+    Assignment, AssignmentOperation, Attributes, Batch, BatchKind, ColumnCondition, Condition,
+    ConditionPath, ConditionTest, Delete, Deletion, Insert, InsertSource, JsonValue, Modification,
+    Name, Term, Update,
+};
+use crate::lexer::Token;
+
+/// Up to here a scan of all assignments is cheaper than an index of them.
+const ASSIGNMENTS_SCANNED_MAX: usize = 32;
+
+/// Finds assignments to the same column without comparing each with each.
+#[derive(Default)]
+struct AssignmentIndex {
+    by_column: HashMap<Name, Vec<usize>>,
+    indexed_count: usize,
+}
+
+impl AssignmentIndex {
+    /// Whether the assignment clashes with an earlier one.
+    fn clashes(&mut self, earlier: &[Assignment], assignment: &Assignment) -> bool {
+        if earlier.len() <= ASSIGNMENTS_SCANNED_MAX {
+            return earlier.iter().any(|other| are_incompatible(other, assignment));
+        }
+        for (position, other) in earlier.iter().enumerate().skip(self.indexed_count) {
+            self.by_column.entry(other.column.clone()).or_default().push(position);
+        }
+        self.indexed_count = earlier.len();
+        // As long as nothing has clashed, a whole assignment can only be a column's first, so that
+        // one look is enough; fields have to be compared with all.
+        self.by_column.get(&assignment.column).is_some_and(|positions| {
+            let is_field = matches!(assignment.operation, AssignmentOperation::SetField { .. });
+            let looked_at = if is_field { positions.len() } else { 1 };
+            let mut others = positions.iter().take(looked_at).filter_map(|at| earlier.get(*at));
+            others.any(|other| are_incompatible(other, assignment))
+        })
+    }
+}
+
+/// A column may be set twice only where the order of the two does not matter.
+fn are_incompatible(left: &Assignment, right: &Assignment) -> bool {
+    use AssignmentOperation::{Set, SetField};
+    left.column == right.column
+        && match (&left.operation, &right.operation) {
+            (Set(_), _) | (_, Set(_)) => true,
+            (SetField { field, .. }, SetField { field: other, .. }) => field == other,
+            _ => false,
+        }
+}
+
+impl Parser<'_> {
+    pub(super) fn insert(&mut self) -> Parse<Insert> {
+        self.expect_all(&[Token::KInsert, Token::KInto])?;
+        let table = self.table_name()?;
+        let source =
+            if self.eat(Token::KJson) { self.json_source()? } else { self.values_source()? };
+        let if_not_exists = self.if_not_exists()?;
+        let attributes = self.using()?;
+        Ok(Insert { table, source, if_not_exists, attributes })
+    }
+
+    fn values_source(&mut self) -> Parse<InsertSource> {
+        let columns = self.parenthesized(Self::column)?;
+        self.expect(Token::KValues)?;
+        let values = self.parenthesized(Self::term)?;
+        Ok(InsertSource::Values { columns, values })
+    }
+
+    fn json_source(&mut self) -> Parse<InsertSource> {
+        let value = match self.marker()? {
+            Some(marker) => JsonValue::Marker(marker),
+            None => JsonValue::Literal(self.string()?),
+        };
+        let mut default_unset = false;
+        if self.eat(Token::KDefault) {
+            default_unset = self.eat(Token::KUnset);
+            if !default_unset {
+                self.expect(Token::KNull)?;
+            }
+        }
+        Ok(InsertSource::Json { value, default_unset })
+    }
+
+    /// `USING TIMESTAMP a AND TTL b`, if it is here. A repeated part replaces the earlier one.
+    fn using(&mut self) -> Parse<Attributes> {
+        let mut attributes = Attributes::default();
+        if !self.eat(Token::KUsing) {
+            return Ok(attributes);
+        }
+        loop {
+            let attribute = match self.peek() {
+                Token::KTimestamp => &mut attributes.timestamp,
+                Token::KTtl => &mut attributes.ttl,
+                _ => return Err(Failure::Grammar),
+            };
+            self.advance();
+            *attribute = Some(self.int_value()?);
+            if !self.eat(Token::KAnd) {
+                return Ok(attributes);
+            }
+        }
+    }
+
+    pub(super) fn update(&mut self) -> Parse<Update> {
+        self.expect(Token::KUpdate)?;
+        let table = self.table_name()?;
+        let attributes = self.using()?;
+        self.expect(Token::KSet)?;
+        let assignments = self.assignments()?;
+        self.expect(Token::KWhere)?;
+        let relations = self.where_clause()?;
+        let condition = self.condition()?;
+        Ok(Update { table, attributes, assignments, relations, condition })
+    }
+
+    fn assignments(&mut self) -> Parse<Vec<Assignment>> {
+        let mut assignments = Vec::new();
+        let mut index = AssignmentIndex::default();
+        loop {
+            let assignment = self.assignment()?;
+            if index.clashes(&assignments, &assignment) {
+                self.record(format!(
+                    "Multiple incompatible setting of column {}",
+                    assignment.column
+                ));
+            }
+            assignments.push(assignment);
+            if !self.eat(Token::Comma) {
+                return Ok(assignments);
+            }
+        }
+    }
+
+    fn assignment(&mut self) -> Parse<Assignment> {
+        let column = self.column()?;
+        let token = self.peek();
+        self.advance();
+        let operation = match token {
+            Token::Equal => self.assigned(&column)?,
+            Token::PlusEqual => AssignmentOperation::Add(self.term()?),
+            Token::MinusEqual => AssignmentOperation::Subtract(self.term()?),
+            Token::LeftBracket => {
+                let key = self.term()?;
+                self.expect_all(&[Token::RightBracket, Token::Equal])?;
+                AssignmentOperation::SetElement { key, value: self.term()? }
+            }
+            Token::Dot => {
+                let field = self.ident()?;
+                self.expect(Token::Equal)?;
+                AssignmentOperation::SetField { field, value: self.term()? }
+            }
+            _ => return Err(Failure::Grammar),
+        };
+        Ok(Assignment { column, operation })
+    }
+
+    /// What stands right of `column =`: a term, or an expression of the column itself.
+    fn assigned(&mut self, column: &Name) -> Parse<AssignmentOperation> {
+        let starts_with_column =
+            self.is_column_at(0) && !matches!(self.peek_at(1), Token::LeftParen | Token::Dot);
+        if starts_with_column {
+            return self.assigned_from_column(column);
+        }
+        let term = self.term()?;
+        if !self.eat(Token::Plus) {
+            return Ok(AssignmentOperation::Set(term));
+        }
+        if self.column()? != *column {
+            self.record("Only expressions of the form X = <value> + X are supported.");
+        }
+        Ok(AssignmentOperation::Prepend(term))
+    }
+
+    fn assigned_from_column(&mut self, column: &Name) -> Parse<AssignmentOperation> {
+        let same = self.column()? == *column;
+        let sign = self.slice();
+        match self.peek() {
+            Token::Plus | Token::Minus => {
+                let adds = self.peek() == Token::Plus;
+                self.advance();
+                let term = self.term()?;
+                if !same {
+                    self.record(format!(
+                        "Only expressions of the form X = X {sign}<value> are supported."
+                    ));
+                }
+                Ok(if adds {
+                    AssignmentOperation::Add(term)
+                } else {
+                    AssignmentOperation::Subtract(term)
+                })
+            }
+            // `c = c -3` comes as a column and a negative number.
+            Token::Integer => {
+                let sign = if sign.starts_with('-') { '-' } else { '+' };
+                if !same {
+                    self.record(format!(
+                        "Only expressions of the form X = X {sign} <value> are supported."
+                    ));
+                }
+                let number = self.constant().ok_or(Failure::Grammar)?;
+                Ok(AssignmentOperation::Add(Term::Constant(number)))
+            }
+            _ => Err(Failure::Grammar),
+        }
+    }
+
+    /// `IF ...`, if it is here.
+    fn condition(&mut self) -> Parse<Option<Condition>> {
+        if !self.eat(Token::KIf) {
+            return Ok(None);
+        }
+        // EXISTS may be the name of a column too.
+        if self.peek() == Token::KExists && !self.is_condition_operator_at(1) {
+            self.advance();
+            return Ok(Some(Condition::Exists));
+        }
+        let mut conditions = vec![self.column_condition()?];
+        while self.eat(Token::KAnd) {
+            conditions.push(self.column_condition()?);
+        }
+        Ok(Some(Condition::Columns(conditions)))
+    }
+
+    fn is_condition_operator_at(&self, ahead: usize) -> bool {
+        matches!(
+            self.peek_at(ahead),
+            Token::Equal
+                | Token::NotEqual
+                | Token::Less
+                | Token::LessOrEqual
+                | Token::Greater
+                | Token::GreaterOrEqual
+                | Token::KIn
+                | Token::KContains
+                | Token::LeftBracket
+                | Token::Dot
+        )
+    }
+
+    fn column_condition(&mut self) -> Parse<ColumnCondition> {
+        let column = self.column()?;
+        let path = match self.peek() {
+            Token::LeftBracket => {
+                self.advance();
+                let key = self.term()?;
+                self.expect(Token::RightBracket)?;
+                ConditionPath::Element(key)
+            }
+            Token::Dot => {
+                self.advance();
+                ConditionPath::Field(self.ident()?)
+            }
+            _ => ConditionPath::Column,
+        };
+        let test = match self.peek() {
+            Token::KIn => ConditionTest::In(self.in_values()?),
+            Token::KContains if path == ConditionPath::Column => {
+                self.advance();
+                if self.eat(Token::KKey) {
+                    ConditionTest::ContainsKey(self.term()?)
+                } else {
+                    ConditionTest::Contains(self.term()?)
+                }
+            }
+            _ => {
+                let operator = self.comparison()?;
+                ConditionTest::Compare(operator, self.term()?)
+            }
+        };
+        Ok(ColumnCondition { column, path, test })
+    }
+
+    pub(super) fn delete(&mut self) -> Parse<Delete> {
+        self.expect(Token::KDelete)?;
+        let deletions =
+            if self.peek() == Token::KFrom { Vec::new() } else { self.comma_list(Self::deletion)? };
+        self.expect(Token::KFrom)?;
+        let table = self.table_name()?;
+        let mut attributes = Attributes::default();
+        if self.eat_clause(&[Token::KUsing, Token::KTimestamp])? {
+            attributes.timestamp = Some(self.int_value()?);
+        }
+        self.expect(Token::KWhere)?;
+        let relations = self.where_clause()?;
+        let condition = self.condition()?;
+        Ok(Delete { deletions, table, attributes, relations, condition })
+    }
+
+    fn deletion(&mut self) -> Parse<Deletion> {
+        let column = self.column()?;
+        if self.eat(Token::LeftBracket) {
+            let key = self.term()?;
+            self.expect(Token::RightBracket)?;
+            return Ok(Deletion::Element { column, key });
+        }
+        if self.eat(Token::Dot) {
+            return Ok(Deletion::Field { column, field: self.ident()? });
+        }
+        Ok(Deletion::Column(column))
+    }
+
+    pub(super) fn batch(&mut self) -> Parse<Batch> {
+        self.expect(Token::KBegin)?;
+        let kind = match self.peek() {
+            Token::KUnlogged => BatchKind::Unlogged,
+            Token::KCounter => BatchKind::Counter,
+            _ => BatchKind::Logged,
+        };
+        if kind != BatchKind::Logged {
+            self.advance();
+        }
+        self.expect(Token::KBatch)?;
+        let attributes = self.using()?;
+        let mut statements = Vec::new();
+        loop {
+            statements.push(match self.peek() {
+                Token::KInsert => Modification::Insert(self.insert()?),
+                Token::KUpdate => Modification::Update(self.update()?),
+                Token::KDelete => Modification::Delete(self.delete()?),
+                _ => break,
+            });
+            self.eat(Token::Semicolon);
+        }
+        self.expect_all(&[Token::KApply, Token::KBatch])?;
+        Ok(Batch { kind, attributes, statements })
+    }
+}

@@ -1,0 +1,217 @@
+//! Selectors: what may stand between SELECT and FROM.
+
+use super::cursor::{Failure, Parse, Parser};
+use crate::ast::{AliasedSelector, ArithmeticOperator, CellFunction, Selection, Selector, Term};
+use crate::lexer::Token;
+
+impl Parser<'_> {
+    pub(super) fn selection(&mut self) -> Parse<Selection> {
+        if self.eat(Token::Star) {
+            return Ok(Selection::Wildcard);
+        }
+        Ok(Selection::Selectors(self.comma_list(Self::aliased_selector)?))
+    }
+
+    fn aliased_selector(&mut self) -> Parse<AliasedSelector> {
+        let selector = self.selector()?;
+        let alias = if self.eat(Token::KAs) { Some(self.ident()?) } else { None };
+        Ok(AliasedSelector { selector, alias })
+    }
+
+    pub(super) fn selector(&mut self) -> Parse<Selector> {
+        self.nested(Self::selection_addition)
+    }
+
+    fn selection_addition(&mut self) -> Parse<Selector> {
+        let mut left = self.selection_multiplication()?;
+        loop {
+            let operator = match self.peek() {
+                Token::Plus => ArithmeticOperator::Add,
+                Token::Minus => ArithmeticOperator::Subtract,
+                _ => return Ok(left),
+            };
+            self.advance();
+            self.count_operator()?;
+            let right = Box::new(self.selection_multiplication()?);
+            left = Selector::Operation { left: Box::new(left), operator, right };
+        }
+    }
+
+    fn selection_multiplication(&mut self) -> Parse<Selector> {
+        let mut left = self.selection_group()?;
+        loop {
+            let operator = match self.peek() {
+                Token::Star => ArithmeticOperator::Multiply,
+                Token::Slash => ArithmeticOperator::Divide,
+                Token::Percent => ArithmeticOperator::Modulo,
+                _ => return Ok(left),
+            };
+            self.advance();
+            self.count_operator()?;
+            let right = Box::new(self.selection_group()?);
+            left = Selector::Operation { left: Box::new(left), operator, right };
+        }
+    }
+
+    fn selection_group(&mut self) -> Parse<Selector> {
+        if self.eat(Token::Minus) {
+            let operand = self.nested(Self::selection_group)?;
+            return Ok(Selector::Negation(Box::new(operand)));
+        }
+        let receiver = self.selection_primary()?;
+        self.modifiers(receiver)
+    }
+
+    /// `.field`, `[element]` and `[slice]`, any number of them.
+    fn modifiers(&mut self, mut receiver: Selector) -> Parse<Selector> {
+        loop {
+            match self.peek() {
+                Token::Dot => {
+                    self.advance();
+                    let field = self.ident()?;
+                    receiver = Selector::Field { receiver: Box::new(receiver), field };
+                }
+                Token::LeftBracket => {
+                    self.advance();
+                    receiver = self.element_or_slice(receiver)?;
+                    self.expect(Token::RightBracket)?;
+                }
+                _ => return Ok(receiver),
+            }
+            self.count_operator()?;
+        }
+    }
+
+    fn element_or_slice(&mut self, receiver: Selector) -> Parse<Selector> {
+        let receiver = Box::new(receiver);
+        if self.eat(Token::Range) {
+            let to = Some(self.term()?);
+            return Ok(Selector::Slice { receiver, from: None, to });
+        }
+        let key = self.term()?;
+        if !self.eat(Token::Range) {
+            return Ok(Selector::Element { receiver, key });
+        }
+        let to = if self.peek() == Token::RightBracket { None } else { Some(self.term()?) };
+        Ok(Selector::Slice { receiver, from: Some(key), to })
+    }
+
+    fn selection_primary(&mut self) -> Parse<Selector> {
+        if let Some(constant) = self.constant() {
+            return Ok(Selector::Term(Term::Constant(constant)));
+        }
+        match self.peek() {
+            Token::KNull => {
+                self.advance();
+                Ok(Selector::Term(Term::Null))
+            }
+            Token::QuestionMark if self.peek_at(1) != Token::Dot => self.selected_marker(),
+            Token::Colon => self.selected_marker(),
+            Token::LeftParen => self.parenthesized_selector(),
+            Token::LeftBracket => {
+                self.advance();
+                if self.eat(Token::RightBracket) {
+                    return Ok(Selector::List(Vec::new()));
+                }
+                let elements = self.comma_list(Self::selector)?;
+                self.expect(Token::RightBracket)?;
+                Ok(Selector::List(elements))
+            }
+            Token::LeftBrace => self.brace_selector(),
+            _ => self.named_selector(),
+        }
+    }
+
+    fn selected_marker(&mut self) -> Parse<Selector> {
+        Ok(Selector::Term(Term::Marker(self.expect_marker()?)))
+    }
+
+    /// A type hint if one fits, else a tuple or mere parentheses.
+    fn parenthesized_selector(&mut self) -> Parse<Selector> {
+        let checkpoint = self.checkpoint();
+        match self.selector_hint() {
+            Err(Failure::Grammar) => self.rewind(&checkpoint),
+            settled => return settled,
+        }
+        Ok(Selector::Parenthesized(self.parenthesized(Self::selector)?))
+    }
+
+    fn selector_hint(&mut self) -> Parse<Selector> {
+        self.expect(Token::LeftParen)?;
+        let hint = self.comparator_type()?;
+        self.expect(Token::RightParen)?;
+        let selector = Box::new(self.nested(Self::selection_primary)?);
+        Ok(Selector::TypeHint { hint, selector })
+    }
+
+    fn brace_selector(&mut self) -> Parse<Selector> {
+        self.advance();
+        if self.eat(Token::RightBrace) {
+            return Ok(Selector::Set(Vec::new()));
+        }
+        let first = self.selector()?;
+        if self.eat(Token::Colon) {
+            let mut entries = vec![(first, self.selector()?)];
+            while self.eat(Token::Comma) {
+                let key = self.selector()?;
+                self.expect(Token::Colon)?;
+                entries.push((key, self.selector()?));
+            }
+            self.expect(Token::RightBrace)?;
+            return Ok(Selector::MapOrUserType(entries));
+        }
+        let mut elements = vec![first];
+        while self.eat(Token::Comma) {
+            elements.push(self.selector()?);
+        }
+        self.expect(Token::RightBrace)?;
+        Ok(Selector::Set(elements))
+    }
+
+    /// A function or a column.
+    fn named_selector(&mut self) -> Parse<Selector> {
+        if self.peek_at(1) == Token::LeftParen {
+            match self.peek() {
+                Token::KCount if self.peek_at(2) == Token::Star => {
+                    self.expect_all(&[
+                        Token::KCount,
+                        Token::LeftParen,
+                        Token::Star,
+                        Token::RightParen,
+                    ])?;
+                    return Ok(Selector::CountRows);
+                }
+                Token::KWriteTime => return self.cell_function(CellFunction::WriteTime),
+                Token::KMaxWriteTime => return self.cell_function(CellFunction::MaxWriteTime),
+                Token::KTtl => return self.cell_function(CellFunction::Ttl),
+                Token::KCast => return self.cast_selector(),
+                _ => {}
+            }
+        }
+        if self.is_function_call() {
+            let name = self.function_name()?;
+            let arguments = self.parenthesized_or_empty(Self::selector)?;
+            return Ok(Selector::Function { name, arguments });
+        }
+        Ok(Selector::Column(self.ident()?))
+    }
+
+    fn cell_function(&mut self, function: CellFunction) -> Parse<Selector> {
+        self.advance();
+        self.advance();
+        let column = Selector::Column(self.ident()?);
+        let argument = Box::new(self.modifiers(column)?);
+        self.expect(Token::RightParen)?;
+        Ok(Selector::Cell { function, argument })
+    }
+
+    fn cast_selector(&mut self) -> Parse<Selector> {
+        self.advance();
+        self.advance();
+        let selector = Box::new(self.selector()?);
+        self.expect(Token::KAs)?;
+        let target = self.native_type()?;
+        self.expect(Token::RightParen)?;
+        Ok(Selector::Cast { selector, target })
+    }
+}

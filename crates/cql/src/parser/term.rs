@@ -1,0 +1,220 @@
+//! Terms: values outside of a select clause.
+
+use super::cursor::{Failure, Parse, Parser, unquote};
+use crate::ast::{ArithmeticOperator, Constant, ConstantKind, Term};
+use crate::lexer::Token;
+
+impl Parser<'_> {
+    pub(super) fn term(&mut self) -> Parse<Term> {
+        self.nested(Self::addition)
+    }
+
+    fn addition(&mut self) -> Parse<Term> {
+        let mut left = self.multiplication()?;
+        loop {
+            let operator = match self.peek() {
+                Token::Plus if !self.is_prepended_column() => ArithmeticOperator::Add,
+                Token::Minus => ArithmeticOperator::Subtract,
+                _ => return Ok(left),
+            };
+            self.advance();
+            self.count_operator()?;
+            let right = Box::new(self.multiplication()?);
+            left = Term::Operation { left: Box::new(left), operator, right };
+        }
+    }
+
+    /// The `+ c` of `SET c = term + c`, which is not part of the term.
+    fn is_prepended_column(&self) -> bool {
+        self.is_column_at(1) && !matches!(self.peek_at(2), Token::LeftParen | Token::Dot)
+    }
+
+    fn multiplication(&mut self) -> Parse<Term> {
+        let mut left = self.sign()?;
+        loop {
+            let operator = match self.peek() {
+                Token::Star => ArithmeticOperator::Multiply,
+                Token::Slash => ArithmeticOperator::Divide,
+                Token::Percent => ArithmeticOperator::Modulo,
+                _ => return Ok(left),
+            };
+            self.advance();
+            self.count_operator()?;
+            let right = Box::new(self.sign()?);
+            left = Term::Operation { left: Box::new(left), operator, right };
+        }
+    }
+
+    fn sign(&mut self) -> Parse<Term> {
+        if self.eat(Token::Minus) {
+            return Ok(Term::Negation(Box::new(self.simple_term()?)));
+        }
+        self.simple_term()
+    }
+
+    fn simple_term(&mut self) -> Parse<Term> {
+        if let Some(constant) = self.constant() {
+            return Ok(Term::Constant(constant));
+        }
+        match self.peek() {
+            Token::KNull => {
+                self.advance();
+                Ok(Term::Null)
+            }
+            Token::QuestionMark if self.peek_at(1) != Token::Dot => self.marker_term(),
+            Token::Colon => self.marker_term(),
+            Token::LeftBracket => self.list_literal(),
+            Token::LeftBrace => self.brace_literal(),
+            Token::LeftParen => match self.type_hint()? {
+                Some(hinted) => Ok(hinted),
+                None => Ok(Term::Tuple(self.tuple_literal()?)),
+            },
+            Token::KCast if self.peek_at(1) == Token::LeftParen => self.cast(),
+            _ if self.is_function_call() => {
+                let name = self.function_name()?;
+                let arguments = self.parenthesized_or_empty(Self::term)?;
+                Ok(Term::Function { name, arguments })
+            }
+            _ => Err(Failure::Grammar),
+        }
+    }
+
+    fn marker_term(&mut self) -> Parse<Term> {
+        Ok(Term::Marker(self.expect_marker()?))
+    }
+
+    fn list_literal(&mut self) -> Parse<Term> {
+        self.advance();
+        if self.eat(Token::RightBracket) {
+            return Ok(Term::List(Vec::new()));
+        }
+        let elements = self.comma_list(Self::term)?;
+        self.expect(Token::RightBracket)?;
+        Ok(Term::List(elements))
+    }
+
+    /// A set, a map or a user type. Only a user type has a bare identifier as its first key.
+    fn brace_literal(&mut self) -> Parse<Term> {
+        if self.is_ident_at(1) && self.peek_at(2) == Token::Colon {
+            self.advance();
+            let fields = self.comma_list(|parser| {
+                let field = parser.ident()?;
+                parser.expect(Token::Colon)?;
+                Ok((field, parser.term()?))
+            })?;
+            self.expect(Token::RightBrace)?;
+            return Ok(Term::UserType(fields));
+        }
+        self.advance();
+        if self.eat(Token::RightBrace) {
+            return Ok(Term::Set(Vec::new()));
+        }
+        let first = self.term()?;
+        if self.eat(Token::Colon) {
+            let mut entries = vec![(first, self.term()?)];
+            while self.eat(Token::Comma) {
+                entries.push(self.map_entry()?);
+            }
+            self.expect(Token::RightBrace)?;
+            return Ok(Term::Map(entries));
+        }
+        let mut elements = vec![first];
+        while self.eat(Token::Comma) {
+            elements.push(self.term()?);
+        }
+        self.expect(Token::RightBrace)?;
+        Ok(Term::Set(elements))
+    }
+
+    /// `key: value`.
+    pub(super) fn map_entry(&mut self) -> Parse<(Term, Term)> {
+        let key = self.term()?;
+        self.expect(Token::Colon)?;
+        Ok((key, self.term()?))
+    }
+
+    /// `(a, b)`.
+    pub(super) fn tuple_literal(&mut self) -> Parse<Vec<Term>> {
+        self.parenthesized(Self::term)
+    }
+
+    /// `(type) term`, if that is what stands here and not a tuple.
+    fn type_hint(&mut self) -> Parse<Option<Term>> {
+        let checkpoint = self.checkpoint();
+        self.advance();
+        let hint = match self.comparator_type() {
+            Ok(hint) if self.eat(Token::RightParen) && self.is_term_start() => hint,
+            Err(refused @ Failure::Refused(_)) => return Err(refused),
+            Ok(_) | Err(Failure::Grammar) => {
+                self.rewind(&checkpoint);
+                return Ok(None);
+            }
+        };
+        let term = Box::new(self.nested(Self::simple_term)?);
+        Ok(Some(Term::TypeHint { hint, term }))
+    }
+
+    fn is_term_start(&self) -> bool {
+        matches!(
+            self.peek(),
+            Token::KNull
+                | Token::QuestionMark
+                | Token::Colon
+                | Token::LeftBracket
+                | Token::LeftBrace
+                | Token::LeftParen
+        ) || constant_kind(self.peek()).is_some()
+            || self.peek() == Token::KCast
+            || self.is_function_call()
+    }
+
+    fn cast(&mut self) -> Parse<Term> {
+        self.advance();
+        self.advance();
+        let term = Box::new(self.nested(Self::simple_term)?);
+        self.expect(Token::KAs)?;
+        let target = self.native_type()?;
+        self.expect(Token::RightParen)?;
+        Ok(Term::Cast { term, target })
+    }
+
+    /// A literal, if one is here.
+    pub(super) fn constant(&mut self) -> Option<Constant> {
+        let token = self.peek();
+        let kind = constant_kind(token)?;
+        let text = match token {
+            Token::String => unquote(self.slice()).into(),
+            Token::KPositiveNan | Token::KNegativeNan => "NaN".into(),
+            Token::KPositiveInfinity => "Infinity".into(),
+            Token::KNegativeInfinity => "-Infinity".into(),
+            _ => self.slice().into(),
+        };
+        self.advance();
+        Some(Constant { kind, text })
+    }
+
+    /// An integer or a marker.
+    pub(super) fn int_value(&mut self) -> Parse<Term> {
+        if self.peek() == Token::Integer {
+            return self.constant().map(Term::Constant).ok_or(Failure::Grammar);
+        }
+        self.marker_term()
+    }
+}
+
+fn constant_kind(token: Token) -> Option<ConstantKind> {
+    Some(match token {
+        Token::String => ConstantKind::String,
+        Token::Integer => ConstantKind::Integer,
+        Token::Float
+        | Token::KPositiveNan
+        | Token::KNegativeNan
+        | Token::KPositiveInfinity
+        | Token::KNegativeInfinity => ConstantKind::Float,
+        Token::Boolean => ConstantKind::Boolean,
+        Token::Duration => ConstantKind::Duration,
+        Token::Uuid => ConstantKind::Uuid,
+        Token::Hex => ConstantKind::Hex,
+        _ => return None,
+    })
+}

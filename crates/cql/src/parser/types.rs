@@ -1,0 +1,142 @@
+//! Types.
+
+use super::cursor::{Failure, Parse, Parser};
+use crate::ast::{Name, NativeType, QualifiedName, RawType};
+use crate::lexer::{Class, Token};
+
+/// Words that look like types and are kept free for ones to come; only this spelling is refused.
+const RESERVED_TYPE_NAMES: [&str; 7] =
+    ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
+
+impl Parser<'_> {
+    pub(super) fn comparator_type(&mut self) -> Parse<RawType> {
+        self.nested(Self::any_type)
+    }
+
+    fn any_type(&mut self) -> Parse<RawType> {
+        let opens = self.peek_at(1) == Token::Less;
+        match self.peek() {
+            Token::String => Ok(RawType::Custom(self.string()?)),
+            Token::KMap if opens => {
+                self.advance();
+                self.advance();
+                let key = self.comparator_type()?;
+                self.expect(Token::Comma)?;
+                let value = self.comparator_type()?;
+                self.expect(Token::Greater)?;
+                Ok(RawType::Map(Box::new(key), Box::new(value)))
+            }
+            Token::KList if opens => Ok(RawType::List(self.one_argument()?)),
+            // SET is reserved, so that nothing else can start with it.
+            Token::KSet => Ok(RawType::Set(self.one_argument()?)),
+            Token::KFrozen if opens => self.frozen(),
+            Token::KTuple if opens => {
+                self.advance();
+                self.advance();
+                let elements = self.comma_list(Self::comparator_type)?;
+                self.expect(Token::Greater)?;
+                Ok(RawType::Tuple(elements))
+            }
+            Token::KVector if opens => self.vector(),
+            _ => match native(self.peek()) {
+                Some(native) if self.peek_at(1) != Token::Dot => {
+                    self.advance();
+                    Ok(RawType::Native(native))
+                }
+                _ => Ok(RawType::User(self.user_type_name()?)),
+            },
+        }
+    }
+
+    fn one_argument(&mut self) -> Parse<Box<RawType>> {
+        self.advance();
+        self.expect(Token::Less)?;
+        let element = self.comparator_type()?;
+        self.expect(Token::Greater)?;
+        Ok(Box::new(element))
+    }
+
+    fn frozen(&mut self) -> Parse<RawType> {
+        let inner = self.one_argument()?;
+        if let RawType::Native(_) | RawType::Custom(_) = *inner {
+            self.record(format!(
+                "frozen<> is only allowed on collections, tuples, and user-defined types (got {inner})"
+            ));
+        }
+        Ok(RawType::Frozen(inner))
+    }
+
+    fn vector(&mut self) -> Parse<RawType> {
+        self.advance();
+        self.advance();
+        let element = Box::new(self.comparator_type()?);
+        self.expect(Token::Comma)?;
+        let digits = self.slice();
+        self.expect(Token::Integer)?;
+        self.expect(Token::Greater)?;
+        match digits.parse() {
+            Ok(dimension) => Ok(RawType::Vector { element, dimension }),
+            Err(_) => self.refuse_number(digits),
+        }
+    }
+
+    /// A type with a keyword of its own.
+    pub(super) fn native_type(&mut self) -> Parse<NativeType> {
+        let native = native(self.peek()).ok_or(Failure::Grammar)?;
+        self.advance();
+        Ok(native)
+    }
+
+    /// `[keyspace.]name` of a user type.
+    pub(super) fn user_type_name(&mut self) -> Parse<QualifiedName> {
+        let keyspace = if self.peek_at(1) == Token::Dot {
+            let keyspace = self.ident()?;
+            self.advance();
+            Some(keyspace)
+        } else {
+            None
+        };
+        Ok(QualifiedName { keyspace, name: self.type_ident()? })
+    }
+
+    fn type_ident(&mut self) -> Parse<Name> {
+        let token = self.peek();
+        let word = self.slice();
+        match token {
+            Token::Ident if RESERVED_TYPE_NAMES.contains(&word) => {
+                self.record(format!("Invalid (reserved) user type name {word}"));
+            }
+            Token::Ident | Token::QuotedName | Token::KKey => {}
+            _ if token.class() == Class::Basic => {}
+            _ => return Err(Failure::Grammar),
+        }
+        self.ident()
+    }
+}
+
+fn native(token: Token) -> Option<NativeType> {
+    Some(match token {
+        Token::KAscii => NativeType::Ascii,
+        Token::KBigint => NativeType::Bigint,
+        Token::KBlob => NativeType::Blob,
+        Token::KBoolean => NativeType::Boolean,
+        Token::KCounter => NativeType::Counter,
+        Token::KDate => NativeType::Date,
+        Token::KDecimal => NativeType::Decimal,
+        Token::KDouble => NativeType::Double,
+        Token::KDuration => NativeType::Duration,
+        Token::KFloat => NativeType::Float,
+        Token::KInet => NativeType::Inet,
+        Token::KInt => NativeType::Int,
+        Token::KSmallint => NativeType::Smallint,
+        Token::KText => NativeType::Text,
+        Token::KTime => NativeType::Time,
+        Token::KTimestamp => NativeType::Timestamp,
+        Token::KTimeuuid => NativeType::Timeuuid,
+        Token::KTinyint => NativeType::Tinyint,
+        Token::KUuid => NativeType::Uuid,
+        Token::KVarchar => NativeType::Varchar,
+        Token::KVarint => NativeType::Varint,
+        _ => return None,
+    })
+}
