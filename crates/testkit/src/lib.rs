@@ -1,1 +1,11 @@
-//! placeholder
+//! What tests share: a small blocking client, golden scripts, and a node in a process of its own.
+//!
+//! Nothing of it is shipped.
+//!
+//! Reading order: [`Client`], [`golden`], [`Node`].
+mod client;
+pub mod golden;
+mod node;
+
+pub use client::{Client, ClientError, Execution};
+pub use node::Node;

@@ -6,6 +6,7 @@
 //! Reading order: [`CqlType`] and [`value`] say what a value is; [`token`] and [`key`] where it
 //! lies; [`row`] how it is kept; [`mutation`], [`condition`] and [`read`] what is asked of a
 //! replica set, and [`outcome`] what it answers.
+mod assemble;
 pub mod condition;
 mod cql_type;
 mod ids;
@@ -17,6 +18,7 @@ pub mod row;
 pub mod token;
 pub mod value;
 
+pub use assemble::assemble;
 pub use condition::{Check, ColumnPart, Comparison, Condition, RowCondition};
 pub use cql_type::{CqlType, UserType, quote_identifier};
 pub use ids::{ColumnId, SetId, TableId, UuidText};

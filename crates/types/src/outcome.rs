@@ -46,7 +46,9 @@ impl fmt::Display for Refusal {
             Refusal::ListIndexOutOfBounds { index, size } => {
                 write!(f, "List index {index} out of bound, list has size {size}")
             }
-            Refusal::ListIsNull => f.write_str("Attempted to set an element on a list which is null"),
+            Refusal::ListIsNull => {
+                f.write_str("Attempted to set an element on a list which is null")
+            }
         }
     }
 }

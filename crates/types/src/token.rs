@@ -156,10 +156,9 @@ mod tests {
 
     #[test]
     fn tokens_are_cassandras() {
-        for (key, token) in [
-            ("château".as_bytes(), 9114062196463836094),
-            (b"".as_slice(), i64::MIN),
-        ] {
+        for (key, token) in
+            [("château".as_bytes(), 9114062196463836094), (b"".as_slice(), i64::MIN)]
+        {
             assert_eq!(RingToken::of_key(key).token(), Token(token), "{key:?}");
         }
     }

@@ -1,0 +1,181 @@
+//! A client that sends one request at a time and waits for its answer.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use protocol::{
+    Consistency, FrameDecoder, MapBuilder, Outgoing, PreparedResponse, QueryParameters, Request,
+    RequestMessage, Response, ResponseMessage, Value, ValuesBuilder, Version,
+};
+
+const RESPONSE_BYTES_MAX: usize = 256 << 20;
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+
+/// A connection to a server, after STARTUP.
+pub struct Client {
+    stream: TcpStream,
+    version: Version,
+    decoder: FrameDecoder,
+    outgoing: Outgoing,
+    incoming: BytesMut,
+}
+
+/// The connection broke, or its bytes did.
+#[derive(Debug)]
+pub struct ClientError(String);
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> ClientError {
+        ClientError(error.to_string())
+    }
+}
+
+impl From<protocol::ProtocolError> for ClientError {
+    fn from(error: protocol::ProtocolError) -> ClientError {
+        ClientError(error.to_string())
+    }
+}
+
+/// How a statement is executed.
+#[derive(Clone, Debug, Default)]
+pub struct Execution {
+    /// The values of its markers.
+    pub values: Vec<OwnedValue>,
+    /// Rows per page.
+    pub page_size: Option<i32>,
+    /// Where the page begins.
+    pub paging_state: Option<Vec<u8>>,
+}
+
+/// A value of a marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedValue {
+    /// Null.
+    Null,
+    /// Not set.
+    Unset,
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Client {
+    /// Connects with protocol version 5.
+    pub fn connect(address: &str) -> Result<Client, ClientError> {
+        Client::connect_with(address, Version::V5)
+    }
+
+    /// Connects with a version of the protocol.
+    pub fn connect_with(address: &str, version: Version) -> Result<Client, ClientError> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        let mut client = Client {
+            stream,
+            version,
+            decoder: FrameDecoder::for_responses(RESPONSE_BYTES_MAX),
+            outgoing: Outgoing::new(),
+            incoming: BytesMut::new(),
+        };
+        let mut options = MapBuilder::new();
+        options.string("CQL_VERSION", "3.0.0");
+        match client.send(Request::Startup(options.string_map()))?.response {
+            Response::Ready => {}
+            other => return Err(ClientError(format!("no READY but {other:?}"))),
+        }
+        client.decoder.start(version, None);
+        client.outgoing.start(version, None);
+        Ok(client)
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn send(&mut self, request: Request<'_>) -> Result<ResponseMessage, ClientError> {
+        RequestMessage::new(request).encode(self.version, 1, self.outgoing.messages());
+        let bytes = self.outgoing.seal();
+        self.stream.write_all(bytes)?;
+        bytes.clear();
+        loop {
+            let frame = self
+                .decoder
+                .decode(&mut self.incoming)
+                .map_err(|error| ClientError(format!("{error:?}")))?;
+            if let Some(frame) = frame {
+                return Ok(ResponseMessage::decode(&frame)?);
+            }
+            let mut chunk = [0; 64 << 10];
+            let count = self.stream.read(&mut chunk)?;
+            if count == 0 {
+                return Err(ClientError("the server closed the connection".into()));
+            }
+            self.incoming.extend_from_slice(chunk.get(..count).unwrap_or_default());
+        }
+    }
+
+    /// Sends the text of a statement.
+    pub fn query(
+        &mut self,
+        text: &str,
+        execution: &Execution,
+    ) -> Result<ResponseMessage, ClientError> {
+        let mut builder = ValuesBuilder::positional(self.version);
+        let parameters = parameters(self.version, execution, &mut builder);
+        self.send(Request::Query { text, parameters })
+    }
+
+    /// Prepares a statement.
+    pub fn prepare(
+        &mut self,
+        text: &str,
+    ) -> Result<Result<PreparedResponse, ResponseMessage>, ClientError> {
+        let message = self.send(Request::Prepare { text, keyspace: None })?;
+        Ok(match message.response {
+            Response::Prepared(prepared) => Ok(prepared),
+            _ => Err(message),
+        })
+    }
+
+    /// Executes a prepared statement.
+    pub fn execute(
+        &mut self,
+        prepared: &PreparedResponse,
+        execution: &Execution,
+    ) -> Result<ResponseMessage, ClientError> {
+        let mut builder = ValuesBuilder::positional(self.version);
+        let parameters = parameters(self.version, execution, &mut builder);
+        self.send(Request::Execute {
+            id: &prepared.id,
+            result_metadata_id: prepared.result_metadata_id.as_deref(),
+            parameters,
+        })
+    }
+}
+
+fn parameters<'a>(
+    version: Version,
+    execution: &'a Execution,
+    builder: &'a mut ValuesBuilder,
+) -> QueryParameters<'a> {
+    for value in &execution.values {
+        let value = match value {
+            OwnedValue::Null => Value::Null,
+            OwnedValue::Unset => Value::Unset,
+            OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
+        };
+        builder.push("", value);
+    }
+    let mut parameters = QueryParameters::new(version, Consistency::One);
+    parameters.values = builder.values();
+    parameters.page_size = execution.page_size;
+    parameters.paging_state = execution.paging_state.as_deref();
+    parameters
+}

@@ -1,0 +1,256 @@
+//! Golden scripts: statements, and beside them what Apache Cassandra answered. A script is replayed
+//! against a node, and its answers are compared with the recorded ones.
+//!
+//! In a script (`NAME.cql`) a statement ends with `;` at the end of a line; a batch with
+//! `APPLY BATCH;`. Lines that start with `--` are comments, except these, which concern the next
+//! statement:
+//!
+//! - `-- bind VALUE, VALUE …` prepares it and executes it with these values: hexadecimal bytes,
+//!   `null` or `unset`;
+//! - `-- page N` reads it in pages of N rows.
+//!
+//! `NAME.out` holds for each statement its text after `>`, and the answer.
+
+use std::fmt::Write as _;
+
+use protocol::{Response, ResponseMessage, SchemaChange, SchemaTarget};
+use types::value::to_cql_text;
+
+use crate::client::{Client, ClientError, Execution, OwnedValue};
+
+/// A statement of a script and how it is executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The directives above it, word for word.
+    pub directives: Vec<String>,
+    /// The statement without its `;`.
+    pub text: String,
+}
+
+/// Cuts a script into its steps.
+pub fn parse(script: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut step = Step::default();
+    for line in script.lines() {
+        if step.text.is_empty() {
+            let is_directive = line.starts_with("-- bind") || line.starts_with("-- page");
+            if is_directive {
+                step.directives.push(line.to_string());
+            }
+            if line.starts_with("--") || line.trim().is_empty() {
+                continue;
+            }
+        } else {
+            step.text.push('\n');
+        }
+        step.text.push_str(line);
+        let upper = step.text.trim_start().to_ascii_uppercase();
+        let is_open_batch = upper.starts_with("BEGIN") && !upper.contains("APPLY BATCH");
+        if let Some(statement) = step.text.trim_end().strip_suffix(';')
+            && !is_open_batch
+        {
+            step.text = statement.to_string();
+            steps.push(std::mem::take(&mut step));
+        }
+    }
+    if !step.text.trim().is_empty() {
+        steps.push(step);
+    }
+    steps
+}
+
+/// Runs a script and writes down every answer.
+pub fn run(client: &mut Client, script: &str) -> Result<String, ClientError> {
+    let mut out = String::new();
+    for step in parse(script) {
+        for line in &step.directives {
+            let _ = writeln!(out, "{line}");
+        }
+        for line in step.text.lines() {
+            let _ = writeln!(out, "> {line}");
+        }
+        run_step(client, &step, &mut out)?;
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+fn run_step(client: &mut Client, step: &Step, out: &mut String) -> Result<(), ClientError> {
+    let mut execution = Execution::default();
+    let mut is_prepared = false;
+    for directive in &step.directives {
+        if let Some(values) = directive.strip_prefix("-- bind") {
+            is_prepared = true;
+            execution.values = parse_values(values);
+        } else if let Some(size) = directive.strip_prefix("-- page") {
+            execution.page_size = size.trim().parse().ok();
+        }
+    }
+    let prepared = if is_prepared {
+        match client.prepare(&step.text)? {
+            Ok(prepared) => Some(prepared),
+            Err(message) => {
+                show(&message, out);
+                return Ok(());
+            }
+        }
+    } else {
+        None
+    };
+    if let Some(prepared) = &prepared {
+        let columns = prepared.bind.iter().map(|c| format!("{} {}", c.name, c.cql_type));
+        let columns: Vec<String> = columns.collect();
+        let _ = writeln!(
+            out,
+            "markers: {}; key {:?}",
+            columns.join(", "),
+            prepared.partition_key_indexes
+        );
+    }
+    loop {
+        let message = match &prepared {
+            Some(prepared) => client.execute(prepared, &execution)?,
+            None => client.query(&step.text, &execution)?,
+        };
+        show(&message, out);
+        match message.response {
+            Response::Rows(rows) if rows.metadata.paging_state.is_some() => {
+                out.push_str("next page\n");
+                execution.paging_state = rows.metadata.paging_state;
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn parse_values(list: &str) -> Vec<OwnedValue> {
+    list.split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(|word| match word {
+            "null" => OwnedValue::Null,
+            "unset" => OwnedValue::Unset,
+            hex => OwnedValue::Bytes(parse_hex(hex.trim_start_matches("0x"))),
+        })
+        .collect()
+}
+
+fn parse_hex(digits: &str) -> Vec<u8> {
+    let digits: Vec<u8> =
+        digits.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let (pairs, _) = digits.as_chunks::<2>();
+    pairs.iter().map(|[high, low]| high << 4 | low).collect()
+}
+
+fn show(message: &ResponseMessage, out: &mut String) {
+    for warning in &message.warnings {
+        let _ = writeln!(out, "warning: {warning}");
+    }
+    match &message.response {
+        Response::Error(error) => {
+            let _ = writeln!(out, "error {:#06x} {}", error.kind.code(), error.message);
+        }
+        Response::Void => out.push_str("ok\n"),
+        Response::SetKeyspace(name) => {
+            let _ = writeln!(out, "using {name}");
+        }
+        Response::SchemaChange(change) => show_change(change, out),
+        Response::Rows(rows) => {
+            let columns = rows.metadata.columns.as_deref().unwrap_or_default();
+            let heads: Vec<String> =
+                columns.iter().map(|c| format!("{} {}", c.name, c.cql_type)).collect();
+            let _ = writeln!(out, "{}", heads.join(" | "));
+            for row in rows.rows() {
+                let values: Vec<String> = row
+                    .iter()
+                    .zip(columns)
+                    .map(|(value, column)| match value {
+                        None => "null".to_string(),
+                        Some(bytes) => to_cql_text(&column.cql_type, bytes),
+                    })
+                    .collect();
+                let _ = writeln!(out, "  {}", values.join(" | "));
+            }
+            let _ = writeln!(out, "{} rows", rows.row_count);
+        }
+        other => {
+            let _ = writeln!(out, "{other:?}");
+        }
+    }
+}
+
+fn show_change(change: &SchemaChange, out: &mut String) {
+    let target = match &change.target {
+        SchemaTarget::Keyspace => String::new(),
+        SchemaTarget::Table(name) => format!(" table {name}"),
+        SchemaTarget::Type(name) => format!(" type {name}"),
+        other => format!(" {other:?}"),
+    };
+    let _ = writeln!(out, "{:?} {}{target}", change.kind, change.keyspace);
+}
+
+/// The first place where two outputs differ, as a message; `None` when they are equal.
+pub fn difference(expected: &str, found: &str) -> Option<String> {
+    let mut statement = "";
+    let mut found_lines = found.lines();
+    for (index, line) in expected.lines().enumerate() {
+        if line.starts_with("> ") {
+            statement = line;
+        }
+        let other = found_lines.next();
+        if other != Some(line) {
+            return Some(format!(
+                "line {}: after {statement}\n  recorded: {line}\n  found:    {}",
+                index + 1,
+                other.unwrap_or("the end")
+            ));
+        }
+    }
+    found_lines.next().map(|line| format!("beyond the recorded end: {line}"))
+}
+
+/// Every statement whose answer differs, as messages: `(differences, statements)`.
+pub fn differences(expected: &str, found: &str) -> (Vec<String>, usize) {
+    let expected: Vec<&str> = expected.split("\n\n").collect();
+    let found: Vec<&str> = found.split("\n\n").collect();
+    let count = expected.iter().filter(|answer| answer.contains("> ")).count();
+    let mut messages = Vec::new();
+    for (index, answer) in expected.iter().enumerate() {
+        let other = found.get(index).copied().unwrap_or_default();
+        if other != *answer {
+            messages.push(format!("recorded:\n{answer}\nfound:\n{other}\n"));
+        }
+    }
+    (messages, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_cut_at_its_statements() {
+        let steps = parse(
+            "-- a comment\nSELECT 1;\n\n-- page 2\n-- bind 0x01, null\nSELECT\n  2;\n\
+             BEGIN BATCH\nINSERT 1;\nAPPLY BATCH;\n",
+        );
+        let texts: Vec<&str> = steps.iter().map(|step| step.text.as_str()).collect();
+        assert_eq!(texts, ["SELECT 1", "SELECT\n  2", "BEGIN BATCH\nINSERT 1;\nAPPLY BATCH"]);
+        assert_eq!(steps[1].directives, ["-- page 2", "-- bind 0x01, null"]);
+    }
+
+    #[test]
+    fn values_are_hexadecimal() {
+        assert_eq!(
+            parse_values(" 0x00ff, null,unset"),
+            [OwnedValue::Bytes(vec![0, 255]), OwnedValue::Null, OwnedValue::Unset]
+        );
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        assert_eq!(difference("> a\nok\n", "> a\nok\n"), None);
+        let message = difference("> a\nok\n", "> a\nerror\n").unwrap();
+        assert!(message.contains("recorded: ok"), "{message}");
+    }
+}

@@ -1,0 +1,123 @@
+//! A node in a process of its own, with a folder that goes when the node does.
+
+#![expect(clippy::disallowed_methods, reason = "tests wait for a real process in real time")]
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
+const STOPS_WITHIN: Duration = Duration::from_secs(20);
+
+/// A running node.
+pub struct Node {
+    binary: PathBuf,
+    arguments: Vec<String>,
+    data_dir: PathBuf,
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Node {
+    /// Starts a node of that binary with a fresh folder under the system's temporary one.
+    pub fn start(binary: &Path, arguments: &[&str]) -> io::Result<Node> {
+        let port = free_port()?;
+        let data_dir = std::env::temp_dir().join(format!("helenus-{}-{port}", std::process::id()));
+        let mut node = Node {
+            binary: binary.to_path_buf(),
+            arguments: arguments.iter().map(|argument| argument.to_string()).collect(),
+            data_dir,
+            port,
+            process: None,
+        };
+        node.launch()?;
+        Ok(node)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where its data is.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// The process, while it runs.
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// Starts it again on the same folder and port.
+    pub fn launch(&mut self) -> io::Result<()> {
+        let mut process = Command::new(&self.binary)
+            .arg("start")
+            .arg("--data-dir")
+            .arg(&self.data_dir)
+            .arg("--listen")
+            .arg(self.address())
+            .args(["--set", "metrics.listen="])
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let begin = Instant::now();
+        while TcpStream::connect(self.address()).is_err() {
+            if let Some(status) = process.try_wait()? {
+                return Err(io::Error::other(format!("the node stopped while starting: {status}")));
+            }
+            if begin.elapsed() > STARTS_WITHIN {
+                let _ = process.kill();
+                return Err(io::Error::other("the node does not answer"));
+            }
+            sleep(Duration::from_millis(5));
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn kill(&mut self) -> io::Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill()?;
+            process.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Asks it to stop (SIGTERM) and waits until it has.
+    pub fn stop(&mut self) -> io::Result<()> {
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        Command::new("kill").arg(process.id().to_string()).status()?;
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = process.try_wait()? {
+                return if status.success() {
+                    Ok(())
+                } else {
+                    Err(io::Error::other(format!("the node stopped with {status}")))
+                };
+            }
+            if begin.elapsed() > STOPS_WITHIN {
+                let _ = process.kill();
+                return Err(io::Error::other("the node does not stop"));
+            }
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.kill();
+        let _ = std::fs::remove_dir_all(&self.data_dir);
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
