@@ -1,0 +1,171 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::config::{ConfigError, Loaded, Sources, load};
+
+/// What the user asked for.
+pub(crate) enum Order {
+    /// Run a node.
+    Start,
+    /// Print the configuration.
+    Config,
+    /// Ask the running node how it is.
+    Status {
+        /// As the JSON object the node answered.
+        json: bool,
+    },
+    /// Have the running node write its memory to sorted files.
+    Flush,
+    /// Have the running node merge its sorted files.
+    Compact,
+}
+
+/// What stops us before the order is carried out.
+pub(crate) enum CommandError {
+    /// The configuration file cannot be read.
+    Unreadable { path: PathBuf, error: std::io::Error },
+    /// The configuration is wrong.
+    Config(ConfigError),
+}
+
+impl std::fmt::Display for CommandError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CommandError::Unreadable { path, error } => {
+                write!(f, "cannot read the configuration file {}: {error}", path.display())
+            }
+            CommandError::Config(error) => error.fmt(f),
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  helenus                                      a node on 127.0.0.1:9042, data in ./data
+  helenus start --listen 0.0.0.0:9042 --data-dir /var/lib/helenus
+  helenus config > helenus.toml                every setting, explained, with its default
+  helenus start --config helenus.toml --set log.level=info
+  HELENUS_STORAGE_COMMIT=periodic helenus      a setting from the environment
+  helenus status                               how the node in ./data is doing
+  cqlsh 127.0.0.1 9042                         connect";
+
+const START_EXAMPLES: &str = "\
+Examples:
+  helenus start
+  helenus start --data-dir /var/lib/helenus --listen 0.0.0.0:9042
+  helenus start --config helenus.toml --set limits.connections=500
+  helenus start --set tls.mode=optional --set tls.certificate=node.pem --set tls.key=node.key
+
+Ctrl-C or SIGTERM stops the node; SIGHUP reads its certificates again.
+All settings: helenus config";
+
+/// Reads the arguments; prints help, the version or a usage error itself and ends the process then.
+pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
+    let matches = command().get_matches();
+    match matches.subcommand() {
+        None => settled(Order::Start, &matches),
+        Some(("config", matches)) => settled(Order::Config, matches),
+        Some(("status", matches)) => {
+            settled(Order::Status { json: matches.get_flag("json") }, matches)
+        }
+        Some(("flush", matches)) => settled(Order::Flush, matches),
+        Some(("compact", matches)) => settled(Order::Compact, matches),
+        Some((_, matches)) => settled(Order::Start, matches),
+    }
+}
+
+fn settled(order: Order, matches: &ArgMatches) -> Result<(Order, Loaded), CommandError> {
+    let mut sources = Sources {
+        // A variable that is not UTF-8 cannot be one of ours.
+        environment: std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect(),
+        ..Sources::default()
+    };
+    if let Some(path) = matches.get_one::<String>("config") {
+        let path = PathBuf::from(path);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| CommandError::Unreadable { path: path.clone(), error })?;
+        sources.file = Some((path, text));
+    }
+    if let Some(sets) = matches.get_many::<String>("set") {
+        sources.sets.extend(sets.cloned());
+    }
+    for (flag, argument, name) in [
+        ("--data-dir", "data-dir", "server.data_dir"),
+        ("--listen", "listen", "server.listen"),
+        ("--profile", "profile", "profile"),
+    ] {
+        if let Some(value) = matches.get_one::<String>(argument) {
+            sources.flags.push((flag, name, value.clone()));
+        }
+    }
+    let loaded = load(&sources).map_err(CommandError::Config)?;
+    Ok((order, loaded))
+}
+
+fn command() -> Command {
+    Command::new("helenus")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A database that speaks Apache Cassandra's query language and protocol.\nWithout a command it starts a node.")
+        .after_help(EXAMPLES)
+        .args_conflicts_with_subcommands(true)
+        .disable_help_subcommand(true)
+        .args(setting_arguments())
+        .subcommand(
+            Command::new("start")
+                .about("Start a node")
+                .after_help(START_EXAMPLES)
+                .args(setting_arguments()),
+        )
+        .subcommand(
+            Command::new("config")
+                .about("Print every setting, explained, with the value it has")
+                .after_help("Examples:\n  helenus config > helenus.toml\n  helenus config --config helenus.toml    what that file comes to")
+                .args(setting_arguments()),
+        )
+        .subcommand(
+            Command::new("status")
+                .about("Show how the running node is doing")
+                .after_help("The node is found by its data folder:\n  helenus status --data-dir /var/lib/helenus")
+                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
+                .args(setting_arguments()),
+        )
+        .subcommand(
+            Command::new("flush")
+                .about("Have the running node write what is in memory to sorted files")
+                .args(setting_arguments()),
+        )
+        .subcommand(
+            Command::new("compact")
+                .about("Have the running node merge its sorted files")
+                .args(setting_arguments()),
+        )
+}
+
+fn setting_arguments() -> [Arg; 5] {
+    let value = |name: &'static str, placeholder: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(placeholder).help(help)
+    };
+    [
+        value("config", "FILE", "Read settings from this file"),
+        value("data-dir", "DIR", "The folder for data [default: ./data]"),
+        value("listen", "ADDR:PORT", "Where clients connect [default: 127.0.0.1:9042]"),
+        value("profile", "PROFILE", "Whose limits and habits: default or cosmos"),
+        value("set", "KEY=VALUE", "Any setting: section.key=value; may be repeated")
+            .action(ArgAction::Append),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,197 @@
+//! Every setting of the node: what it is called, what it may hold, and where its value came from.
+//!
+//! One table ([`settings::SETTINGS`]) drives the printed file, the parsed file, `--set` and the
+//! environment, so that they cannot disagree. Values win in this order: flags, environment, file,
+//! default.
+mod form;
+mod load;
+mod nearest;
+mod print;
+mod settings;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(crate) use load::{ConfigError, Loaded, Sources, load};
+pub(crate) use print::print;
+
+/// The settings, typed. Built by [`load`] only, which gives every field its default first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) profile: Profile,
+    pub(crate) server: Server,
+    pub(crate) storage: Storage,
+    pub(crate) memory: Memory,
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) auth: Auth,
+    pub(crate) tls: Tls,
+    pub(crate) metrics: Metrics,
+    pub(crate) log: Log,
+}
+
+/// Whose limits and habits the node has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Cassandra's.
+    #[default]
+    Default,
+    /// Those of Azure Cosmos DB's Cassandra API.
+    Cosmos,
+}
+
+/// How clients find the node, and what it tells them about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Server {
+    /// Always present after [`load`].
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) cluster_name: String,
+    pub(crate) data_center: String,
+    pub(crate) rack: String,
+    pub(crate) startup_timeout: Duration,
+    pub(crate) shutdown_timeout: Duration,
+    /// Zero: as many as the machine suggests.
+    pub(crate) threads: usize,
+}
+
+/// When a write counts as done, and how long deletions are remembered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Storage {
+    pub(crate) commit: CommitMode,
+    pub(crate) commit_interval: Duration,
+    pub(crate) tombstone_retention: Duration,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CommitMode {
+    /// After it is on the disk; one sync serves all that wait.
+    #[default]
+    Group,
+    /// At once; the disk follows within the interval.
+    Periodic,
+}
+
+/// Bytes of memory; `None` is sized from the machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Memory {
+    pub(crate) block_cache: Option<u64>,
+    pub(crate) row_cache: Option<u64>,
+    pub(crate) memtables: Option<u64>,
+    pub(crate) prepared_statements: u64,
+}
+
+/// What is refused.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Limits {
+    pub(crate) logical_partition_bytes: u64,
+    pub(crate) physical_partition_bytes: u64,
+    pub(crate) physical_partition_ru_per_second: u64,
+    pub(crate) frame_bytes: u64,
+    pub(crate) connections: usize,
+    pub(crate) in_flight_per_connection: usize,
+}
+
+/// How long a request of each kind may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Timeouts {
+    pub(crate) read: Duration,
+    pub(crate) range: Duration,
+    pub(crate) write: Duration,
+    pub(crate) counter_write: Duration,
+    pub(crate) cas: Duration,
+    pub(crate) truncate: Duration,
+}
+
+/// Who may connect, and who may do what.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Auth {
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+}
+
+/// How a client proves who it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Authenticator {
+    /// It need not.
+    #[default]
+    AllowAll,
+    /// With a role's name and password.
+    Password,
+}
+
+/// Whether permissions are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Authorizer {
+    /// They are not.
+    #[default]
+    AllowAll,
+    /// They are, as Cassandra does.
+    Cassandra,
+}
+
+/// Encryption of client connections.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Tls {
+    pub(crate) mode: TlsMode,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) require_client_certificate: bool,
+}
+
+/// Which connections are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TlsMode {
+    /// None.
+    #[default]
+    Off,
+    /// Those that open with a handshake, on the same port as the others.
+    Optional,
+    /// All.
+    Required,
+}
+
+/// The endpoint for Prometheus.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Metrics {
+    /// `None` is off.
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// What is told on the standard error stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
+    pub(crate) level: LogLevel,
+}
+
+/// Who reads the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// A person.
+    #[default]
+    Text,
+    /// A machine: one JSON object a line.
+    Json,
+}
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What failed.
+    Error,
+    /// And what may fail soon.
+    #[default]
+    Warn,
+    /// And what happens at all.
+    Info,
+    /// And why.
+    Debug,
+    /// And everything else.
+    Trace,
+}

@@ -1,0 +1,344 @@
+//! The table of all settings.
+
+use super::form::{self, BadValue, Form};
+use super::{Authenticator, Authorizer, CommitMode, Config, LogFormat, LogLevel, Profile, TlsMode};
+
+/// One setting.
+pub(super) struct Setting {
+    /// `section.key`, or the key alone for what stands before all sections.
+    pub(super) name: &'static str,
+    /// How its value is written.
+    pub(super) form: Form,
+    /// Its value where nothing else is given, as text.
+    pub(super) default: &'static str,
+    /// What it does, for the printed file; one line of the file per line.
+    pub(super) doc: &'static str,
+    /// Reads the text and stores the value.
+    pub(super) apply: fn(&mut Config, &str) -> Result<(), BadValue>,
+}
+
+/// A row of the table: name, form, default, explanation, field and reader.
+macro_rules! setting {
+    ($name:literal, $form:expr, $default:literal, $doc:literal, $($field:ident).+ = $read:expr) => {
+        Setting {
+            name: $name,
+            form: $form,
+            default: $default,
+            doc: $doc,
+            apply: |config, text| {
+                config.$($field).+ = ($read)(text)?;
+                Ok(())
+            },
+        }
+    };
+}
+
+const PROFILE: Form = Form::Choice(&["default", "cosmos"]);
+const COMMIT: Form = Form::Choice(&["group", "periodic"]);
+const AUTHENTICATOR: Form = Form::Choice(&["allow_all", "password"]);
+const AUTHORIZER: Form = Form::Choice(&["allow_all", "cassandra"]);
+const TLS_MODE: Form = Form::Choice(&["off", "optional", "required"]);
+const LOG_FORMAT: Form = Form::Choice(&["text", "json"]);
+const LOG_LEVEL: Form = Form::Choice(&["off", "error", "warn", "info", "debug", "trace"]);
+
+/// All settings, sections together, in the order in which they are printed.
+pub(super) static SETTINGS: &[Setting] = &[
+    setting!(
+        "profile",
+        PROFILE,
+        "default",
+        "Whose limits and habits the node has: Cassandra's, or those of Azure Cosmos DB.",
+        profile = |text| form::choice(
+            text,
+            &[("default", Profile::Default), ("cosmos", Profile::Cosmos)]
+        )
+    ),
+    setting!(
+        "server.listen",
+        Form::Address,
+        "127.0.0.1:9042",
+        "Where clients connect. With port 0 the system picks one.",
+        server.listen = |text| form::address(text).map(Some)
+    ),
+    setting!(
+        "server.data_dir",
+        Form::Path,
+        "./data",
+        "The folder for everything the node keeps. It is created if it is missing.",
+        server.data_dir = form::path
+    ),
+    setting!(
+        "server.cluster_name",
+        Form::Text,
+        "Helenus",
+        "The name that drivers and cqlsh show.",
+        server.cluster_name = form::name
+    ),
+    setting!(
+        "server.data_center",
+        Form::Text,
+        "datacenter1",
+        "The data center that drivers are told; most want it named in their own configuration.",
+        server.data_center = form::name
+    ),
+    setting!(
+        "server.rack",
+        Form::Text,
+        "rack1",
+        "The rack that drivers are told.",
+        server.rack = form::name
+    ),
+    setting!(
+        "server.startup_timeout",
+        Form::Duration,
+        "30s",
+        "A connection that has not said who it is by then is closed.",
+        server.startup_timeout = form::duration
+    ),
+    setting!(
+        "server.shutdown_timeout",
+        Form::Duration,
+        "10s",
+        "How long a node that stops waits for requests under way.",
+        server.shutdown_timeout = form::duration
+    ),
+    setting!(
+        "server.threads",
+        Form::Count,
+        "0",
+        "Threads that serve requests. A request may wait for the disk, so there are more of them\nthan cores. 0: as many as the machine suggests.",
+        server.threads = |text| form::count_of_at_least(text, 0)
+    ),
+    setting!(
+        "storage.commit",
+        COMMIT,
+        "group",
+        "When a write is acknowledged. group: when it is on the disk, one sync for all who wait.\nperiodic: at once, as Cassandra does; a power failure loses the last interval.",
+        storage.commit = |text| form::choice(
+            text,
+            &[("group", CommitMode::Group), ("periodic", CommitMode::Periodic)]
+        )
+    ),
+    setting!(
+        "storage.commit_interval",
+        Form::Duration,
+        "10s",
+        "With storage.commit = \"periodic\": how often the log is synced.",
+        storage.commit_interval = form::duration
+    ),
+    setting!(
+        "storage.tombstone_retention",
+        Form::Duration,
+        "10m",
+        "Deletions are remembered this long, or for the table's gc_grace_seconds if that is less.\nIt guards against late writes with old timestamps.",
+        storage.tombstone_retention = form::duration
+    ),
+    setting!(
+        "memory.block_cache",
+        Form::Bytes,
+        "auto",
+        "Blocks of data files kept in memory. auto: an eighth of the memory.",
+        memory.block_cache = form::bytes_or_auto
+    ),
+    setting!(
+        "memory.row_cache",
+        Form::Bytes,
+        "auto",
+        "Rows kept in memory. auto: an eighth of the memory.",
+        memory.row_cache = form::bytes_or_auto
+    ),
+    setting!(
+        "memory.memtables",
+        Form::Bytes,
+        "auto",
+        "Writes kept in memory before they are sorted into files. auto: an eighth of the memory.",
+        memory.memtables = form::bytes_or_auto
+    ),
+    setting!(
+        "memory.prepared_statements",
+        Form::Bytes,
+        "64MiB",
+        "Prepared statements kept. Clients prepare again what was dropped.",
+        memory.prepared_statements = form::bytes
+    ),
+    setting!(
+        "limits.logical_partition_bytes",
+        Form::Bytes,
+        "20GB",
+        "The most that rows with one partition key may take together.",
+        limits.logical_partition_bytes = form::bytes
+    ),
+    setting!(
+        "limits.physical_partition_bytes",
+        Form::Bytes,
+        "30GB",
+        "The most that one physical partition may hold before it is split.",
+        limits.physical_partition_bytes = form::bytes
+    ),
+    setting!(
+        "limits.physical_partition_ru_per_second",
+        Form::Count,
+        "10000",
+        "The most request units per second that one physical partition may spend.",
+        limits.physical_partition_ru_per_second = form::count
+    ),
+    setting!(
+        "limits.frame_bytes",
+        Form::Bytes,
+        "16MiB",
+        "The longest request that is accepted.",
+        limits.frame_bytes = |text| form::bytes(text).and_then(|bytes| {
+            if bytes < 4096 || bytes > 1 << 30 { Err(BadValue) } else { Ok(bytes) }
+        })
+    ),
+    setting!(
+        "limits.connections",
+        Form::Count,
+        "20000",
+        "Clients connected at once. One more is turned away.",
+        limits.connections = |text| form::count_of_at_least(text, 1)
+    ),
+    setting!(
+        "limits.in_flight_per_connection",
+        Form::Count,
+        "2048",
+        "Requests of one connection that may wait at once. At that many, nothing more is read from\nthe connection until one is answered.",
+        limits.in_flight_per_connection = |text| form::count_of_at_least(text, 1)
+    ),
+    setting!(
+        "timeouts.read",
+        Form::Duration,
+        "5s",
+        "A read of single partitions fails after this time.",
+        timeouts.read = form::duration
+    ),
+    setting!(
+        "timeouts.range",
+        Form::Duration,
+        "10s",
+        "A read over many partitions fails after this time.",
+        timeouts.range = form::duration
+    ),
+    setting!(
+        "timeouts.write",
+        Form::Duration,
+        "2s",
+        "A write fails after this time; whether it happened is then unknown.",
+        timeouts.write = form::duration
+    ),
+    setting!(
+        "timeouts.counter_write",
+        Form::Duration,
+        "5s",
+        "The same for counters.",
+        timeouts.counter_write = form::duration
+    ),
+    setting!(
+        "timeouts.cas",
+        Form::Duration,
+        "1s",
+        "The same for conditional writes.",
+        timeouts.cas = form::duration
+    ),
+    setting!(
+        "timeouts.truncate",
+        Form::Duration,
+        "60s",
+        "The same for TRUNCATE.",
+        timeouts.truncate = form::duration
+    ),
+    setting!(
+        "auth.authenticator",
+        AUTHENTICATOR,
+        "allow_all",
+        "Who may connect: everybody, or roles with their password. At first start there is the\nsuperuser cassandra with the password cassandra.",
+        auth.authenticator = |text| form::choice(
+            text,
+            &[("allow_all", Authenticator::AllowAll), ("password", Authenticator::Password)]
+        )
+    ),
+    setting!(
+        "auth.authorizer",
+        AUTHORIZER,
+        "allow_all",
+        "Whether roles need permissions for what they do.",
+        auth.authorizer = |text| form::choice(
+            text,
+            &[("allow_all", Authorizer::AllowAll), ("cassandra", Authorizer::Cassandra)]
+        )
+    ),
+    setting!(
+        "tls.mode",
+        TLS_MODE,
+        "off",
+        "Encryption of client connections. optional: encrypted and plain clients on the same port.",
+        tls.mode = |text| form::choice(
+            text,
+            &[
+                ("off", TlsMode::Off),
+                ("optional", TlsMode::Optional),
+                ("required", TlsMode::Required)
+            ]
+        )
+    ),
+    setting!(
+        "tls.certificate",
+        Form::Path,
+        "",
+        "The node's certificate, with the chain up to its authority, as PEM. When the file changes\nit is read again, without a restart.",
+        tls.certificate = form::optional_path
+    ),
+    setting!(
+        "tls.key",
+        Form::Path,
+        "",
+        "The key of the certificate, as PEM.",
+        tls.key = form::optional_path
+    ),
+    setting!(
+        "tls.client_ca",
+        Form::Path,
+        "",
+        "The authority that signs certificates of clients, as PEM. Empty: they are not looked at.",
+        tls.client_ca = form::optional_path
+    ),
+    setting!(
+        "tls.require_client_certificate",
+        Form::Flag,
+        "false",
+        "Whether a client without a certificate is turned away.",
+        tls.require_client_certificate = form::flag
+    ),
+    setting!(
+        "metrics.listen",
+        Form::Address,
+        "127.0.0.1:9180",
+        "Where Prometheus finds /metrics. Empty: nowhere.",
+        metrics.listen = form::optional_address
+    ),
+    setting!(
+        "log.format",
+        LOG_FORMAT,
+        "text",
+        "Lines for people, or one JSON object a line. Logs go to the standard error stream.",
+        log.format =
+            |text| form::choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
+    ),
+    setting!(
+        "log.level",
+        LOG_LEVEL,
+        "warn",
+        "How much is told.",
+        log.level = |text| form::choice(
+            text,
+            &[
+                ("off", LogLevel::Off),
+                ("error", LogLevel::Error),
+                ("warn", LogLevel::Warn),
+                ("info", LogLevel::Info),
+                ("debug", LogLevel::Debug),
+                ("trace", LogLevel::Trace),
+            ]
+        )
+    ),
+];

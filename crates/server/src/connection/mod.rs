@@ -1,0 +1,400 @@
+//! One client: bytes in, requests served, bytes out, all in one task.
+//!
+//! The task reads what arrived, serves every request in it inline, and writes all answers at once.
+//! A request that must wait is set aside and polled by the same task; its answer goes out with
+//! whatever else is ready then. Nothing more is read while the client does not take its answers, or
+//! while too many of its requests wait: the kernel then holds the client back, and our memory does
+//! not grow.
+mod pending;
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use protocol::{
+    Compression, ErrorKind, ErrorResponse, EventKinds, Frame, FrameDecoder, Outgoing, ResponseHead,
+    Version,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::watch;
+use tokio::time::Sleep;
+
+use crate::events::{EventHub, EventQueue};
+use crate::metrics::{RequestKind, Shard};
+use crate::session::{Change, Effect, Finished, Session, Stage, Step, kind_of};
+use crate::world;
+
+use pending::Pending;
+pub(crate) use pending::Wait;
+
+/// Bytes taken from the socket at once.
+const READ_BYTES_MAX: usize = 64 * 1024;
+/// Answers waiting to be written; with more than that nothing is read or served. One answer may
+/// take the buffer beyond it, two may not.
+const UNWRITTEN_BYTES_MAX: usize = 256 * 1024;
+/// Requests served before their answers are written.
+const REQUESTS_PER_WRITE_MAX: usize = 512;
+/// Rounds before other connections get their turn.
+const ROUNDS_MAX: usize = 16;
+/// How long a client that was refused may take to read why.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// What all connections share.
+pub(crate) struct Limits {
+    pub(crate) message_bytes_max: usize,
+    pub(crate) in_flight_max: usize,
+    pub(crate) startup_timeout: Duration,
+}
+
+/// A connection and everything it needs.
+pub(crate) struct Connection<'a, S> {
+    stream: S,
+    session: Session,
+    limits: &'a Limits,
+    shard: &'a Shard,
+    hub: &'a EventHub,
+    decoder: FrameDecoder,
+    inbound: BytesMut,
+    outgoing: Outgoing,
+    /// What was agreed on, to start a fresh [`Outgoing`] with.
+    agreed: Option<(Version, Option<Compression>)>,
+    pending: Pending<Tag, Finished>,
+    registered: EventKinds,
+    events: Option<EventQueue>,
+    /// Until the client has said who it is.
+    startup_deadline: Option<Pin<Box<Sleep>>>,
+    stop: Wait<()>,
+    reading: Reading,
+    /// Bytes arrived that were not decoded to their end.
+    may_hold_frames: bool,
+}
+
+/// What is remembered of a request that waits.
+struct Tag {
+    kind: RequestKind,
+    started: Instant,
+}
+
+/// Whether more requests are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// Yes.
+    Open,
+    /// The client sent its last byte: what is there is served, then we part.
+    Ended,
+    /// The client broke the protocol: it is told, then we part.
+    Refused,
+    /// The node stops: what waits is finished, then we part.
+    Stopping,
+}
+
+thread_local! {
+    /// Where bytes arrive before they are known to be any. Connections that wait hold no buffer.
+    static ARRIVAL: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; READ_BYTES_MAX]);
+}
+
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
+    pub(crate) fn new(
+        stream: S,
+        session: Session,
+        limits: &'a Limits,
+        shard: &'a Shard,
+        hub: &'a EventHub,
+        mut stopping: watch::Receiver<bool>,
+    ) -> Connection<'a, S> {
+        Connection {
+            stream,
+            session,
+            limits,
+            shard,
+            hub,
+            decoder: FrameDecoder::for_requests(limits.message_bytes_max),
+            inbound: BytesMut::new(),
+            outgoing: Outgoing::new(),
+            agreed: None,
+            pending: Pending::new(),
+            registered: EventKinds::default(),
+            events: None,
+            startup_deadline: Some(Box::pin(tokio::time::sleep(limits.startup_timeout))),
+            stop: Box::pin(async move {
+                // An error means that the node is gone, which is a stop too.
+                let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
+            }),
+            reading: Reading::Open,
+            may_hold_frames: false,
+        }
+    }
+
+    /// Serves the client until one of us has enough.
+    pub(crate) async fn run(mut self) {
+        let ended = poll_fn(|cx| self.poll(cx)).await;
+        if ended.is_err() {
+            return;
+        }
+        // Closing with unread bytes would reset the connection and could destroy the last answer on
+        // its way, so what still comes is read and thrown away for a moment.
+        let _ = self.stream.shutdown().await;
+        if self.reading == Reading::Refused {
+            let mut discarded = [0; 1024];
+            let drained = async {
+                while self.stream.read(&mut discarded).await.is_ok_and(|count| count > 0) {}
+            };
+            let _ = tokio::time::timeout(LINGER, drained).await;
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        for _ in 0..ROUNDS_MAX {
+            if self.poll_ends(cx) {
+                return Poll::Ready(Ok(()));
+            }
+            let mut has_moved = self.serve_frames();
+            has_moved |= self.poll_pending(cx);
+            has_moved |= self.poll_events(cx);
+            has_moved |= self.poll_write(cx)?;
+            if self.is_over() {
+                return Poll::Ready(Ok(()));
+            }
+            has_moved |= self.poll_read(cx)?;
+            if !has_moved {
+                self.release_memory();
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Looks at the clock and at the node. `true`: the client took too long to introduce itself.
+    fn poll_ends(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.reading == Reading::Open && self.stop.as_mut().poll(cx).is_ready() {
+            self.reading = Reading::Stopping;
+        }
+        match &mut self.startup_deadline {
+            Some(_) if self.session.stage == Stage::Ready => {
+                self.startup_deadline = None;
+                false
+            }
+            Some(deadline) => deadline.as_mut().poll(cx).is_ready(),
+            None => false,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self.reading {
+            Reading::Open => false,
+            // Nobody is there to take answers that come later.
+            Reading::Ended => self.outgoing.is_empty() && !self.may_hold_frames,
+            Reading::Refused => self.outgoing.is_empty(),
+            Reading::Stopping => self.outgoing.is_empty() && self.pending.count() == 0,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.outgoing.length_bytes() < UNWRITTEN_BYTES_MAX
+    }
+
+    fn may_serve(&self) -> bool {
+        let in_flight_max = match self.session.stage {
+            Stage::Ready => self.limits.in_flight_max,
+            Stage::Fresh | Stage::LoggingIn => 1,
+        };
+        matches!(self.reading, Reading::Open | Reading::Ended)
+            && self.has_room()
+            && (self.pending.count() < in_flight_max || self.session.throw_on_overload)
+    }
+
+    fn serve_frames(&mut self) -> bool {
+        if !self.may_hold_frames {
+            return false;
+        }
+        let arrived = world::now();
+        let mut served_count = 0;
+        while served_count < REQUESTS_PER_WRITE_MAX && self.may_serve() {
+            match self.decoder.decode(&mut self.inbound) {
+                Ok(None) => {
+                    self.may_hold_frames = false;
+                    break;
+                }
+                Ok(Some(frame)) => self.serve_frame(&frame, arrived),
+                Err(error) => {
+                    let version = self.decoder.version();
+                    ResponseHead::frame_error(version, &error, self.outgoing.messages());
+                    let code = ErrorResponse::of_protocol_error(&error.error).kind.code();
+                    self.shard.add_error(code);
+                    if error.fatal {
+                        self.reading = Reading::Refused;
+                    }
+                }
+            }
+            served_count += 1;
+        }
+        served_count > 0
+    }
+
+    fn serve_frame(&mut self, frame: &Frame, arrived: Instant) {
+        let Some(kind) = kind_of(frame.opcode) else { return };
+        if self.pending.count() >= self.limits.in_flight_max {
+            let head = ResponseHead::new(frame.version, frame.stream);
+            let text = "Too many requests of this connection are waiting";
+            let error = ErrorResponse::new(ErrorKind::Overloaded, text);
+            let effect = Effect::error(&head, &error, self.outgoing.messages());
+            self.settle(kind, arrived, effect);
+            return;
+        }
+        let before_bytes = self.outgoing.messages().len();
+        let session = &mut self.session;
+        let messages = self.outgoing.messages();
+        // A bug that shows with one request must not take the others of this client with it.
+        let step = catch_unwind(AssertUnwindSafe(|| session.serve(frame, messages)));
+        match step {
+            Ok(Step::Answered(effect)) => self.settle(kind, arrived, effect),
+            Ok(Step::Waits(wait)) => self.pending.add(Tag { kind, started: arrived }, wait),
+            Err(_) => {
+                tracing::error!(opcode = ?frame.opcode, "a request failed by a bug of the server");
+                self.outgoing.messages().truncate(before_bytes);
+                let head = ResponseHead::new(frame.version, frame.stream);
+                let error =
+                    ErrorResponse::new(ErrorKind::Server, "An error of the server, see its log");
+                let effect = Effect::error(&head, &error, self.outgoing.messages());
+                self.settle(kind, arrived, effect);
+            }
+        }
+    }
+
+    /// Counts an answered request and does what it changes.
+    fn settle(&mut self, kind: RequestKind, started: Instant, effect: Effect) {
+        self.shard.add_request(kind, world::now().saturating_duration_since(started));
+        if let Some(code) = effect.error_code {
+            self.shard.add_error(code);
+        }
+        self.session.apply(&effect.change);
+        match effect.change {
+            Change::Start { version, compression, .. } => {
+                self.decoder.start(version, compression);
+                self.outgoing.start(version, compression);
+                self.agreed = Some((version, compression));
+            }
+            Change::Register(kinds) => self.register(kinds),
+            Change::Nothing | Change::LoggedIn(_) | Change::Keyspace(_) => {}
+        }
+    }
+
+    fn register(&mut self, kinds: EventKinds) {
+        self.registered = EventKinds {
+            topology_change: self.registered.topology_change || kinds.topology_change,
+            status_change: self.registered.status_change || kinds.status_change,
+            schema_change: self.registered.schema_change || kinds.schema_change,
+            trace_complete: self.registered.trace_complete || kinds.trace_complete,
+        };
+        let former = self.events.replace(self.hub.subscribe(self.registered));
+        if let (Some(mut former), Some((version, _))) = (former, self.agreed) {
+            while let Ok(event) = former.try_recv() {
+                ResponseHead::event(version, &event, self.outgoing.messages());
+            }
+        }
+    }
+
+    /// Takes the answers of requests that waited.
+    fn poll_pending(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while self.pending.count() > 0 && self.has_room() {
+            // The same guard as around the first step.
+            let polled = catch_unwind(AssertUnwindSafe(|| self.pending.poll_next(cx)));
+            match polled {
+                Ok(Poll::Pending) => break,
+                Ok(Poll::Ready((tag, finished))) => {
+                    self.outgoing.messages().extend_from_slice(&finished.message);
+                    self.settle(tag.kind, tag.started, finished.effect);
+                    has_moved = true;
+                }
+                Err(_) => {
+                    tracing::error!("a waiting request failed by a bug of the server");
+                    self.reading = Reading::Refused;
+                    break;
+                }
+            }
+        }
+        has_moved
+    }
+
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((version, _)) = self.agreed else { return false };
+        let mut has_moved = false;
+        while self.reading == Reading::Open && self.has_room() {
+            let Some(events) = &mut self.events else { break };
+            match events.poll_recv(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Some(event)) => {
+                    ResponseHead::event(version, &event, self.outgoing.messages());
+                    self.shard.add_event();
+                }
+                // It fell behind. A new connection learns everything anew.
+                Poll::Ready(None) => {
+                    self.events = None;
+                    self.reading = Reading::Refused;
+                }
+            }
+            has_moved = true;
+        }
+        has_moved
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> std::io::Result<bool> {
+        if self.outgoing.is_empty() {
+            return Ok(false);
+        }
+        let mut has_moved = false;
+        let sealed = self.outgoing.seal();
+        while !sealed.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, sealed)? {
+                Poll::Pending => return Ok(has_moved),
+                Poll::Ready(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Poll::Ready(count) => {
+                    sealed.advance(count);
+                    self.shard.add_bytes_out(count);
+                    has_moved = true;
+                }
+            }
+        }
+        // TLS may hold the last record back.
+        let _ = Pin::new(&mut self.stream).poll_flush(cx)?;
+        Ok(has_moved)
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> std::io::Result<bool> {
+        if self.reading != Reading::Open || !self.may_serve() {
+            return Ok(false);
+        }
+        ARRIVAL.with_borrow_mut(|arrival| {
+            let mut arrived = ReadBuf::new(arrival);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut arrived)? {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(()) if arrived.filled().is_empty() => self.reading = Reading::Ended,
+                Poll::Ready(()) => {
+                    self.shard.add_bytes_in(arrived.filled().len());
+                    self.inbound.extend_from_slice(arrived.filled());
+                    self.may_hold_frames = true;
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// A connection that waits holds next to nothing: ten thousand of them are cheap.
+    fn release_memory(&mut self) {
+        if self.inbound.is_empty() {
+            self.inbound = BytesMut::new();
+        }
+        if self.outgoing.is_empty() {
+            self.outgoing = Outgoing::new();
+            if let Some((version, compression)) = self.agreed {
+                self.outgoing.start(version, compression);
+            }
+        }
+        self.pending.shrink_if_empty();
+    }
+}

@@ -1,0 +1,339 @@
+//! What a connection is at, and what each kind of request means there. Statements themselves are
+//! run by [`Statements`].
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use protocol::{
+    Compression, ErrorKind, ErrorResponse, EventKinds, Frame, Opcode, Request, RequestMessage,
+    ResponseHead, StartupChoice, StringMap, Version,
+};
+
+use crate::connection::Wait;
+use crate::metrics::RequestKind;
+
+/// What drivers know Cassandra's password check as.
+const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
+
+/// The version of CQL that is spoken.
+pub(crate) const CQL_VERSION: &str = "3.4.7";
+
+/// Names of drivers are kept up to this length; they only serve people.
+const DRIVER_NAME_BYTES_MAX: usize = 128;
+
+/// Runs statements and checks passwords. The session knows how a client speaks, this knows what it
+/// means.
+pub(crate) trait Statements: Send + Sync {
+    /// Serves QUERY, PREPARE, EXECUTE or BATCH: appends the answer to `out`, or says that it takes
+    /// a while. `message` was decoded from `frame`.
+    fn serve(
+        &self,
+        client: &Client,
+        frame: &Frame,
+        message: &RequestMessage<'_>,
+        out: &mut BytesMut,
+    ) -> Step;
+
+    /// Whether clients must log in.
+    fn requires_login(&self) -> bool;
+
+    /// Checks a password. The outcome is the role that is logged in now.
+    fn log_in(&self, name: &str, password: &str) -> Wait<Result<Arc<str>, ErrorResponse>>;
+}
+
+/// Who is at the other end, as far as statements care.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    /// The keyspace of `USE`.
+    pub(crate) keyspace: Option<Arc<str>>,
+    /// The role that is logged in; `None` where nobody has to.
+    pub(crate) role: Option<Arc<str>>,
+    /// Name and version, as the driver tells them.
+    pub(crate) driver: Option<Arc<str>>,
+}
+
+/// How far a request is after its first step.
+pub(crate) enum Step {
+    /// Its answer was appended.
+    Answered(Effect),
+    /// Its answer comes later.
+    Waits(Wait<Finished>),
+}
+
+/// The answer to a request that had to wait.
+pub(crate) struct Finished {
+    /// One whole message.
+    pub(crate) message: BytesMut,
+    pub(crate) effect: Effect,
+}
+
+/// What a request did besides being answered.
+#[derive(Debug, Default)]
+pub(crate) struct Effect {
+    /// The code, if the answer is an error.
+    pub(crate) error_code: Option<i32>,
+    pub(crate) change: Change,
+}
+
+/// What a request changes about its connection.
+#[derive(Debug, Default)]
+pub(crate) enum Change {
+    #[default]
+    Nothing,
+    /// From the next message on, this is spoken.
+    Start { version: Version, compression: Option<Compression>, throw_on_overload: bool },
+    /// This role is logged in.
+    LoggedIn(Arc<str>),
+    /// These events are wanted.
+    Register(EventKinds),
+    /// This keyspace is in use.
+    Keyspace(Arc<str>),
+}
+
+impl Effect {
+    pub(crate) fn none() -> Effect {
+        Effect::default()
+    }
+
+    pub(crate) fn of(change: Change) -> Effect {
+        Effect { error_code: None, change }
+    }
+
+    /// Appends an error, and is its effect.
+    pub(crate) fn error(
+        head: &ResponseHead<'_>,
+        error: &ErrorResponse,
+        out: &mut BytesMut,
+    ) -> Effect {
+        head.error(error, out);
+        let error_code = Some(error.for_version(head.version).kind.code());
+        Effect { error_code, change: Change::Nothing }
+    }
+}
+
+/// How far a connection got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nothing is agreed on.
+    Fresh,
+    /// The version is agreed on, the client must log in.
+    LoggingIn,
+    /// Statements may come.
+    Ready,
+}
+
+/// The state of one connection, as far as requests are concerned.
+pub(crate) struct Session {
+    pub(crate) stage: Stage,
+    pub(crate) client: Client,
+    /// The client rather gets an error than waits.
+    pub(crate) throw_on_overload: bool,
+    statements: Arc<dyn Statements>,
+}
+
+impl Session {
+    pub(crate) fn new(address: SocketAddr, statements: Arc<dyn Statements>) -> Session {
+        let client = Client { address, keyspace: None, role: None, driver: None };
+        Session { stage: Stage::Fresh, client, throw_on_overload: false, statements }
+    }
+
+    /// Serves one request.
+    pub(crate) fn serve(&mut self, frame: &Frame, out: &mut BytesMut) -> Step {
+        let head = ResponseHead::new(frame.version, frame.stream);
+        let message = match RequestMessage::decode(frame) {
+            Ok(message) => message,
+            Err(error) => {
+                let error = ErrorResponse::of_protocol_error(&error);
+                return Step::Answered(Effect::error(&head, &error, out));
+            }
+        };
+        if let Some(error) = unexpected(self.stage, frame.opcode) {
+            return Step::Answered(Effect::error(&head, &error, out));
+        }
+        let effect = match &message.request {
+            Request::Query { .. }
+            | Request::Prepare { .. }
+            | Request::Execute { .. }
+            | Request::Batch(_) => {
+                return self.statements.serve(&self.client, frame, &message, out);
+            }
+            Request::Options => {
+                head.supported(&supported(), out);
+                Effect::none()
+            }
+            Request::Startup(options) => self.startup(&head, options, out),
+            Request::Register(kinds) => {
+                head.ready(out);
+                Effect::of(Change::Register(*kinds))
+            }
+            Request::AuthResponse(token) => match credentials(token.unwrap_or_default()) {
+                Ok((name, password)) => {
+                    return self.log_in(head.version, head.stream, name, password);
+                }
+                Err(text) => {
+                    let error = ErrorResponse::new(ErrorKind::BadCredentials, text);
+                    Effect::error(&head, &error, out)
+                }
+            },
+        };
+        Step::Answered(effect)
+    }
+
+    fn startup(
+        &mut self,
+        head: &ResponseHead<'_>,
+        options: &StringMap<'_>,
+        out: &mut BytesMut,
+    ) -> Effect {
+        let choice = match StartupChoice::from_options(options, head.version) {
+            Ok(choice) => choice,
+            Err(error) => {
+                return Effect::error(head, &ErrorResponse::of_protocol_error(&error), out);
+            }
+        };
+        if let Some(name) = options.get("DRIVER_NAME") {
+            let version = options.get("DRIVER_VERSION").unwrap_or_default();
+            let mut driver = format!("{name} {version}").trim().to_owned();
+            driver.truncate(driver.floor_char_boundary(DRIVER_NAME_BYTES_MAX));
+            self.client.driver = Some(driver.into());
+        }
+        if self.statements.requires_login() {
+            head.authenticate(PASSWORD_AUTHENTICATOR, out);
+        } else {
+            head.ready(out);
+        }
+        let StartupChoice { compression, throw_on_overload } = choice;
+        Effect::of(Change::Start { version: head.version, compression, throw_on_overload })
+    }
+
+    fn log_in(&self, version: Version, stream: i16, name: &str, password: &str) -> Step {
+        let checked = self.statements.log_in(name, password);
+        Step::Waits(Box::pin(async move {
+            let head = ResponseHead::new(version, stream);
+            let mut message = BytesMut::new();
+            let effect = match checked.await {
+                Ok(role) => {
+                    head.auth_success(None, &mut message);
+                    Effect::of(Change::LoggedIn(role))
+                }
+                Err(error) => Effect::error(&head, &error, &mut message),
+            };
+            Finished { message, effect }
+        }))
+    }
+
+    /// Remembers what a request changed. The connection looks after what concerns bytes and events.
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Nothing | Change::Register(_) => {}
+            Change::Start { throw_on_overload, .. } => {
+                self.throw_on_overload = *throw_on_overload;
+                self.stage =
+                    if self.statements.requires_login() { Stage::LoggingIn } else { Stage::Ready };
+                let driver = self.client.driver.as_deref().unwrap_or_default();
+                tracing::debug!(client = %self.client.address, driver, "connected");
+            }
+            Change::LoggedIn(role) => {
+                self.stage = Stage::Ready;
+                self.client.role = Some(Arc::clone(role));
+            }
+            Change::Keyspace(name) => self.client.keyspace = Some(Arc::clone(name)),
+        }
+    }
+}
+
+/// The error for a request that does not belong to this stage, in Cassandra's words.
+fn unexpected(stage: Stage, opcode: Opcode) -> Option<ErrorResponse> {
+    let text = match (stage, opcode) {
+        (Stage::Fresh, Opcode::Startup | Opcode::Options) => return None,
+        (Stage::Fresh, _) => {
+            format!("Unexpected message {}, expecting STARTUP or OPTIONS", opcode.name())
+        }
+        (Stage::LoggingIn, Opcode::AuthResponse) => return None,
+        (Stage::LoggingIn, _) => {
+            format!("Unexpected message {}, expecting SASL_RESPONSE", opcode.name())
+        }
+        (Stage::Ready, Opcode::Startup) => {
+            "Unexpected message STARTUP, the connection is already initialized".to_owned()
+        }
+        (Stage::Ready, _) => return None,
+    };
+    Some(ErrorResponse::new(ErrorKind::Protocol, text))
+}
+
+fn supported() -> [(&'static str, Vec<&'static str>); 3] {
+    [
+        ("CQL_VERSION", vec![CQL_VERSION]),
+        ("COMPRESSION", Compression::NAMES.to_vec()),
+        ("PROTOCOL_VERSIONS", vec!["3/v3", "4/v4", "5/v5"]),
+    ]
+}
+
+/// Name and password of SASL PLAIN: an identity to act as (which is not used), the name and the
+/// password, with a zero byte before each of the latter.
+fn credentials(token: &[u8]) -> Result<(&str, &str), &'static str> {
+    const FORMAT: &str =
+        "Credential format error: username or password is empty or contains NUL(\\0) character";
+    let mut parts = token.rsplitn(4, |byte| *byte == 0);
+    let (password, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let _acts_as = parts.next();
+    if parts.next().is_some() {
+        return Err(FORMAT);
+    }
+    if password.is_empty() {
+        return Err("Password must not be null");
+    }
+    if name.is_empty() {
+        return Err("Authentication ID must not be null");
+    }
+    match (std::str::from_utf8(name), std::str::from_utf8(password)) {
+        (Ok(name), Ok(password)) => Ok((name, password)),
+        _ => Err(FORMAT),
+    }
+}
+
+/// The kind that a request is counted under; `None` for what never comes from a client.
+pub(crate) fn kind_of(opcode: Opcode) -> Option<RequestKind> {
+    match opcode {
+        Opcode::Startup => Some(RequestKind::Startup),
+        Opcode::Options => Some(RequestKind::Options),
+        Opcode::Query => Some(RequestKind::Query),
+        Opcode::Prepare => Some(RequestKind::Prepare),
+        Opcode::Execute => Some(RequestKind::Execute),
+        Opcode::Batch => Some(RequestKind::Batch),
+        Opcode::Register => Some(RequestKind::Register),
+        Opcode::AuthResponse => Some(RequestKind::AuthResponse),
+        Opcode::Credentials
+        | Opcode::Error
+        | Opcode::Ready
+        | Opcode::Authenticate
+        | Opcode::Supported
+        | Opcode::Result
+        | Opcode::Event
+        | Opcode::AuthChallenge
+        | Opcode::AuthSuccess => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_credentials() {
+        let cases: [(&[u8], Result<(&str, &str), ()>); 7] = [
+            (b"\0cassandra\0secret", Ok(("cassandra", "secret"))),
+            (b"other\0cassandra\0secret", Ok(("cassandra", "secret"))),
+            (b"\0cassandra\0", Err(())),
+            (b"\0\0secret", Err(())),
+            (b"", Err(())),
+            (b"a\0b\0c\0d", Err(())),
+            (b"\0\xff\0secret", Err(())),
+        ];
+        for (token, expected) in cases {
+            assert_eq!(credentials(token).map_err(|_| ()), expected, "{token:?}");
+        }
+    }
+}

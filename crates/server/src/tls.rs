@@ -1,0 +1,162 @@
+//! Encryption of client connections, with certificates that may change while the node runs.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::config::Tls;
+
+/// The files are looked at when a client connects, at most this often.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What every encrypted connection starts with; replaced as a whole when a file changes.
+pub(crate) struct Certificates {
+    files: Files,
+    current: ArcSwap<ServerConfig>,
+    watch: Mutex<Watch>,
+}
+
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    client_ca: Option<PathBuf>,
+    require_client_certificate: bool,
+}
+
+struct Watch {
+    looked_at: Instant,
+    changed_at: Vec<Option<SystemTime>>,
+}
+
+/// Why a certificate cannot be used.
+#[derive(Debug)]
+pub(crate) enum TlsError {
+    /// The file cannot be read, or is not what it should be.
+    File { path: PathBuf, message: String },
+    /// Certificate and key do not belong together, or are of a kind we do not know.
+    Unusable { message: String },
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsError::File { path, message } => write!(f, "{}: {message}", path.display()),
+            TlsError::Unusable { message } => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+impl Certificates {
+    /// Reads the files of these settings; `None` when they name no certificate.
+    pub(crate) fn open(tls: &Tls, now: Instant) -> Result<Option<Certificates>, TlsError> {
+        let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else { return Ok(None) };
+        let files = Files {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            client_ca: tls.client_ca.clone(),
+            require_client_certificate: tls.require_client_certificate,
+        };
+        let changed_at = files.changed_at();
+        let current = ArcSwap::from_pointee(files.read()?);
+        let watch = Mutex::new(Watch { looked_at: now, changed_at });
+        Ok(Some(Certificates { files, current, watch }))
+    }
+
+    /// What the next handshake uses: read again if a file changed since the last look.
+    pub(crate) fn for_handshake(&self, now: Instant) -> Arc<ServerConfig> {
+        // Whoever finds the lock taken goes on with what is there.
+        if let Some(mut watch) = self.watch.try_lock()
+            && now.saturating_duration_since(watch.looked_at) >= LOOK_INTERVAL
+        {
+            watch.looked_at = now;
+            let changed_at = self.files.changed_at();
+            if changed_at != watch.changed_at && self.reload() {
+                watch.changed_at = changed_at;
+            }
+        }
+        self.current.load_full()
+    }
+
+    /// Reads the files again. If that fails the old certificate stays, and the log says so.
+    pub(crate) fn reload(&self) -> bool {
+        match self.files.read() {
+            Ok(config) => {
+                self.current.store(Arc::new(config));
+                tracing::info!("certificates were read again");
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "changed certificates cannot be used, the old ones stay");
+                false
+            }
+        }
+    }
+}
+
+impl Files {
+    fn changed_at(&self) -> Vec<Option<SystemTime>> {
+        let changed = |path: &Path| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|path| changed(path))
+            .collect()
+    }
+
+    fn read(&self) -> Result<ServerConfig, TlsError> {
+        let chain = read_certificates(&self.certificate)?;
+        let key =
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| bad(&self.key, &error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::Unusable { message: error.to_string() })?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in read_certificates(path)? {
+                    roots.add(certificate).map_err(|error| bad(path, &error))?;
+                }
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if self.require_client_certificate {
+                    verifier
+                } else {
+                    verifier.allow_unauthenticated()
+                };
+                builder
+                    .with_client_cert_verifier(verifier.build().map_err(|error| bad(path, &error))?)
+            }
+        };
+        builder.with_single_cert(chain, key).map_err(|error| bad(&self.certificate, &error))
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let chain: Vec<_> = CertificateDer::pem_file_iter(path)
+        .map_err(|error| bad(path, &error))?
+        .collect::<Result<_, _>>()
+        .map_err(|error| bad(path, &error))?;
+    if chain.is_empty() {
+        return Err(TlsError::File {
+            path: path.to_owned(),
+            message: "holds no certificate".into(),
+        });
+    }
+    Ok(chain)
+}
+
+fn bad(path: &Path, error: &dyn fmt::Display) -> TlsError {
+    TlsError::File { path: path.to_owned(), message: error.to_string() }
+}

@@ -1,0 +1,166 @@
+//! The real world: clocks, randomness and the machine. Every other file, and every other crate,
+//! takes them as arguments.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+/// 100-nanosecond steps between the start of the Gregorian calendar, where version 1 uuids count
+/// from, and 1970.
+const UUID_EPOCH_STEPS: u64 = 0x01B2_1DD2_1381_4000;
+
+/// Memory is not asked for below this; a machine that tells nothing counts as this large.
+const MEMORY_BYTES_ASSUMED: u64 = 1 << 30;
+
+/// A point in time for measuring.
+#[expect(clippy::disallowed_methods, reason = "this file owns the real clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now_us() -> i64 {
+    i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_s() -> u64 {
+    since_epoch().as_secs()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this file owns the real clock")]
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], getrandom::Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Makes uuids; one per node, because it promises never to make the same one twice.
+pub(crate) struct Uuids {
+    /// The last eight bytes of every time uuid: clock sequence and node, drawn at start.
+    node: [u8; 8],
+    last_steps: Mutex<u64>,
+    /// The state of a generator for version 4 uuids, seeded at start. They must be unique, not
+    /// secret: nothing that protects anything is made from them.
+    random: Mutex<[u64; 2]>,
+}
+
+impl Uuids {
+    pub(crate) fn new() -> Result<Uuids, getrandom::Error> {
+        let mut node: [u8; 8] = random_bytes()?;
+        // The variant of the clock sequence, and the bit that says "not a network card".
+        node[0] = (node[0] & 0x3f) | 0x80;
+        node[2] |= 0x01;
+        let seed: [u8; 16] = random_bytes()?;
+        let seed = u128::from_be_bytes(seed) | 1;
+        let random = Mutex::new([(seed >> 64) as u64, seed as u64]);
+        Ok(Uuids { node, last_steps: Mutex::new(0), random })
+    }
+
+    /// A version 1 uuid, later than all before.
+    pub(crate) fn time_uuid(&self) -> [u8; 16] {
+        let now_steps = u64::try_from(now_us()).unwrap_or_default().saturating_mul(10);
+        let steps = {
+            let mut last = self.last_steps.lock();
+            *last = now_steps.max(last.saturating_add(1));
+            *last
+        };
+        let time = steps.saturating_add(UUID_EPOCH_STEPS);
+        let bits = (u128::from(time as u32) << 96)
+            | (u128::from((time >> 32) as u16) << 80)
+            | (u128::from(((time >> 48) as u16 & 0x0fff) | 0x1000) << 64)
+            | u128::from(u64::from_be_bytes(self.node));
+        bits.to_be_bytes()
+    }
+
+    /// A version 4 uuid.
+    pub(crate) fn random_uuid(&self) -> [u8; 16] {
+        let (high, low) = {
+            let mut state = self.random.lock();
+            (next_random(&mut state), next_random(&mut state))
+        };
+        let bits = (u128::from(high) << 64) | u128::from(low);
+        let bits = (bits & !(0xf << 76)) | (0x4 << 76);
+        let bits = (bits & !(0x3 << 62)) | (0x2 << 62);
+        bits.to_be_bytes()
+    }
+}
+
+/// xoroshiro128+: 64 random bits.
+fn next_random(state: &mut [u64; 2]) -> u64 {
+    let [first, mut second] = *state;
+    let result = first.wrapping_add(second);
+    second ^= first;
+    *state = [first.rotate_left(24) ^ second ^ (second << 16), second.rotate_left(37)];
+    result
+}
+
+/// Cores this process may use.
+pub(crate) fn core_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Bytes of memory this process may use: the machine's, or the limit of its control group.
+pub(crate) fn memory_bytes() -> u64 {
+    let machine = machine_memory_bytes().unwrap_or(MEMORY_BYTES_ASSUMED);
+    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    group.map_or(machine, |limit| limit.min(machine))
+}
+
+#[cfg(target_os = "linux")]
+fn machine_memory_bytes() -> Option<u64> {
+    let system = rustix::system::sysinfo();
+    u64::from(system.mem_unit).checked_mul(u64::try_from(system.totalram).ok()?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn machine_memory_bytes() -> Option<u64> {
+    None
+}
+
+/// Raises the limit of open descriptors as far as the system lets us; returns the new limit.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let before = limit.current;
+    limit.current = limit.maximum;
+    match setrlimit(Resource::Nofile, limit) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+            before.unwrap_or(u64::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn uuids_have_their_version_and_never_repeat() {
+        let uuids = Uuids::new().unwrap();
+        let mut seen = HashSet::new();
+        let mut last_time = 0;
+        for _ in 0..10_000 {
+            let time = uuids.time_uuid();
+            assert_eq!((time[6] >> 4, time[8] >> 6), (1, 2));
+            let bits = u128::from_be_bytes(time);
+            let steps = ((bits >> 64) & 0x0fff) << 48 | ((bits >> 80) & 0xffff) << 32 | bits >> 96;
+            assert!(steps > last_time);
+            last_time = steps;
+            let random = uuids.random_uuid();
+            assert_eq!((random[6] >> 4, random[8] >> 6), (4, 2));
+            assert!(seen.insert(time) && seen.insert(random));
+        }
+    }
+}
