@@ -2,12 +2,26 @@
 //!
 //! It must not know who stores it, and reads no clock: ids and times are handed in.
 //!
-//! Reading order: [`model`], [`options`], then the definitions.
+//! Reading order: [`model`] and [`options`] say what a schema is, [`ddl`] how a statement changes
+//! it, [`persist`] how it is written down, [`system`] what is there before any user, [`describe`]
+//! how it is shown.
+pub mod ddl;
+mod error;
+mod java;
+mod java_class;
 pub mod model;
 pub mod options;
+pub mod persist;
+mod type_text;
 
+pub use ddl::{
+    Change, ChangeKind, ChangeTarget, DdlContext, Profile, SchemaEvent, apply, resolve_type,
+    truncated_table,
+};
+pub use error::SchemaError;
 pub use model::{
     Column, ColumnKind, DroppedColumn, Index, IndexTarget, Keyspace, KeyspaceKind, Schema, Table,
     TableShape,
 };
 pub use options::{KeyspaceOptions, TableOptions, Throughput};
+pub use type_text::parse_type;

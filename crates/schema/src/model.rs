@@ -19,7 +19,7 @@ pub struct Schema {
 }
 
 /// A keyspace and what it holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Keyspace {
     /// Its name, in the case it is stored in.
     pub name: Arc<str>,
@@ -45,7 +45,7 @@ pub enum KeyspaceKind {
 }
 
 /// A table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// Its identity.
     pub id: TableId,
@@ -83,10 +83,13 @@ pub struct Table {
 pub enum TableShape {
     /// As every table today.
     Ordinary,
-    /// `COMPACT STORAGE` with clustering columns: one regular column at most; rows without the last
-    /// clustering columns are possible.
+    /// `COMPACT STORAGE` with clustering columns: exactly one regular column, which is hidden and of
+    /// type `empty` when the statement declared none; rows without the last clustering columns are
+    /// possible.
     CompactDense,
-    /// `COMPACT STORAGE` without clustering columns.
+    /// `COMPACT STORAGE` without clustering columns. As in Cassandra the declared columns are
+    /// static ones, and a clustering column `column1 text` and a regular column `value blob`
+    /// (`counter` in a counter table) are there but hidden: one partition is one row.
     CompactSparse,
 }
 
@@ -103,7 +106,8 @@ pub struct Column {
     pub kind: ColumnKind,
     /// Its function of dynamic data masking, as CQL, if it has one.
     pub mask: Option<Arc<str>>,
-    /// Not shown and not selectable: the value column of a compact table that was declared without one.
+    /// Not shown and not selectable: what `COMPACT STORAGE` adds to the declared columns, the value
+    /// of a dense table declared without one, or clustering and value of a sparse one.
     pub is_hidden: bool,
 }
 
@@ -177,9 +181,52 @@ impl Schema {
         self.keyspaces.get(keyspace)?.tables.get(name)
     }
 
+    /// The same schema with a keyspace put in place of the one of its name, if there was one. The
+    /// version stays.
+    pub fn with_keyspace(&self, keyspace: Keyspace) -> Schema {
+        let mut next = self.without_keyspace(&keyspace.name);
+        for table in keyspace.tables.values() {
+            next.tables_by_id.insert(table.id, Arc::clone(table));
+        }
+        next.keyspaces.insert(Arc::clone(&keyspace.name), Arc::new(keyspace));
+        next
+    }
+
+    /// The same schema without a keyspace. The version stays.
+    pub fn without_keyspace(&self, name: &str) -> Schema {
+        let mut next = self.clone();
+        if let Some(gone) = next.keyspaces.remove(name) {
+            for table in gone.tables.values() {
+                next.tables_by_id.remove(&table.id);
+            }
+        }
+        next
+    }
+
     /// The table with that identity.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
         self.tables_by_id.get(&id)
+    }
+}
+
+impl Keyspace {
+    /// The same keyspace with a table put in place of the one of its name, if there was one.
+    pub fn with_table(&self, table: Table) -> Keyspace {
+        let mut next = self.clone();
+        next.tables.insert(Arc::clone(&table.name), Arc::new(table));
+        next
+    }
+
+    /// The same keyspace without a table.
+    pub fn without_table(&self, name: &str) -> Keyspace {
+        let mut next = self.clone();
+        next.tables.remove(name);
+        next
+    }
+
+    /// The table that has the index of that name.
+    pub fn indexed_table(&self, index: &str) -> Option<&Arc<Table>> {
+        self.tables.values().find(|table| table.indexes.contains_key(index))
     }
 }
 

@@ -1,0 +1,378 @@
+//! `ALTER TABLE` and `DROP TABLE`.
+
+use std::sync::Arc;
+
+use cql::ast::{
+    AlterTable, ColumnDefinition, ColumnMask, DropTable, Name, Properties, TableChange,
+};
+use types::{CqlType, quote_identifier};
+
+use super::access::{Resource, Wish, check_keyspace, check_rights};
+use super::create_table::{check_table, has_nested_cells};
+use super::properties::PropertyReader;
+use super::{Change, ChangeKind, ChangeTarget, DdlContext, SchemaEvent, mask, options, resolve};
+use crate::error::{SchemaError, configuration, invalid};
+use crate::java;
+use crate::model::{Column, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableShape};
+use crate::options::TableOptions;
+
+pub(super) fn alter(
+    schema: &Schema,
+    statement: &AlterTable,
+    context: &mut DdlContext<'_>,
+) -> Result<Option<Change>, SchemaError> {
+    let keyspace_name = context.keyspace_of(&statement.name)?.to_string();
+    let name = statement.name.name.as_str();
+    check_rights(Wish::Alter, Resource::Table(&keyspace_name, name))?;
+    match &statement.change {
+        TableChange::Properties(properties) => {
+            let properties = PropertyReader(properties);
+            options::read(&properties, &TableOptions::default(), true)?;
+        }
+        TableChange::Mask { mask: Some(_), .. } => mask::check_enabled(context)?,
+        _ => {}
+    }
+    check_keyspace(schema, &keyspace_name)?;
+    let keyspace = schema.keyspace(&keyspace_name);
+    let table = keyspace.and_then(|keyspace| keyspace.tables.get(name));
+    let (Some(keyspace), Some(table)) = (keyspace, table) else {
+        if statement.if_exists {
+            return Ok(None);
+        }
+        return Err(invalid!("Table '{keyspace_name}.{name}' doesn't exist"));
+    };
+    let mut after = Table::clone(table);
+    match &statement.change {
+        TableChange::AlterType { .. } => {
+            return Err(invalid!("Altering column types is no longer supported"));
+        }
+        TableChange::Mask { column, if_exists, mask } => {
+            set_mask(&mut after, column, *if_exists, mask.as_ref())?;
+        }
+        TableChange::Add { if_not_exists, columns } => {
+            for column in columns {
+                add_column(keyspace, table, &mut after, column, *if_not_exists)?;
+            }
+            check_table(&after)?;
+        }
+        TableChange::Drop { if_exists, columns, timestamp } => {
+            let time = timestamp.unwrap_or(context.now_us);
+            for column in java::hash_map_order(columns.iter().map(Name::as_str)) {
+                drop_column(table, &mut after, column, *if_exists, time)?;
+            }
+        }
+        TableChange::Rename { if_exists, renames } => {
+            rename_columns(table, &mut after, renames, *if_exists)?;
+        }
+        TableChange::DropCompactStorage => drop_compact_storage(&mut after)?,
+        TableChange::Properties(properties) => set_options(&mut after, properties)?,
+    }
+    Ok(Change::to_table(schema, keyspace, table, after))
+}
+
+fn set_mask(
+    table: &mut Table,
+    name: &Name,
+    if_exists: bool,
+    mask: Option<&ColumnMask>,
+) -> Result<(), SchemaError> {
+    let table_name = Arc::clone(&table.name);
+    let Some(column) = table.columns.iter_mut().find(|column| *column.name == **name) else {
+        if if_exists {
+            return Ok(());
+        }
+        return Err(invalid!("Column with name '{name}' doesn't exist on table '{table_name}'"));
+    };
+    column.mask = match mask {
+        Some(written) => Some(mask::read(written, name.as_str(), &column.cql_type)?),
+        None => None,
+    };
+    Ok(())
+}
+
+fn add_column(
+    keyspace: &Keyspace,
+    before: &Table,
+    table: &mut Table,
+    column: &ColumnDefinition,
+    if_not_exists: bool,
+) -> Result<(), SchemaError> {
+    let name = column.name.as_str();
+    let cql_type = resolve::resolve_in(keyspace, &column.column_type)?;
+    let mask = match &column.mask {
+        Some(written) => Some(mask::read(written, name, &cql_type)?),
+        None => None,
+    };
+    if table.columns.iter().any(|column| *column.name == *name) {
+        if if_not_exists {
+            return Ok(());
+        }
+        return Err(invalid!("Column with name '{name}' already exists"));
+    }
+    if table.shape != TableShape::Ordinary {
+        return Err(invalid!("Cannot add new column to a COMPACT STORAGE table"));
+    }
+    if column.is_static && table.clustering_count == 0 {
+        return Err(invalid!(
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+        ));
+    }
+    if has_nested_cells(&cql_type) {
+        return Err(invalid!(
+            "Non-frozen UDTs with nested non-frozen collections are not supported for column {name}"
+        ));
+    }
+    if let Some(dropped) = before.dropped_columns.get(name) {
+        check_again(name, &cql_type, column.is_static, dropped)?;
+        if table.is_counter {
+            return Err(invalid!("Cannot re-add previously dropped counter column {name}"));
+        }
+    }
+    let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+    table.add_column(name, cql_type, kind, mask, false);
+    Ok(())
+}
+
+/// A column may come back only as what it was.
+fn check_again(
+    name: &str,
+    cql_type: &CqlType,
+    is_static: bool,
+    dropped: &DroppedColumn,
+) -> Result<(), SchemaError> {
+    if !reads_values_of(&without_user_types(cql_type), &dropped.cql_type) {
+        return Err(invalid!(
+            "Cannot re-add previously dropped column '{name}' of type {cql_type}, incompatible with previous type {}",
+            dropped.cql_type
+        ));
+    }
+    if dropped.is_static != is_static {
+        let kind = |is_static| if is_static { "STATIC" } else { "REGULAR" };
+        return Err(invalid!(
+            "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with previous kind {}",
+            kind(is_static),
+            kind(dropped.is_static)
+        ));
+    }
+    Ok(())
+}
+
+/// Whether cells of `old` can be read as `new`: the same values, the same length rule, the same
+/// number of cells.
+fn reads_values_of(new: &CqlType, old: &CqlType) -> bool {
+    let length = |cql_type: &CqlType| match cql_type {
+        // Cassandra keeps these with a length.
+        CqlType::TinyInt | CqlType::SmallInt | CqlType::Date | CqlType::Time => None,
+        other => other.fixed_length(),
+    };
+    if length(new) != length(old) || new.is_multi_cell() != old.is_multi_cell() {
+        return false;
+    }
+    match (new, old) {
+        (CqlType::Blob, _)
+        | (CqlType::Text, CqlType::Ascii)
+        | (CqlType::BigInt, CqlType::Timestamp)
+        | (CqlType::Timestamp, CqlType::BigInt)
+        | (CqlType::Uuid, CqlType::TimeUuid)
+        | (CqlType::Varint, CqlType::Int | CqlType::BigInt | CqlType::Timestamp) => true,
+        (CqlType::List { element: new, .. }, CqlType::List { element: old, .. })
+        | (CqlType::Set { element: new, .. }, CqlType::Set { element: old, .. }) => {
+            reads_elements_of(new, old)
+        }
+        (
+            CqlType::Map { key: new_key, value: new_value, .. },
+            CqlType::Map { key: old_key, value: old_value, .. },
+        ) => reads_elements_of(new_key, old_key) && reads_elements_of(new_value, old_value),
+        (CqlType::Tuple(new), CqlType::Tuple(old)) => {
+            new.len() >= old.len()
+                && new.iter().zip(old.iter()).all(|(new, old)| reads_elements_of(new, old))
+        }
+        _ => new == old,
+    }
+}
+
+/// Inside another type there are no cells, so lengths do not matter.
+fn reads_elements_of(new: &CqlType, old: &CqlType) -> bool {
+    new == old || reads_values_of(&new.freeze(), &old.freeze())
+}
+
+fn drop_column(
+    before: &Table,
+    table: &mut Table,
+    name: &str,
+    if_exists: bool,
+    time_us: i64,
+) -> Result<(), SchemaError> {
+    let Some(column) = before.columns.iter().find(|column| *column.name == *name) else {
+        if if_exists {
+            return Ok(());
+        }
+        return Err(invalid!("Column {name} was not found in table '{}'", full_name(before)));
+    };
+    if column.is_key() {
+        return Err(invalid!("Cannot drop PRIMARY KEY column {name}"));
+    }
+    if matches!(column.cql_type, CqlType::User { frozen: false, .. }) {
+        return Err(invalid!(
+            "Cannot drop non-frozen column {name} of user type {}",
+            column.cql_type
+        ));
+    }
+    let indexes = indexes_on(before, column);
+    if !indexes.is_empty() {
+        return Err(invalid!(
+            "Cannot drop column {name} because it has dependent secondary indexes ({indexes})"
+        ));
+    }
+    let is_static = column.kind == ColumnKind::Static;
+    let dropped = DroppedColumn {
+        cql_type: without_user_types(&column.cql_type),
+        is_static,
+        dropped_at_us: time_us,
+    };
+    table.columns.retain(|other| other.id != column.id);
+    if is_static {
+        table.static_count = table.static_count.saturating_sub(1);
+    }
+    table.dropped_columns.insert(Arc::clone(&column.name), dropped);
+    Ok(())
+}
+
+/// A dropped column outlives the types it used, so each becomes the tuple of its fields.
+fn without_user_types(cql_type: &CqlType) -> CqlType {
+    let again = |inner: &CqlType| Arc::new(without_user_types(inner));
+    match cql_type {
+        CqlType::List { element, frozen } => {
+            CqlType::List { element: again(element), frozen: *frozen }
+        }
+        CqlType::Set { element, frozen } => {
+            CqlType::Set { element: again(element), frozen: *frozen }
+        }
+        CqlType::Map { key, value, frozen } => {
+            CqlType::Map { key: again(key), value: again(value), frozen: *frozen }
+        }
+        CqlType::Tuple(parts) => CqlType::Tuple(parts.iter().map(without_user_types).collect()),
+        CqlType::User { definition, .. } => CqlType::Tuple(
+            definition
+                .fields
+                .iter()
+                .map(|(_, field)| without_user_types(&field.freeze()))
+                .collect(),
+        ),
+        CqlType::Vector { element, dimension } => {
+            CqlType::Vector { element: again(element), dimension: *dimension }
+        }
+        other => other.clone(),
+    }
+}
+
+fn rename_columns(
+    before: &Table,
+    table: &mut Table,
+    renames: &[(Name, Name)],
+    if_exists: bool,
+) -> Result<(), SchemaError> {
+    for old_name in java::hash_map_order(renames.iter().map(|(old, _)| old.as_str())) {
+        // Of two renames of one column the later one counts.
+        let Some((_, new_name)) = renames.iter().rev().find(|(old, _)| *old == *old_name) else {
+            continue;
+        };
+        let Some((_, column)) = before.column(old_name) else {
+            // Compat: Cassandra means to honour IF EXISTS here, and does not.
+            let _ = if_exists;
+            return Err(invalid!(
+                "Undefined column name {} in table {}",
+                quote_identifier(old_name),
+                full_name(before)
+            ));
+        };
+        if !column.is_key() {
+            return Err(invalid!("Cannot rename non PRIMARY KEY column {old_name}"));
+        }
+        if before.columns.iter().any(|column| *column.name == **new_name) {
+            return Err(invalid!(
+                "Cannot rename column {old_name} to {new_name} in table '{}'; another column with that name already exists",
+                full_name(before)
+            ));
+        }
+        let indexes = indexes_on(before, column);
+        if !indexes.is_empty() {
+            return Err(invalid!(
+                "Can't rename column {old_name} because it has dependent secondary indexes ({indexes})"
+            ));
+        }
+        if let Some(renamed) = table.columns.iter_mut().find(|other| other.id == column.id) {
+            renamed.name = Arc::from(new_name.as_str());
+        }
+    }
+    Ok(())
+}
+
+/// What was hidden is an ordinary column from now on.
+fn drop_compact_storage(table: &mut Table) -> Result<(), SchemaError> {
+    if table.shape == TableShape::Ordinary {
+        return Err(invalid!("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"));
+    }
+    table.shape = TableShape::Ordinary;
+    for column in &mut table.columns {
+        column.is_hidden = false;
+    }
+    Ok(())
+}
+
+fn set_options(table: &mut Table, properties: &Properties) -> Result<(), SchemaError> {
+    let properties = PropertyReader(properties);
+    options::check(&properties, options::read(&properties, &TableOptions::default(), true)?)?;
+    if properties.has("id") {
+        return Err(configuration!("Cannot alter table id."));
+    }
+    let altered = options::check(&properties, options::read(&properties, &table.options, false)?)?;
+    if table.is_counter && altered.default_time_to_live_s > 0 {
+        return Err(invalid!("Cannot set default_time_to_live on a table with counters"));
+    }
+    table.options = altered;
+    Ok(())
+}
+
+fn indexes_on(table: &Table, column: &Column) -> String {
+    let names: Vec<&str> = table
+        .indexes
+        .values()
+        .filter(|index| index.column == column.id)
+        .map(|index| &*index.name)
+        .collect();
+    names.join(", ")
+}
+
+/// Keyspace and name as messages show a table.
+pub(super) fn full_name(table: &Table) -> String {
+    format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name))
+}
+
+pub(super) fn drop_table(
+    schema: &Schema,
+    statement: &DropTable,
+    context: &mut DdlContext<'_>,
+) -> Result<Option<Change>, SchemaError> {
+    let keyspace_name = context.keyspace_of(&statement.name)?;
+    let name = statement.name.name.as_str();
+    check_rights(Wish::Drop, Resource::Table(keyspace_name, name))?;
+    check_keyspace(schema, keyspace_name)?;
+    let keyspace = schema.keyspace(keyspace_name);
+    let table = keyspace.and_then(|keyspace| keyspace.tables.get(name));
+    let (Some(keyspace), Some(table)) = (keyspace, table) else {
+        if statement.if_exists {
+            return Ok(None);
+        }
+        return Err(invalid!("Table '{keyspace_name}.{name}' doesn't exist"));
+    };
+    let event = SchemaEvent {
+        kind: ChangeKind::Dropped,
+        target: ChangeTarget::Table,
+        keyspace: Arc::clone(&table.keyspace),
+        name: Arc::clone(&table.name),
+    };
+    let mut change = Change::new(schema.with_keyspace(keyspace.without_table(name)), event);
+    change.dropped.push(table.id);
+    Ok(Some(change))
+}

@@ -1,0 +1,332 @@
+//! `CREATE`, `ALTER` and `DROP TYPE`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cql::ast::{AlterType, CreateType, DropType, Name, RawType, TypeChange};
+use types::{CqlType, TableId, UserType, quote_identifier};
+
+use super::access::{Resource, Wish, check_keyspace, check_rights};
+use super::alter_table::full_name;
+use super::{Change, ChangeKind, ChangeTarget, DdlContext, SchemaEvent, resolve};
+use crate::error::{SchemaError, invalid};
+use crate::java;
+use crate::model::{Keyspace, Schema, Table};
+
+pub(super) fn create(
+    schema: &Schema,
+    statement: &CreateType,
+    context: &mut DdlContext<'_>,
+) -> Result<Option<Change>, SchemaError> {
+    let keyspace_name = context.keyspace_of(&statement.name)?;
+    check_rights(Wish::Create, Resource::AllTables(keyspace_name))?;
+    check_keyspace(schema, keyspace_name)?;
+    let Some(keyspace) = schema.keyspace(keyspace_name) else {
+        return Err(invalid!("Keyspace '{keyspace_name}' doesn't exist"));
+    };
+    let name = statement.name.name.as_str();
+    if keyspace.types.contains_key(name) {
+        if statement.if_not_exists {
+            return Ok(None);
+        }
+        return Err(invalid!("A user type with name '{name}' already exists"));
+    }
+    let mut seen = BTreeSet::new();
+    for (field, _) in &statement.fields {
+        if !seen.insert(field.as_str()) {
+            return Err(invalid!("Duplicate field name '{field}' in type '{name}'"));
+        }
+    }
+    for (_, field_type) in &statement.fields {
+        check_field(field_type)?;
+    }
+    let mut fields = Vec::with_capacity(statement.fields.len());
+    for (field, field_type) in &statement.fields {
+        fields.push((Arc::from(field.as_str()), resolve::resolve_in(keyspace, field_type)?));
+    }
+    let definition =
+        UserType { keyspace: Arc::clone(&keyspace.name), name: Arc::from(name), fields };
+    let event = event(ChangeKind::Created, &definition);
+    let mut after = Keyspace::clone(keyspace);
+    after.types.insert(Arc::clone(&definition.name), Arc::new(definition));
+    Ok(Some(Change::new(schema.with_keyspace(after), event)))
+}
+
+/// What a field may be, before its type is looked up.
+fn check_field(field_type: &RawType) -> Result<(), SchemaError> {
+    let shape = resolve::shape_of(field_type)?;
+    if shape.is_counter {
+        return Err(invalid!("A user type cannot contain counters"));
+    }
+    if shape.is_thawed_user_type {
+        return Err(invalid!("A user type cannot contain non-frozen UDTs"));
+    }
+    Ok(())
+}
+
+pub(super) fn alter(
+    schema: &Schema,
+    statement: &AlterType,
+    context: &mut DdlContext<'_>,
+) -> Result<Option<Change>, SchemaError> {
+    let keyspace_name = context.keyspace_of(&statement.name)?;
+    check_rights(Wish::Alter, Resource::AllTables(keyspace_name))?;
+    check_keyspace(schema, keyspace_name)?;
+    let name = statement.name.name.as_str();
+    let keyspace = schema.keyspace(keyspace_name);
+    let before = keyspace.and_then(|keyspace| keyspace.types.get(name));
+    let (Some(keyspace), Some(before)) = (keyspace, before) else {
+        if statement.if_exists {
+            return Ok(None);
+        }
+        return Err(invalid!("Type {keyspace_name}.{name} doesn't exist"));
+    };
+    let after = match &statement.change {
+        TypeChange::AlterField { .. } => {
+            return Err(invalid!("Altering field types is no longer supported"));
+        }
+        TypeChange::Add { if_not_exists, field, field_type } => {
+            add_field(keyspace, before, field, field_type, *if_not_exists)?
+        }
+        TypeChange::Rename { if_exists, renames } => rename_fields(before, renames, *if_exists)?,
+    };
+    if after == **before {
+        return Ok(None);
+    }
+    let event = event(ChangeKind::Updated, &after);
+    let (keyspace, altered) = replace(keyspace, &Arc::new(after));
+    let mut change = Change::new(schema.with_keyspace(keyspace), event);
+    change.altered = altered;
+    Ok(Some(change))
+}
+
+fn add_field(
+    keyspace: &Keyspace,
+    before: &UserType,
+    field: &Name,
+    field_type: &RawType,
+    if_not_exists: bool,
+) -> Result<UserType, SchemaError> {
+    check_field(field_type)?;
+    let type_name = quote_identifier(&before.name);
+    if before.fields.iter().any(|(name, _)| **name == **field) {
+        if if_not_exists {
+            return Ok(before.clone());
+        }
+        return Err(invalid!(
+            "Cannot add field {field} to type {type_name}: a field with name {field} already exists"
+        ));
+    }
+    let resolved = resolve::resolve_in(keyspace, field_type)?;
+    let written = written_text(keyspace, field_type)?;
+    if references(&resolved, &before.name) {
+        return Err(invalid!(
+            "Cannot add new field {field} of type {written} to user type {type_name} as it would create a circular reference"
+        ));
+    }
+    let in_key = |table: &Table| {
+        table.partition_key().iter().any(|column| references(&column.cql_type, &before.name))
+    };
+    let tables: Vec<String> = keyspace
+        .tables
+        .values()
+        .filter(|table| in_key(table))
+        .map(|table| full_name(table))
+        .collect();
+    if !tables.is_empty() {
+        return Err(invalid!(
+            "Cannot add new field {field} of type {written} to user type {type_name} as the type is being used in partition key by the following tables: {}",
+            tables.join(", ")
+        ));
+    }
+    let mut after = before.clone();
+    after.fields.push((Arc::from(field.as_str()), resolved));
+    Ok(after)
+}
+
+/// The type as the statement wrote it, after Cassandra has put the keyspace before user types.
+fn written_text(keyspace: &Keyspace, field_type: &RawType) -> Result<String, SchemaError> {
+    let mut qualified = field_type.clone();
+    qualify(&mut qualified, &keyspace.name);
+    Ok(resolve::shape_of(&qualified)?.text)
+}
+
+fn qualify(raw: &mut RawType, keyspace: &str) {
+    match raw {
+        RawType::User(name) => name.keyspace = Some(Name::from(keyspace)),
+        RawType::List(inner) | RawType::Set(inner) | RawType::Frozen(inner) => {
+            qualify(inner, keyspace);
+        }
+        RawType::Vector { element, .. } => qualify(element, keyspace),
+        RawType::Map(key, value) => {
+            qualify(key, keyspace);
+            qualify(value, keyspace);
+        }
+        RawType::Tuple(parts) => parts.iter_mut().for_each(|part| qualify(part, keyspace)),
+        RawType::Native(_) | RawType::Custom(_) => {}
+    }
+}
+
+fn rename_fields(
+    before: &UserType,
+    renames: &[(Name, Name)],
+    if_exists: bool,
+) -> Result<UserType, SchemaError> {
+    let mut after = before.clone();
+    for old_name in java::hash_map_order(renames.iter().map(|(old, _)| old.as_str())) {
+        let position = before.fields.iter().position(|(name, _)| **name == *old_name);
+        let field = position.and_then(|position| after.fields.get_mut(position));
+        let new_name = renames.iter().rev().find(|(old, _)| *old == *old_name);
+        match (field, new_name) {
+            (Some((name, _)), Some((_, new_name))) => *name = Arc::from(new_name.as_str()),
+            _ if if_exists => {}
+            _ => {
+                return Err(invalid!(
+                    "Unkown field {old_name} in user type {}",
+                    quote_identifier(&before.name)
+                ));
+            }
+        }
+    }
+    for (name, _) in &after.fields {
+        if after.fields.iter().filter(|(other, _)| other == name).count() > 1 {
+            return Err(invalid!("Duplicate field name {name} in type {}", before.keyspace));
+        }
+    }
+    Ok(after)
+}
+
+/// The keyspace with a type replaced everywhere, and the tables that this changed.
+fn replace(keyspace: &Keyspace, definition: &Arc<UserType>) -> (Keyspace, Vec<TableId>) {
+    let mut after = keyspace.clone();
+    let mut altered = Vec::new();
+    for (name, other) in &mut after.types {
+        if **name == *definition.name {
+            *other = Arc::clone(definition);
+        } else if other.fields.iter().any(|(_, field)| references(field, &definition.name)) {
+            let mut changed = UserType::clone(other);
+            for (_, field) in &mut changed.fields {
+                *field = with_replaced(field, definition);
+            }
+            *other = Arc::new(changed);
+        }
+    }
+    for table in after.tables.values_mut() {
+        if table.columns.iter().any(|column| references(&column.cql_type, &definition.name)) {
+            let mut changed = Table::clone(table);
+            for column in &mut changed.columns {
+                column.cql_type = with_replaced(&column.cql_type, definition);
+            }
+            altered.push(changed.id);
+            *table = Arc::new(changed);
+        }
+    }
+    (after, altered)
+}
+
+fn with_replaced(cql_type: &CqlType, new: &Arc<UserType>) -> CqlType {
+    let again = |inner: &CqlType| Arc::new(with_replaced(inner, new));
+    match cql_type {
+        CqlType::User { definition, frozen } if definition.name == new.name => {
+            CqlType::User { definition: Arc::clone(new), frozen: *frozen }
+        }
+        CqlType::User { definition, frozen } => {
+            let mut changed = UserType::clone(definition);
+            for (_, field) in &mut changed.fields {
+                *field = with_replaced(field, new);
+            }
+            CqlType::User { definition: Arc::new(changed), frozen: *frozen }
+        }
+        CqlType::List { element, frozen } => {
+            CqlType::List { element: again(element), frozen: *frozen }
+        }
+        CqlType::Set { element, frozen } => {
+            CqlType::Set { element: again(element), frozen: *frozen }
+        }
+        CqlType::Map { key, value, frozen } => {
+            CqlType::Map { key: again(key), value: again(value), frozen: *frozen }
+        }
+        CqlType::Tuple(parts) => {
+            CqlType::Tuple(parts.iter().map(|part| with_replaced(part, new)).collect())
+        }
+        CqlType::Vector { element, dimension } => {
+            CqlType::Vector { element: again(element), dimension: *dimension }
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether a user type is this type or anywhere inside.
+pub(crate) fn references(cql_type: &CqlType, user_type: &str) -> bool {
+    match cql_type {
+        CqlType::User { definition, .. } => {
+            *definition.name == *user_type
+                || definition.fields.iter().any(|(_, field)| references(field, user_type))
+        }
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => references(element, user_type),
+        CqlType::Map { key, value, .. } => {
+            references(key, user_type) || references(value, user_type)
+        }
+        CqlType::Tuple(parts) => parts.iter().any(|part| references(part, user_type)),
+        _ => false,
+    }
+}
+
+pub(super) fn drop(
+    schema: &Schema,
+    statement: &DropType,
+    context: &mut DdlContext<'_>,
+) -> Result<Option<Change>, SchemaError> {
+    let keyspace_name = context.keyspace_of(&statement.name)?;
+    check_rights(Wish::Drop, Resource::AllTables(keyspace_name))?;
+    check_keyspace(schema, keyspace_name)?;
+    let name = statement.name.name.as_str();
+    let keyspace = schema.keyspace(keyspace_name);
+    let found = keyspace.and_then(|keyspace| keyspace.types.get(name));
+    let (Some(keyspace), Some(definition)) = (keyspace, found) else {
+        if statement.if_exists {
+            return Ok(None);
+        }
+        return Err(invalid!("Type '{keyspace_name}.{name}' doesn't exist"));
+    };
+    let users: Vec<&str> = keyspace
+        .types
+        .values()
+        .filter(|other| *other.name != *name)
+        .filter(|other| other.fields.iter().any(|(_, field)| references(field, name)))
+        .map(|other| &*other.name)
+        .collect();
+    if !users.is_empty() {
+        return Err(invalid!(
+            "Cannot drop user type '{keyspace_name}.{name}' as it is still used by user types {}",
+            users.join(", ")
+        ));
+    }
+    let users: Vec<&str> = keyspace
+        .tables
+        .values()
+        .filter(|table| table.columns.iter().any(|column| references(&column.cql_type, name)))
+        .map(|table| &*table.name)
+        .collect();
+    if !users.is_empty() {
+        return Err(invalid!(
+            "Cannot drop user type '{keyspace_name}.{name}' as it is still used by tables {}",
+            users.join(", ")
+        ));
+    }
+    let event = event(ChangeKind::Dropped, definition);
+    let mut after = Keyspace::clone(keyspace);
+    after.types.remove(name);
+    Ok(Some(Change::new(schema.with_keyspace(after), event)))
+}
+
+fn event(kind: ChangeKind, definition: &UserType) -> SchemaEvent {
+    SchemaEvent {
+        kind,
+        target: ChangeTarget::Type,
+        keyspace: Arc::clone(&definition.keyspace),
+        name: Arc::clone(&definition.name),
+    }
+}

@@ -1,0 +1,187 @@
+//! Model to JSON.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use types::{CqlType, UserType};
+
+use crate::ddl::references;
+use crate::model::{
+    Column, ColumnKind, DroppedColumn, Index, IndexTarget, Keyspace, Table, TableShape,
+};
+use crate::options::{TableOptions, Throughput};
+
+pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
+}
+
+pub(super) fn keyspace(keyspace: &Keyspace) -> Value {
+    let types: Vec<Value> = in_dependency_order(keyspace)
+        .into_iter()
+        .map(|definition| {
+            let fields: Vec<Value> = definition
+                .fields
+                .iter()
+                .map(|(name, field)| Value::from(vec![name.to_string(), field.to_string()]))
+                .collect();
+            object([("name", text(&definition.name)), ("fields", fields.into())])
+        })
+        .collect();
+    object([
+        ("options", keyspace_options(keyspace)),
+        ("types", types.into()),
+        ("tables", keyspace.tables.values().map(|t| table(t)).collect()),
+    ])
+}
+
+pub(super) fn keyspace_options(keyspace: &Keyspace) -> Value {
+    object([
+        ("name", text(&keyspace.name)),
+        ("replication", text_map(&keyspace.options.replication)),
+        ("durable_writes", keyspace.options.durable_writes.into()),
+        ("throughput", throughput(keyspace.options.throughput)),
+    ])
+}
+
+/// User types so that each comes after those it uses; by name where that leaves a choice.
+pub(crate) fn in_dependency_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
+    let mut waiting: Vec<&Arc<UserType>> = keyspace.types.values().collect();
+    let mut ordered = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let is_ready = |definition: &UserType| {
+            !waiting.iter().any(|other| {
+                other.name != definition.name
+                    && definition.fields.iter().any(|(_, field)| references(field, &other.name))
+            })
+        };
+        let ready: Vec<&Arc<UserType>> =
+            waiting.iter().copied().filter(|definition| is_ready(definition)).collect();
+        if ready.is_empty() {
+            // A circle cannot be defined; should one appear, every type is still written once.
+            ordered.append(&mut waiting);
+            break;
+        }
+        waiting.retain(|other| !ready.iter().any(|definition| definition.name == other.name));
+        ordered.extend(ready);
+    }
+    ordered
+}
+
+fn table(table: &Table) -> Value {
+    let shape = match table.shape {
+        TableShape::Ordinary => "ordinary",
+        TableShape::CompactDense => "compact dense",
+        TableShape::CompactSparse => "compact sparse",
+    };
+    object([
+        ("id", Value::from(table.id.to_string())),
+        ("name", text(&table.name)),
+        ("shape", shape.into()),
+        ("is_counter", table.is_counter.into()),
+        ("next_column_id", table.next_column_id.into()),
+        ("columns", table.columns.iter().map(column).collect()),
+        (
+            "dropped_columns",
+            table.dropped_columns.iter().map(|(name, dropped)| gone(name, dropped)).collect(),
+        ),
+        ("indexes", table.indexes.values().map(|i| index(i)).collect()),
+        ("options", options(&table.options)),
+    ])
+}
+
+fn column(column: &Column) -> Value {
+    let kind = match column.kind {
+        ColumnKind::PartitionKey => "partition_key",
+        ColumnKind::Clustering { descending: false } => "clustering",
+        ColumnKind::Clustering { descending: true } => "clustering descending",
+        ColumnKind::Static => "static",
+        ColumnKind::Regular => "regular",
+    };
+    object([
+        ("id", column.id.0.into()),
+        ("name", text(&column.name)),
+        ("type", type_text(&column.cql_type)),
+        ("kind", kind.into()),
+        ("mask", column.mask.as_deref().map_or(Value::Null, Value::from)),
+        ("is_hidden", column.is_hidden.into()),
+    ])
+}
+
+fn gone(name: &str, dropped: &DroppedColumn) -> Value {
+    object([
+        ("name", text(name)),
+        ("type", type_text(&dropped.cql_type)),
+        ("is_static", dropped.is_static.into()),
+        ("dropped_at_us", dropped.dropped_at_us.into()),
+    ])
+}
+
+fn index(index: &Index) -> Value {
+    let target = match index.target {
+        IndexTarget::Value => "value",
+        other => other.word(),
+    };
+    object([
+        ("name", text(&index.name)),
+        ("id", Value::from(index.id.to_string())),
+        ("column", index.column.0.into()),
+        ("target", target.into()),
+        ("class", index.class.as_deref().map_or(Value::Null, Value::from)),
+        ("options", text_map(&index.options)),
+    ])
+}
+
+fn options(options: &TableOptions) -> Value {
+    let extensions: Map<String, Value> = options
+        .extensions
+        .iter()
+        .map(|(name, bytes)| (name.clone(), Value::from(hex(bytes))))
+        .collect();
+    object([
+        ("additional_write_policy", text(&options.additional_write_policy)),
+        ("allow_auto_snapshot", options.allow_auto_snapshot.into()),
+        ("bloom_filter_fp_chance", options.bloom_filter_fp_chance.to_string().into()),
+        ("caching", text_map(&options.caching)),
+        ("cdc", options.cdc.map_or(Value::Null, Value::from)),
+        ("comment", text(&options.comment)),
+        ("compaction", text_map(&options.compaction)),
+        ("compression", text_map(&options.compression)),
+        ("crc_check_chance", options.crc_check_chance.to_string().into()),
+        ("default_time_to_live_s", options.default_time_to_live_s.into()),
+        ("extensions", Value::Object(extensions)),
+        ("gc_grace_s", options.gc_grace_s.into()),
+        ("incremental_backups", options.incremental_backups.into()),
+        ("max_index_interval", options.max_index_interval.into()),
+        ("memtable", options.memtable.as_deref().map_or(Value::Null, Value::from)),
+        ("memtable_flush_period_in_ms", options.memtable_flush_period_in_ms.into()),
+        ("min_index_interval", options.min_index_interval.into()),
+        ("read_repair", text(&options.read_repair)),
+        ("speculative_retry", text(&options.speculative_retry)),
+        ("throughput", throughput(options.throughput)),
+    ])
+}
+
+fn throughput(throughput: Option<Throughput>) -> Value {
+    match throughput {
+        None => Value::Null,
+        Some(Throughput::Manual(units)) => object([("manual", units.into())]),
+        Some(Throughput::Autoscale(units)) => object([("autoscale", units.into())]),
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::from(text)
+}
+
+fn type_text(cql_type: &CqlType) -> Value {
+    Value::from(cql_type.to_string())
+}
+
+fn text_map(map: &BTreeMap<String, String>) -> Value {
+    Value::Object(map.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,170 @@
+//! Types as CQL text, both ways: `CqlType` prints itself, this reads it back. The system's own
+//! tables and the stored schema are written so.
+
+use std::sync::Arc;
+
+use types::{CqlType, UserType};
+
+/// How deep types may be nested.
+pub(crate) const TYPE_DEPTH_MAX: usize = 32;
+
+/// Reads a type as `CqlType` prints it; user types are asked for by name.
+pub fn parse_type(
+    text: &str,
+    user_type: &dyn Fn(&str) -> Option<Arc<UserType>>,
+) -> Option<CqlType> {
+    let mut reader = Reader { rest: text, user_type };
+    let parsed = reader.read_type(TYPE_DEPTH_MAX)?;
+    reader.rest.is_empty().then_some(parsed)
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+    user_type: &'a dyn Fn(&str) -> Option<Arc<UserType>>,
+}
+
+impl Reader<'_> {
+    fn read_type(&mut self, depth: usize) -> Option<CqlType> {
+        let depth = depth.checked_sub(1)?;
+        if self.rest.starts_with('\'') {
+            return Some(CqlType::Custom(Arc::from(self.read_quoted('\'')?)));
+        }
+        if self.rest.starts_with('"') {
+            let name = self.read_quoted('"')?;
+            return self.read_user_type(&name);
+        }
+        let word = self.read_word();
+        match word.as_str() {
+            "" => None,
+            "frozen" => {
+                self.skip("<")?;
+                let inner = self.read_type(depth)?;
+                self.skip(">")?;
+                Some(as_frozen(inner))
+            }
+            "list" | "set" => {
+                self.skip("<")?;
+                let element = Arc::new(self.read_type(depth)?);
+                self.skip(">")?;
+                Some(if word == "list" {
+                    CqlType::List { element, frozen: false }
+                } else {
+                    CqlType::Set { element, frozen: false }
+                })
+            }
+            "map" => {
+                self.skip("<")?;
+                let key = Arc::new(self.read_type(depth)?);
+                self.skip(", ")?;
+                let value = Arc::new(self.read_type(depth)?);
+                self.skip(">")?;
+                Some(CqlType::Map { key, value, frozen: false })
+            }
+            "tuple" => self.read_tuple(depth),
+            "vector" => {
+                self.skip("<")?;
+                let element = Arc::new(self.read_type(depth)?);
+                self.skip(", ")?;
+                let dimension = self.read_word().parse().ok()?;
+                self.skip(">")?;
+                Some(CqlType::Vector { element, dimension })
+            }
+            native => CqlType::native(native).or_else(|| self.read_user_type(native)),
+        }
+    }
+
+    fn read_tuple(&mut self, depth: usize) -> Option<CqlType> {
+        self.skip("<")?;
+        let mut parts = vec![self.read_type(depth)?];
+        while self.skip(", ").is_some() {
+            parts.push(self.read_type(depth)?);
+        }
+        self.skip(">")?;
+        Some(CqlType::Tuple(parts.into()))
+    }
+
+    fn read_user_type(&self, name: &str) -> Option<CqlType> {
+        let definition = (self.user_type)(name)?;
+        Some(CqlType::User { definition, frozen: false })
+    }
+
+    fn read_word(&mut self) -> String {
+        let end = self
+            .rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        word.to_string()
+    }
+
+    /// A text between two quotes, which stand doubled inside.
+    fn read_quoted(&mut self, quote: char) -> Option<String> {
+        let mut text = String::new();
+        let mut rest = self.rest.strip_prefix(quote)?;
+        loop {
+            let (before, after) = rest.split_once(quote)?;
+            text.push_str(before);
+            match after.strip_prefix(quote) {
+                Some(after) => {
+                    text.push(quote);
+                    rest = after;
+                }
+                None => {
+                    self.rest = after;
+                    return Some(text);
+                }
+            }
+        }
+    }
+
+    fn skip(&mut self, expected: &str) -> Option<()> {
+        self.rest = self.rest.strip_prefix(expected)?;
+        Some(())
+    }
+}
+
+/// Sets the flag of this type only: whatever is nested says itself in its text what it is.
+fn as_frozen(inner: CqlType) -> CqlType {
+    match inner {
+        CqlType::List { element, .. } => CqlType::List { element, frozen: true },
+        CqlType::Set { element, .. } => CqlType::Set { element, frozen: true },
+        CqlType::Map { key, value, .. } => CqlType::Map { key, value, frozen: true },
+        CqlType::User { definition, .. } => CqlType::User { definition, frozen: true },
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        let address = Arc::new(UserType {
+            keyspace: "k".into(),
+            name: "Ad\"dress".into(),
+            fields: vec![("street".into(), CqlType::Text)],
+        });
+        let lookup = |name: &str| (name == "Ad\"dress").then(|| Arc::clone(&address));
+        for text in [
+            "int",
+            "empty",
+            "list<frozen<set<int>>>",
+            "frozen<map<text, frozen<list<frozen<tuple<int, text>>>>>>",
+            "vector<float, 3>",
+            "map<int, frozen<\"Ad\"\"dress\">>",
+            "\"Ad\"\"dress\"",
+            "'org.apache.cassandra.db.marshal.DynamicCompositeType(a=>b)'",
+        ] {
+            let parsed = parse_type(text, &lookup);
+            assert_eq!(parsed.map(|t| t.to_string()).as_deref(), Some(text));
+        }
+        for text in ["", "list<int", "list<int>>", "nothing", "vector<float, 99999999>", "map<int>"]
+        {
+            assert_eq!(parse_type(text, &lookup), None, "{text}");
+        }
+        let deep = format!("{}int{}", "frozen<list<".repeat(40), ">>".repeat(40));
+        assert_eq!(parse_type(&deep, &lookup), None);
+    }
+}
