@@ -299,8 +299,14 @@ fn compute(
     right: &Number,
 ) -> Result<Vec<u8>, ArithmeticCause> {
     Ok(match result_type {
-        CqlType::Float => java_f32(float_operation(operator, left.float(), right.float())),
-        CqlType::Double => java_f64(double_operation(operator, left.double(), right.double())),
+        CqlType::Float => {
+            let (left, right) = (left.float(), right.float());
+            float_bytes(float_operation(operator, left, right), [left, right])
+        }
+        CqlType::Double => {
+            let (left, right) = (left.double(), right.double());
+            double_bytes(double_operation(operator, left, right), [left, right])
+        }
         CqlType::Decimal => decimal_operation(operator, &left.decimal()?, &right.decimal()?)?,
         CqlType::Varint => big_operation(operator, &left.big(), &right.big())?,
         CqlType::TinyInt => {
@@ -338,13 +344,24 @@ fn double_operation(operator: ArithmeticOperator, left: f64, right: f64) -> f64 
     }
 }
 
-fn java_f32(value: f32) -> Vec<u8> {
-    let bits = if value.is_nan() { 0x7fc0_0000 } else { value.to_bits() };
+/// A NaN operand is passed on; a new NaN has its sign set, as the processors that Cassandra mostly
+/// runs on make it.
+fn float_bytes(result: f32, operands: [f32; 2]) -> Vec<u8> {
+    let bits = match operands.iter().find(|operand| operand.is_nan()) {
+        Some(operand) => operand.to_bits(),
+        None if result.is_nan() => 0xffc0_0000,
+        None => result.to_bits(),
+    };
     bits.to_be_bytes().into()
 }
 
-fn java_f64(value: f64) -> Vec<u8> {
-    let bits = if value.is_nan() { 0x7ff8_0000_0000_0000 } else { value.to_bits() };
+/// As [`float_bytes`].
+fn double_bytes(result: f64, operands: [f64; 2]) -> Vec<u8> {
+    let bits = match operands.iter().find(|operand| operand.is_nan()) {
+        Some(operand) => operand.to_bits(),
+        None if result.is_nan() => 0xfff8_0000_0000_0000,
+        None => result.to_bits(),
+    };
     bits.to_be_bytes().into()
 }
 
@@ -406,8 +423,8 @@ pub fn negate(ty: &CqlType, bytes: &[u8]) -> Result<Option<Vec<u8>>, ArithmeticC
     }
     let number = Number::decode(ty, bytes).ok_or(ArithmeticCause::Unsupported)?;
     Ok(Some(match (ty, number) {
-        (_, Number::Float(value)) => java_f32(-value),
-        (_, Number::Double(value)) => java_f64(-value),
+        (_, Number::Float(value)) => (-value).to_be_bytes().into(),
+        (_, Number::Double(value)) => (-value).to_be_bytes().into(),
         (_, Number::Big(value)) => (-value).to_signed_bytes_be(),
         (_, Number::Decimal(value)) => value.negate().to_bytes(),
         (CqlType::TinyInt, Number::Whole(value)) => vec![value.wrapping_neg() as u8],

@@ -165,7 +165,8 @@ fn parse_exponent(text: &str) -> Option<i64> {
         return None;
     }
     let magnitude = if significant.is_empty() { 0 } else { significant.parse::<i64>().ok()? };
-    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+    let exponent = if text.starts_with('-') { -magnitude } else { magnitude };
+    i32::try_from(exponent).is_ok().then_some(exponent)
 }
 
 /// Java's `BigDecimal.toString`: an exponent where the scale is negative or the number very small.

@@ -128,10 +128,7 @@ impl Decimal {
             .max(i64::from(other.scale))
             .clamp(QUOTIENT_SCALE_MIN, QUOTIENT_SCALE_MAX);
         if other.is_zero() {
-            return Err(match self.is_zero() {
-                true => ArithmeticCause::DivisionByZero,
-                false => ArithmeticCause::BigDivisionByZero,
-            });
+            return Err(ArithmeticCause::BigDivisionByZero);
         }
         let scale = checked_scale(scale)?;
         let raise = i64::from(scale) + i64::from(other.scale) - i64::from(self.scale);

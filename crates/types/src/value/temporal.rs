@@ -275,8 +275,8 @@ fn read_zone(text: &str, date_only: bool) -> Option<i64> {
             if rest.is_empty() || (prefix == "GMT" && rest == "0") {
                 return Some(0);
             }
-            // No `+hhmm` here.
-            return read_offset(rest, true).filter(|_| rest.len() != 5);
+            // Neither `+hh` nor `+hhmm` here.
+            return read_offset(rest, true).filter(|_| rest.contains(':'));
         }
     }
     read_offset(zone, true)
