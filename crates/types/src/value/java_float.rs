@@ -225,7 +225,7 @@ impl Division {
                 break;
             }
         }
-        let rest = wrap(b.wrapping_shl(1)).wrapping_sub(tens).cmp(&0);
+        let rest = wrap(b.wrapping_shl(1).wrapping_sub(tens)).cmp(&0);
         Stop { low, high, rest }
     }
 
