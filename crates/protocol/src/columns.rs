@@ -175,7 +175,9 @@ impl ResultMetadata {
             }
             None => {
                 let has_more = if self.paging_state.is_some() { HAS_MORE_PAGES } else { 0 };
-                buf.put_u32(NO_METADATA | has_more);
+                // Cassandra leaves this flag on when it leaves out the names.
+                let is_global = if self.column_count > 0 { GLOBAL_TABLES_SPEC } else { 0 };
+                buf.put_u32(NO_METADATA | has_more | is_global);
                 buf.put_i32(wire::int_length(self.column_count));
                 if let Some(paging_state) = &self.paging_state {
                     wire::put_bytes(buf, paging_state);

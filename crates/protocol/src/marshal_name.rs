@@ -10,33 +10,43 @@ const PACKAGE: &str = "org.apache.cassandra.db.marshal.";
 /// The class name of a type with its parameters, exactly as Cassandra writes it.
 pub fn marshal_name(cql_type: &CqlType) -> String {
     let mut name = String::new();
-    put_name(&mut name, cql_type, false);
+    put_name(&mut name, cql_type, Surroundings::Nothing);
     name
 }
 
-/// `inside_frozen`: what surrounds the type says that it is frozen, so that it does not.
-fn put_name(out: &mut String, cql_type: &CqlType, inside_frozen: bool) {
+/// What surrounds a type inside a class name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Surroundings {
+    /// It is the whole type.
+    Nothing,
+    /// It is part of a type, and therefore frozen.
+    Type,
+    /// It is part of a type that says that it is frozen, so that the part does not say it again.
+    FrozenType,
+}
+
+fn put_name(out: &mut String, cql_type: &CqlType, around: Surroundings) {
     match cql_type {
         CqlType::List { element, frozen } => {
-            put_multi_cell(out, "ListType", *frozen, inside_frozen, |out, inside| {
-                put_name(out, element, inside);
+            put_multi_cell(out, "ListType", *frozen, around, |out, around| {
+                put_name(out, element, around);
             });
         }
         CqlType::Set { element, frozen } => {
-            put_multi_cell(out, "SetType", *frozen, inside_frozen, |out, inside| {
-                put_name(out, element, inside);
+            put_multi_cell(out, "SetType", *frozen, around, |out, around| {
+                put_name(out, element, around);
             });
         }
         CqlType::Map { key, value, frozen } => {
-            put_multi_cell(out, "MapType", *frozen, inside_frozen, |out, inside| {
-                put_name(out, key, inside);
+            put_multi_cell(out, "MapType", *frozen, around, |out, around| {
+                put_name(out, key, around);
                 out.push(',');
-                put_name(out, value, inside);
+                put_name(out, value, around);
             });
         }
         CqlType::User { definition, frozen } => {
-            put_multi_cell(out, "UserType", *frozen, inside_frozen, |out, inside| {
-                put_user_type(out, definition, inside);
+            put_multi_cell(out, "UserType", *frozen, around, |out, around| {
+                put_user_type(out, definition, around);
             });
         }
         CqlType::Tuple(parts) => {
@@ -46,14 +56,18 @@ fn put_name(out: &mut String, cql_type: &CqlType, inside_frozen: bool) {
                 if index > 0 {
                     out.push(',');
                 }
-                put_name(out, part, true);
+                put_name(out, part, Surroundings::FrozenType);
             }
             out.push(')');
         }
         CqlType::Vector { element, dimension } => {
             put_class(out, "VectorType");
             out.push('(');
-            put_name(out, element, inside_frozen);
+            let around = match around {
+                Surroundings::Nothing | Surroundings::Type => Surroundings::Type,
+                Surroundings::FrozenType => Surroundings::FrozenType,
+            };
+            put_name(out, element, around);
             // The blank before the comma is Cassandra's.
             let _ = write!(out, " , {dimension})");
         }
@@ -71,17 +85,21 @@ fn put_multi_cell(
     out: &mut String,
     class: &str,
     frozen: bool,
-    inside_frozen: bool,
-    put_parameters: impl FnOnce(&mut String, bool),
+    around: Surroundings,
+    put_parameters: impl FnOnce(&mut String, Surroundings),
 ) {
-    let says_frozen = frozen && !inside_frozen;
+    let (says_frozen, inside) = match around {
+        Surroundings::Nothing if !frozen => (false, Surroundings::Type),
+        Surroundings::Nothing | Surroundings::Type => (true, Surroundings::FrozenType),
+        Surroundings::FrozenType => (false, Surroundings::FrozenType),
+    };
     if says_frozen {
         put_class(out, "FrozenType");
         out.push('(');
     }
     put_class(out, class);
     out.push('(');
-    put_parameters(out, inside_frozen || frozen);
+    put_parameters(out, inside);
     out.push(')');
     if says_frozen {
         out.push(')');
@@ -89,7 +107,7 @@ fn put_multi_cell(
 }
 
 /// Names are in hexadecimal, because a class name has no way to quote them.
-fn put_user_type(out: &mut String, definition: &UserType, inside_frozen: bool) {
+fn put_user_type(out: &mut String, definition: &UserType, around: Surroundings) {
     out.push_str(&definition.keyspace);
     out.push(',');
     put_hex(out, &definition.name);
@@ -97,7 +115,7 @@ fn put_user_type(out: &mut String, definition: &UserType, inside_frozen: bool) {
         out.push(',');
         put_hex(out, field);
         out.push(':');
-        put_name(out, field_type, inside_frozen);
+        put_name(out, field_type, around);
     }
 }
 
@@ -137,5 +155,94 @@ fn native_class(native: &CqlType) -> &'static str {
         | CqlType::User { .. }
         | CqlType::Vector { .. }
         | CqlType::Custom(_) => "EmptyType",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// `M.` stands for the package in the expected names, which Cassandra 5.0.5 sent.
+    fn check(cql_type: &CqlType, expected: &str) {
+        assert_eq!(marshal_name(cql_type), expected.replace("M.", PACKAGE));
+    }
+
+    fn list(element: CqlType, frozen: bool) -> CqlType {
+        CqlType::List { element: Arc::new(element), frozen }
+    }
+
+    fn set(element: CqlType, frozen: bool) -> CqlType {
+        CqlType::Set { element: Arc::new(element), frozen }
+    }
+
+    fn vector(element: CqlType, dimension: u16) -> CqlType {
+        CqlType::Vector { element: Arc::new(element), dimension }
+    }
+
+    #[test]
+    fn names_are_those_of_cassandra() {
+        check(&CqlType::Date, "M.SimpleDateType");
+        check(&vector(CqlType::Float, 3), "M.VectorType(M.FloatType , 3)");
+        check(
+            &vector(vector(CqlType::Int, 2), 2),
+            "M.VectorType(M.VectorType(M.Int32Type , 2) , 2)",
+        );
+        for frozen in [true, false] {
+            check(
+                &vector(list(CqlType::Int, frozen), 2),
+                "M.VectorType(M.FrozenType(M.ListType(M.Int32Type)) , 2)",
+            );
+            check(
+                &vector(set(list(CqlType::Int, frozen), frozen), 1),
+                "M.VectorType(M.FrozenType(M.SetType(M.ListType(M.Int32Type))) , 1)",
+            );
+        }
+        check(
+            &vector(
+                CqlType::Map {
+                    key: Arc::new(CqlType::Text),
+                    value: Arc::new(set(CqlType::Date, true)),
+                    frozen: true,
+                },
+                2,
+            ),
+            "M.VectorType(M.FrozenType(M.MapType(M.UTF8Type,M.SetType(M.SimpleDateType))) , 2)",
+        );
+        check(
+            &vector(CqlType::Tuple([CqlType::Int, list(CqlType::Text, true)].into()), 2),
+            "M.VectorType(M.TupleType(M.Int32Type,M.ListType(M.UTF8Type)) , 2)",
+        );
+    }
+
+    #[test]
+    fn names_inside_a_user_type_are_hexadecimal() {
+        let user = |name: &str, fields: Vec<(Arc<str>, CqlType)>| CqlType::User {
+            definition: Arc::new(UserType {
+                keyspace: "proto_n".into(),
+                name: name.into(),
+                fields,
+            }),
+            frozen: true,
+        };
+        let address = user(
+            "Ad dr",
+            vec![("street".into(), CqlType::Text), ("Nüm".into(), list(CqlType::Int, true))],
+        );
+        let outer = user(
+            "outer",
+            vec![
+                ("a".into(), address),
+                ("v".into(), vector(CqlType::Float, 2)),
+                ("d".into(), CqlType::Date),
+            ],
+        );
+        check(
+            &vector(outer, 1),
+            "M.VectorType(M.FrozenType(M.UserType(proto_n,6f75746572,61:M.UserType(proto_n,\
+             4164206472,737472656574:M.UTF8Type,4ec3bc6d:M.ListType(M.Int32Type)),\
+             76:M.VectorType(M.FloatType , 2),64:M.SimpleDateType)) , 1)",
+        );
     }
 }

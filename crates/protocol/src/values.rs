@@ -11,7 +11,7 @@ use crate::wire::{self, Reader};
 const UNSET_LENGTH: i32 = -2;
 
 /// One bound value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Value<'a> {
     /// The value's bytes; may be empty.
     Bytes(&'a [u8]),
@@ -42,6 +42,19 @@ impl<'a> Value<'a> {
             Value::Bytes(bytes) => wire::put_bytes(buf, bytes),
             Value::Null => buf.put_i32(-1),
             Value::Unset => buf.put_i32(UNSET_LENGTH),
+        }
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Bytes(bytes) => {
+                f.write_str("0x")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+            Value::Null => f.write_str("null"),
+            Value::Unset => f.write_str("unset"),
         }
     }
 }
