@@ -1,6 +1,13 @@
 //! Texts, JSON, validation, order and arithmetic, as Apache Cassandra answered: see
 //! `golden/Record.java` and `golden/cases.py`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
 use std::sync::Arc;
 
 use types::value::{

@@ -3,6 +3,12 @@
 //!
 //! proptest prints the seed of a failing run and keeps it beside this file.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
