@@ -6,6 +6,7 @@
 //! machine), [`node`] (the wiring), [`door`], [`connection`] and [`session`] (one client),
 //! [`statements`] (its statements) with [`reply`] (the only place that knows error codes), [`events`],
 //! [`tls`], [`metrics`], [`admin`] and [`log`].
+mod admin;
 mod cli;
 mod config;
 mod connection;

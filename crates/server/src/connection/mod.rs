@@ -6,6 +6,8 @@
 //! while too many of its requests wait: the kernel then holds the client back, and our memory does
 //! not grow.
 mod pending;
+#[cfg(test)]
+mod tests;
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};

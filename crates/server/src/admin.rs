@@ -1,0 +1,175 @@
+//! How `helenus status`, `flush` and `compact` talk to the running node: a socket in its data
+//! folder, one word per line, one JSON object per answer. Whoever may open the folder may ask.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+
+const SOCKET: &str = "admin.sock";
+/// The longest word that is read.
+const WORD_BYTES_MAX: u64 = 64;
+/// What the system allows for the path of a socket, with room for its last byte.
+const SOCKET_PATH_BYTES_MAX: usize = 100;
+/// How long a person waits for `flush` and `compact` of a large node.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// What can be asked of a running node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    Status,
+    Flush,
+    Compact,
+}
+
+impl Question {
+    fn word(self) -> &'static str {
+        match self {
+            Question::Status => "status",
+            Question::Flush => "flush",
+            Question::Compact => "compact",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<Question> {
+        [Question::Status, Question::Flush, Question::Compact]
+            .into_iter()
+            .find(|question| question.word() == word)
+    }
+}
+
+/// Answers questions; may take its time, and is called where that harms nobody.
+pub(crate) type Answerer = Arc<dyn Fn(Question) -> Value + Send + Sync>;
+
+/// Listens in the data folder. The folder is locked by us, so a socket that is there is a leftover.
+pub(crate) fn listen(data_dir: &Path) -> io::Result<UnixListener> {
+    let path = data_dir.join(SOCKET);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    with_short_path(data_dir, |path| UnixListener::bind(path))
+}
+
+/// Removes the socket of a node that stops.
+pub(crate) fn remove(data_dir: &Path) {
+    // A leftover harms nobody: the next start removes it.
+    let _ = std::fs::remove_file(data_dir.join(SOCKET));
+}
+
+/// Answers until the task is dropped.
+pub(crate) async fn serve(listener: UnixListener, answerer: Answerer) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let answerer = Arc::clone(&answerer);
+                tokio::spawn(async move {
+                    // A person who went away needs no answer.
+                    let _ = converse(stream, answerer).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a question");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: UnixStream, answerer: Answerer) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut word = String::new();
+    tokio::io::BufReader::new(read.take(WORD_BYTES_MAX)).read_line(&mut word).await?;
+    let answer = match Question::of_word(word.trim()) {
+        Some(question) => tokio::task::spawn_blocking(move || answerer(question))
+            .await
+            .unwrap_or_else(|_| json!({ "error": "the node failed, see its log" })),
+        None => json!({ "error": format!("unknown question {:?}", word.trim()) }),
+    };
+    write.write_all(format!("{answer}\n").as_bytes()).await
+}
+
+/// Asks the node that runs on this data folder.
+pub(crate) fn ask(data_dir: &Path, question: Question) -> Result<Value, String> {
+    let stream = with_short_path(data_dir, |path| BlockingStream::connect(path));
+    let mut stream = stream.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("no node is running on the data folder {}", data_dir.display())
+        }
+        _ => format!("cannot reach the node on {}: {error}", data_dir.display()),
+    })?;
+    let answer = (|| {
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.write_all(format!("{}\n", question.word()).as_bytes())?;
+        let mut answer = String::new();
+        BufReader::new(&stream).read_line(&mut answer)?;
+        Ok::<String, io::Error>(answer)
+    })();
+    let answer = answer.map_err(|error| format!("the node did not answer: {error}"))?;
+    let answer: Value = serde_json::from_str(&answer)
+        .map_err(|error| format!("the node's answer makes no sense: {error}"))?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(error) => Err(error.to_owned()),
+        None => Ok(answer),
+    }
+}
+
+/// Calls `open` with the path of the socket, or, where that is longer than the system allows, with
+/// a short way to the same place.
+fn with_short_path<T>(data_dir: &Path, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    use std::os::fd::AsRawFd;
+    let path = data_dir.join(SOCKET);
+    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+        return open(&path);
+    }
+    let folder = std::fs::File::open(data_dir)?;
+    let short: PathBuf = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()).into();
+    open(&short)
+}
+
+/// The answer for a person: one line per fact, names first.
+pub(crate) fn describe(answer: &Value) -> String {
+    let Some(facts) = answer.as_object() else { return format!("{answer}\n") };
+    let width = facts.keys().map(String::len).max().unwrap_or(0);
+    facts.iter().fold(String::new(), |mut out, (name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let name = name.replace('_', " ");
+        out.push_str(&format!("{name:width$}  {value}\n"));
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn questions_are_answered_in_short_and_long_folders() {
+        for name in ["short".to_owned(), "long".repeat(40)] {
+            let folder =
+                std::env::temp_dir().join(format!("helenus-admin-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            assert!(ask(&folder, Question::Status).unwrap_err().starts_with("no node is running"));
+            let listener = listen(&folder).unwrap();
+            let answerer: Answerer = Arc::new(|question| json!({ "asked": question.word() }));
+            let server = tokio::spawn(serve(listener, answerer));
+            let asked = folder.clone();
+            let answer = tokio::task::spawn_blocking(move || ask(&asked, Question::Flush));
+            assert_eq!(answer.await.unwrap().unwrap(), json!({ "asked": "flush" }));
+            server.abort();
+            remove(&folder);
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn facts_are_aligned() {
+        let text = describe(&json!({ "a": 1, "a_longer": "text" }));
+        assert_eq!(text, "a         1\na longer  text\n");
+    }
+}

@@ -1,0 +1,339 @@
+//! A client against the loop, over real sockets, with statements that do what their text says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use protocol::{
+    Compression, Consistency, ErrorKind, ErrorResponse, Event, EventKinds, Frame, FrameDecoder,
+    MapBuilder, NodeStatus, Outgoing, QueryParameters, Request, RequestMessage, Response,
+    ResponseHead, ResponseMessage, Version,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::{Connection, Limits, Wait};
+use crate::events::EventHub;
+use crate::metrics::Metrics;
+use crate::session::{Client, Effect, Finished, Session, Statements, Step};
+
+/// `now`: answered at once. `later N`: after N milliseconds. `never`. `panic`. `large N`: N bytes.
+#[derive(Default)]
+struct Scripted {
+    served_count: AtomicUsize,
+    requires_login: bool,
+}
+
+impl Statements for Scripted {
+    fn serve(
+        &self,
+        _client: &Client,
+        frame: &Frame,
+        message: &RequestMessage<'_>,
+        out: &mut BytesMut,
+    ) -> Step {
+        self.served_count.fetch_add(1, Ordering::Relaxed);
+        let Request::Query { text, .. } = message.request else { panic!("only QUERY") };
+        let (version, stream) = (frame.version, frame.stream);
+        let answer = move |out: &mut BytesMut, text: &str| {
+            ResponseHead::new(version, stream).set_keyspace(text, out);
+        };
+        let (word, number) = text.split_once(' ').unwrap_or((text, "0"));
+        let number: u64 = number.parse().unwrap();
+        match word {
+            "now" => answer(out, "now"),
+            "large" => answer(out, &"x".repeat(number as usize)),
+            "panic" => panic!("as told"),
+            "never" => return Step::Waits(Box::pin(std::future::pending())),
+            _ => {
+                return Step::Waits(Box::pin(async move {
+                    tokio::time::sleep(Duration::from_millis(number)).await;
+                    let mut message = BytesMut::new();
+                    answer(&mut message, "later");
+                    Finished { message, effect: Effect::none() }
+                }));
+            }
+        }
+        Step::Answered(Effect::none())
+    }
+
+    fn requires_login(&self) -> bool {
+        self.requires_login
+    }
+
+    fn log_in(&self, name: &str, password: &str) -> Wait<Result<Arc<str>, ErrorResponse>> {
+        let outcome = if password == "right" {
+            Ok(Arc::from(name))
+        } else {
+            Err(ErrorResponse::new(ErrorKind::BadCredentials, "wrong"))
+        };
+        Box::pin(async { outcome })
+    }
+}
+
+struct TestClient {
+    stream: TcpStream,
+    version: Version,
+    decoder: FrameDecoder,
+    outgoing: Outgoing,
+    inbound: BytesMut,
+    hub: Arc<EventHub>,
+    statements: Arc<Scripted>,
+    stop: watch::Sender<bool>,
+}
+
+const LIMITS: Limits = Limits {
+    message_bytes_max: 1 << 20,
+    in_flight_max: 64,
+    startup_timeout: Duration::from_millis(300),
+};
+
+impl TestClient {
+    async fn connect(version: Version, statements: Scripted) -> TestClient {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, address) = listener.accept().await.unwrap();
+        let hub = Arc::new(EventHub::default());
+        let statements = Arc::new(statements);
+        let (stop, stopping) = watch::channel(false);
+        let (server_hub, server_statements) = (Arc::clone(&hub), Arc::clone(&statements));
+        tokio::spawn(async move {
+            let metrics = Metrics::default();
+            let session = Session::new(address, server_statements);
+            let shard = metrics.shard();
+            Connection::new(socket, session, &LIMITS, shard, &server_hub, stopping).run().await;
+        });
+        TestClient {
+            stream,
+            version,
+            decoder: FrameDecoder::for_responses(1 << 24),
+            outgoing: Outgoing::new(),
+            inbound: BytesMut::new(),
+            hub,
+            statements,
+            stop,
+        }
+    }
+
+    async fn start(&mut self, compression: Option<Compression>) -> Response {
+        let mut options = MapBuilder::new();
+        options.string("CQL_VERSION", "3.0.0");
+        if let Some(compression) = compression {
+            options.string("COMPRESSION", compression.name());
+        }
+        self.send(1, Request::Startup(options.string_map())).await;
+        let (_, response) = self.receive().await;
+        if matches!(response, Response::Ready | Response::Authenticate(_)) {
+            self.decoder.start(self.version, compression);
+            self.outgoing.start(self.version, compression);
+        }
+        response
+    }
+
+    fn queue(&mut self, stream: i16, request: Request<'_>) {
+        RequestMessage::new(request).encode(self.version, stream, self.outgoing.messages());
+    }
+
+    fn queue_query(&mut self, stream: i16, text: &str) {
+        let parameters = QueryParameters::new(self.version, Consistency::One);
+        self.queue(stream, Request::Query { text, parameters });
+    }
+
+    async fn flush(&mut self) {
+        let sealed = self.outgoing.seal();
+        self.stream.write_all(sealed).await.unwrap();
+        sealed.clear();
+    }
+
+    async fn send(&mut self, stream: i16, request: Request<'_>) {
+        self.queue(stream, request);
+        self.flush().await;
+    }
+
+    async fn receive(&mut self) -> (i16, Response) {
+        loop {
+            if let Some(frame) = self.decoder.decode(&mut self.inbound).unwrap() {
+                return (frame.stream, ResponseMessage::decode(&frame).unwrap().response);
+            }
+            let read = self.stream.read_buf(&mut self.inbound);
+            let read = tokio::time::timeout(Duration::from_secs(5), read).await;
+            assert!(read.unwrap().unwrap() > 0, "the server closed");
+        }
+    }
+
+    async fn is_closed(&mut self) -> bool {
+        let mut rest = [0; 1024];
+        loop {
+            match tokio::time::timeout(Duration::from_secs(5), self.stream.read(&mut rest)).await {
+                Ok(Ok(0) | Err(_)) => return true,
+                Ok(Ok(_)) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+fn error_text(response: Response) -> String {
+    match response {
+        Response::Error(error) => error.message,
+        other => panic!("expected an error, got {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn many_requests_in_every_version_and_compression() {
+    for version in [Version::V3, Version::V4, Version::V5] {
+        for compression in [None, Some(Compression::Lz4), Some(Compression::Snappy)] {
+            if version == Version::V5 && compression == Some(Compression::Snappy) {
+                continue;
+            }
+            let mut client = TestClient::connect(version, Scripted::default()).await;
+            assert_eq!(client.start(compression).await, Response::Ready);
+            for stream in 0..1000 {
+                client.queue_query(stream, if stream % 7 == 0 { "later 2" } else { "now" });
+            }
+            client.flush().await;
+            let mut seen = vec![false; 1000];
+            for _ in 0..1000 {
+                let (stream, response) = client.receive().await;
+                let expected = if stream % 7 == 0 { "later" } else { "now" };
+                assert_eq!(response, Response::SetKeyspace(expected.to_owned()));
+                assert!(!std::mem::replace(&mut seen[stream as usize], true));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_come_as_they_are_ready() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start(None).await;
+    for (stream, text) in [(1, "never"), (2, "later 80"), (3, "later 10"), (4, "now")] {
+        client.queue_query(stream, text);
+    }
+    client.flush().await;
+    for expected in [4, 3, 2] {
+        assert_eq!(client.receive().await.0, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_held_back() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start(None).await;
+    for stream in 0..2000 {
+        client.queue_query(stream, "large 60000");
+    }
+    // The whole takes 120 MB of answers; the sockets take some, then serving must stop.
+    client.flush().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let served_count = client.statements.served_count.load(Ordering::Relaxed);
+    assert!(served_count < 1000, "{served_count} were served for a client that reads nothing");
+    for _ in 0..2000 {
+        client.receive().await;
+    }
+}
+
+#[tokio::test]
+async fn too_many_waiting_requests_hold_the_client_back() {
+    let mut client = TestClient::connect(Version::V5, Scripted::default()).await;
+    client.start(None).await;
+    for stream in 0..200 {
+        client.queue_query(stream, "never");
+    }
+    client.flush().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(client.statements.served_count.load(Ordering::Relaxed), LIMITS.in_flight_max);
+}
+
+#[tokio::test]
+async fn a_bug_costs_one_request() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start(None).await;
+    client.queue_query(5, "panic");
+    client.queue_query(6, "now");
+    client.flush().await;
+    let (stream, response) = client.receive().await;
+    assert_eq!((stream, error_text(response).contains("server")), (5, true));
+    assert_eq!(client.receive().await, (6, Response::SetKeyspace("now".to_owned())));
+}
+
+#[tokio::test]
+async fn requests_out_of_turn() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.queue_query(1, "now");
+    client.flush().await;
+    let text = error_text(client.receive().await.1);
+    assert_eq!(text, "Unexpected message QUERY, expecting STARTUP or OPTIONS");
+    client.send(2, Request::Options).await;
+    assert!(matches!(client.receive().await.1, Response::Supported(_)));
+    client.start(None).await;
+    let text = error_text(client.start(None).await);
+    assert_eq!(text, "Unexpected message STARTUP, the connection is already initialized");
+}
+
+#[tokio::test]
+async fn logging_in() {
+    let statements = Scripted { requires_login: true, ..Scripted::default() };
+    let mut client = TestClient::connect(Version::V5, statements).await;
+    assert!(matches!(client.start(None).await, Response::Authenticate(_)));
+    client.queue_query(1, "now");
+    client.flush().await;
+    let text = error_text(client.receive().await.1);
+    assert_eq!(text, "Unexpected message QUERY, expecting SASL_RESPONSE");
+    client.send(2, Request::AuthResponse(Some(b"\0me\0wrong"))).await;
+    assert_eq!(error_text(client.receive().await.1), "wrong");
+    client.send(3, Request::AuthResponse(Some(b"\0me\0right"))).await;
+    assert_eq!(client.receive().await.1, Response::AuthSuccess(None));
+    client.queue_query(4, "now");
+    client.flush().await;
+    assert_eq!(client.receive().await.0, 4);
+}
+
+#[tokio::test]
+async fn events_reach_those_who_registered() {
+    let mut client = TestClient::connect(Version::V5, Scripted::default()).await;
+    client.start(None).await;
+    let kinds = EventKinds { status_change: true, ..EventKinds::default() };
+    client.send(1, Request::Register(kinds)).await;
+    assert_eq!(client.receive().await.1, Response::Ready);
+    let address = "127.0.0.1:9042".parse().unwrap();
+    let event = Event::StatusChange { status: NodeStatus::Up, address };
+    client.hub.publish(event.clone());
+    assert_eq!(client.receive().await, (-1, Response::Event(event)));
+}
+
+#[tokio::test]
+async fn unknown_versions_are_told_which_to_use() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.stream.write_all(&[0x06, 0, 0, 1, 1, 0, 0, 0, 0]).await.unwrap();
+    let text = error_text(client.receive().await.1);
+    assert!(text.contains("Invalid or unsupported protocol version (6)"), "{text}");
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn silence_is_not_waited_for() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    assert!(client.is_closed().await);
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start(None).await;
+    tokio::time::sleep(LIMITS.startup_timeout * 2).await;
+    client.queue_query(1, "now");
+    client.flush().await;
+    assert_eq!(client.receive().await.0, 1);
+}
+
+#[tokio::test]
+async fn a_stopping_node_finishes_what_it_began() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start(None).await;
+    client.queue_query(1, "later 100");
+    client.flush().await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    client.stop.send(true).unwrap();
+    assert_eq!(client.receive().await.0, 1);
+    assert!(client.is_closed().await);
+}
