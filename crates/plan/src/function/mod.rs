@@ -14,10 +14,19 @@ use types::CqlType;
 use crate::error::PlanError;
 use crate::values::BindContext;
 
+mod aggregate;
+mod cast;
+mod collection;
+mod conversion;
+mod masking;
 mod native;
+mod operator;
 mod resolve;
+mod scalar;
+mod time;
 
 pub use resolve::resolve;
+pub(crate) use resolve::{is_made_from_arguments, operator_sign};
 
 /// What a function takes and gives.
 #[derive(Clone, Debug, PartialEq)]
@@ -201,7 +210,7 @@ pub trait Argument {
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// The name, with or without keyspace. Operators and casts come as their function: `_add`,
-    /// `_substract`, `_multiply`, `_divide`, `_modulo`, `_negate`, `castAsInt` …, with the
+    /// `_substract`, `_multiply`, `_divide`, `_modulo`, `_negate`, `cast_as_int` …, with the
     /// keyspace `system`.
     pub name: &'a FunctionName,
     /// The arguments.

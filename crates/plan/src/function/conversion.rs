@@ -1,0 +1,131 @@
+//! Bytes, JSON, tokens and uuids.
+
+use std::sync::Arc;
+
+use types::value::json::decode_json;
+use types::value::{from_json, to_json, validate};
+use types::{CqlType, PartitionKey, RingToken};
+
+use super::scalar::NativeScalar;
+use super::{Call, Function};
+use crate::error::{PlanError, invalid};
+
+/// Every native type that has a name.
+const NATIVE_NAMES: [&str; 21] = [
+    "ascii", "bigint", "boolean", "counter", "date", "decimal", "double", "duration", "empty", "float",
+    "inet", "int", "smallint", "text", "time", "timestamp", "timeuuid", "tinyint", "uuid", "varchar",
+    "varint",
+];
+
+/// `xAsBlob` and `blobAsX`, in both spellings.
+pub(super) fn blob_candidates(name: &str) -> Vec<Function> {
+    let typed = |text: &str| {
+        NATIVE_NAMES.contains(&text).then(|| CqlType::native(text)).flatten().map(|found| match found {
+            // As for user functions, a counter is the number it counts to.
+            CqlType::Counter => CqlType::BigInt,
+            other => other,
+        })
+    };
+    let source = name.strip_suffix("_as_blob").or_else(|| name.strip_suffix("asblob"));
+    if let Some(from) = source.and_then(typed) {
+        let body = NativeScalar::new(name.to_string(), vec![from], CqlType::Blob, |arguments, _| {
+            Ok(arguments.first().and_then(|value| value.as_deref().map(<[u8]>::to_vec)))
+        });
+        return vec![body.into_function()];
+    }
+    let target = name.strip_prefix("blob_as_").or_else(|| name.strip_prefix("blobas"));
+    if let Some((to, text)) = target.and_then(|text| typed(text).map(|to| (to, text.to_string()))) {
+        return vec![from_blob(name.to_string(), to, text)];
+    }
+    Vec::new()
+}
+
+fn from_blob(name: String, to: CqlType, text: String) -> Function {
+    let (target, called) = (to.clone(), name.clone());
+    NativeScalar::new(name, vec![CqlType::Blob], to, move |arguments, _| {
+        let Some(Some(value)) = arguments.first() else { return Ok(None) };
+        if validate(&target, value).is_err() {
+            return invalid!(
+                "In call to function system.{called}, value 0x{} is not a valid binary representation for type {text}",
+                types::value::format::to_hex(value)
+            );
+        }
+        Ok(Some(value.to_vec()))
+    })
+    .into_function()
+}
+
+pub(super) fn uuid() -> Function {
+    NativeScalar::new("uuid", Vec::new(), CqlType::Uuid, |_, context| {
+        Ok(Some(context.uuids.random_uuid().to_vec()))
+    })
+    .impure()
+    .into_function()
+}
+
+/// `token(…)` over the partition key of the statement's table.
+pub(super) fn token(call: &Call<'_>) -> Option<Function> {
+    let table = call.table?;
+    let types: Vec<CqlType> =
+        table.partition_key().iter().map(|column| column.cql_type.clone()).collect();
+    let count = types.len();
+    let function = NativeScalar::new("token", types, CqlType::BigInt, move |arguments, _| {
+        let mut key = Vec::new();
+        for argument in arguments {
+            let Some(value) = argument else { return Ok(None) };
+            if count == 1 {
+                key.extend_from_slice(value);
+            } else {
+                PartitionKey::push_component(&mut key, value);
+            }
+        }
+        Ok(Some(RingToken::of_key(&key).token().0.to_be_bytes().to_vec()))
+    });
+    Some(function.into_function())
+}
+
+/// `toJson(x)` of whatever type the argument has.
+pub(super) fn to_json_of(name: &str, call: &Call<'_>) -> Result<Option<Function>, PlanError> {
+    let [argument] = call.arguments else {
+        return invalid!("{name}() only accepts one argument, but {} were given", call.arguments.len());
+    };
+    let Some(argument_type) = argument.compatible_type() else {
+        return invalid!("toJson() argument type could not be determined: {}", argument.text());
+    };
+    let source = argument_type.clone();
+    let body = NativeScalar::new(name.to_string(), vec![argument_type], CqlType::Text, move |arguments, _| {
+        let text = match arguments.first() {
+            Some(Some(value)) => to_json(&source, value),
+            _ => "null".to_string(),
+        };
+        Ok(Some(text.into_bytes()))
+    });
+    Ok(Some(body.into_function()))
+}
+
+/// `fromJson(x)` into whatever type is wanted.
+pub(super) fn from_json_into(name: &str, call: &Call<'_>) -> Result<Option<Function>, PlanError> {
+    let Some(receiver) = call.receiver else {
+        return invalid!("{name}() cannot be used in the selection clause of a SELECT statement");
+    };
+    let (target, called) = (receiver.clone(), Arc::<str>::from(name));
+    let failure = move |message: String| PlanError::FunctionFailure {
+        keyspace: "system".into(),
+        function: called.as_ref().into(),
+        argument_types: vec!["text".into()],
+        message: message.into(),
+    };
+    let body = NativeScalar::new(name.to_string(), vec![CqlType::Text], receiver.clone(), move |arguments, _| {
+        let Some(Some(value)) = arguments.first() else { return Ok(None) };
+        let text = String::from_utf8_lossy(value);
+        let json = decode_json(&text).map_err(|error| {
+            failure(format!(
+                "execution of 'system.{}[text]' failed: Could not decode JSON string '{text}': {error}",
+                "fromjson"
+            ))
+        })?;
+        from_json(&target, &json).map_err(|error| failure(error.to_string()))
+    });
+    Ok(Some(body.into_function()))
+}
+
