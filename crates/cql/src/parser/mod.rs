@@ -29,6 +29,7 @@ use crate::lexer::Token;
 use cursor::{Failure, Parse, Parser};
 
 pub use cursor::{NESTING_MAX, OPERATORS_MAX, TEXT_BYTES_MAX};
+pub(crate) use cursor::{unescape, unquote};
 
 /// One statement, with any number of semicolons behind it.
 pub fn parse(text: &str) -> Result<Parsed, SyntaxError> {

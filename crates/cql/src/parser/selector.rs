@@ -193,7 +193,36 @@ impl Parser<'_> {
             let arguments = self.parenthesized_or_empty(Self::selector)?;
             return Ok(Selector::Function { name, arguments });
         }
-        Ok(Selector::Column(self.ident()?))
+        let column = self.ident()?;
+        if self.is_after_selector() { Ok(Selector::Column(column)) } else { Err(Failure::Grammar) }
+    }
+
+    /// Whether the token here may follow a column. Cassandra looks before it takes a word for a
+    /// column, which tells `json AS x` from a column `as` behind JSON.
+    fn is_after_selector(&self) -> bool {
+        matches!(
+            self.peek(),
+            Token::Plus
+                | Token::Minus
+                | Token::Star
+                | Token::Slash
+                | Token::Percent
+                | Token::Dot
+                | Token::LeftBracket
+                | Token::Comma
+                | Token::Colon
+                | Token::RightParen
+                | Token::RightBracket
+                | Token::RightBrace
+                | Token::KAs
+                | Token::KFrom
+                | Token::KOrder
+                | Token::KPer
+                | Token::KLimit
+                | Token::KAllow
+                | Token::Semicolon
+                | Token::End
+        )
     }
 
     fn cell_function(&mut self, function: CellFunction) -> Parse<Selector> {
