@@ -9,9 +9,11 @@ pub mod ddl;
 mod error;
 mod java;
 mod java_class;
+mod mask_text;
 pub mod model;
 pub mod options;
 pub mod persist;
+pub mod system;
 mod type_text;
 
 pub use ddl::{
@@ -24,4 +26,5 @@ pub use model::{
     TableShape,
 };
 pub use options::{KeyspaceOptions, TableOptions, Throughput};
+pub use system::{NodeFacts, VirtualRow, initial_schema, virtual_rows};
 pub use type_text::parse_type;

@@ -69,6 +69,24 @@ pub(super) fn create(
     Ok(Some(change))
 }
 
+/// A table of the system from its statement: nobody's rights are asked.
+pub(crate) fn system_table(
+    keyspace: &Keyspace,
+    statement: &CreateTable,
+    id: TableId,
+) -> Result<Table, SchemaError> {
+    let Some(primary_key) = &statement.primary_key else {
+        return Err(invalid!("table '{}' has no primary key", statement.name));
+    };
+    let properties = PropertyReader(&statement.properties);
+    let read = options::read(&properties, &TableOptions::default(), true)?;
+    let table_options = options::check(&properties, read)?;
+    let draft = Draft::read(keyspace, statement, primary_key)?;
+    let is_counter = draft.check(statement, primary_key, &table_options)?;
+    let name = statement.name.name.as_str();
+    Ok(draft.build(keyspace, name, id, primary_key, statement, is_counter, table_options))
+}
+
 /// The columns of the statement with their types, by name.
 struct Draft<'a> {
     columns: BTreeMap<&'a str, DraftColumn>,

@@ -246,6 +246,18 @@ pub(super) fn drop(
     Ok(change)
 }
 
+impl Index {
+    /// What it is on, as `CREATE INDEX` writes it.
+    pub fn target_text(&self, table: &Table) -> String {
+        let name = table.column_by_id(self.column).map(|column| &*column.name);
+        let name = quote_identifier(name.unwrap_or_default());
+        match self.target {
+            IndexTarget::Value => name.into_owned(),
+            other => format!("{}({name})", other.word()),
+        }
+    }
+}
+
 impl IndexTarget {
     /// The function that stands around the column in `CREATE INDEX`; nothing for the plain value.
     pub fn word(self) -> &'static str {

@@ -30,7 +30,7 @@ use types::TableId;
 use crate::error::{SchemaError, invalid};
 use crate::model::{Keyspace, Schema, Table};
 
-pub(crate) use create_table::in_definition_order;
+pub(crate) use create_table::{in_definition_order, system_table};
 pub use resolve::resolve_type;
 pub use truncate::truncated_table;
 pub(crate) use user_type::references;

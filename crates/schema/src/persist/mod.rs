@@ -74,12 +74,16 @@ pub fn decode(bytes: &[u8], system: &Schema) -> Result<Schema, CorruptSchema> {
 impl Schema {
     /// The same schema with the version that follows from its content: a name-based uuid.
     pub fn with_fresh_version(mut self) -> Schema {
-        let mut bits = u128::from_be_bytes(Md5::digest(encode(&self)).into());
-        bits &= !(0xf000 << 64) & !(0b11 << 62);
-        bits |= (0x3000 << 64) | (0b10 << 62);
-        self.version = bits;
+        let bits = u128::from_be_bytes(Md5::digest(encode(&self)).into());
+        self.version = name_based_uuid(bits);
         self
     }
+}
+
+/// 128 bits of a hash with the marks of a name-based uuid.
+pub(crate) fn name_based_uuid(bits: u128) -> u128 {
+    let unmarked = bits & !(0xf000 << 64) & !(0b11 << 62);
+    unmarked | (0x3000 << 64) | (0b10 << 62)
 }
 
 #[cfg(test)]

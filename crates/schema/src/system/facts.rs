@@ -1,0 +1,103 @@
+//! What the computed tables show and the schema cannot know: handed in by the server.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use types::TableId;
+
+/// A node at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFacts {
+    /// Survives restarts.
+    pub host_id: u128,
+    /// The name of the cluster.
+    pub cluster_name: String,
+    /// Where the node stands.
+    pub data_center: String,
+    /// Where in the data center.
+    pub rack: String,
+    /// Address and port for other nodes.
+    pub listen_address: IpAddr,
+    /// The port for other nodes.
+    pub listen_port: u16,
+    /// The address that other nodes are told.
+    pub broadcast_address: IpAddr,
+    /// The port that other nodes are told.
+    pub broadcast_port: u16,
+    /// The address that drivers connect to.
+    pub rpc_address: IpAddr,
+    /// The port that drivers connect to.
+    pub rpc_port: u16,
+    /// The tokens of the external ring that the node owns, as decimal numbers.
+    pub tokens: Vec<String>,
+    /// The Cassandra version we are compatible with.
+    pub release_version: String,
+    /// The version of the language.
+    pub cql_version: String,
+    /// The newest version of the protocol.
+    pub native_protocol_version: String,
+    /// The Java class whose tokens ours equal.
+    pub partitioner: String,
+    /// When the node started, seconds since the epoch; rises with every start.
+    pub gossip_generation: i32,
+    /// When tables were truncated, in the form that Cassandra keeps.
+    pub truncated_at: BTreeMap<TableId, Vec<u8>>,
+    /// Our own version.
+    pub helenus_version: String,
+    /// The folder of the data.
+    pub data_dir: String,
+    /// `default` or `cosmos`.
+    pub profile: String,
+    /// When the node started, milliseconds since the epoch.
+    pub started_at_ms: i64,
+    /// The time of the request, milliseconds since the epoch.
+    pub now_ms: i64,
+    /// All settings with their values as text.
+    pub settings: Vec<(String, String)>,
+    /// Who is connected.
+    pub clients: Vec<ClientFacts>,
+    /// How much data lies where, for those who split a table into ranges.
+    pub estimates: Vec<RangeEstimate>,
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientFacts {
+    /// From where.
+    pub address: IpAddr,
+    /// From which port.
+    pub port: u16,
+    /// What the driver said when it started.
+    pub options: BTreeMap<String, String>,
+    /// `ready`, `authenticated` …
+    pub stage: String,
+    /// The keyspace in use.
+    pub keyspace: Option<String>,
+    /// The version of the protocol.
+    pub protocol_version: i32,
+    /// How many requests it sent.
+    pub request_count: i64,
+    /// The cipher, when the connection is encrypted.
+    pub ssl_cipher_suite: Option<String>,
+    /// The version of TLS, when the connection is encrypted.
+    pub ssl_protocol: Option<String>,
+    /// Who logged in.
+    pub username: String,
+}
+
+/// How much of a table lies between two tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeEstimate {
+    /// The keyspace of the table.
+    pub keyspace: String,
+    /// The table.
+    pub table: String,
+    /// Behind this token.
+    pub range_start: String,
+    /// Up to this token.
+    pub range_end: String,
+    /// Bytes per logical partition.
+    pub mean_partition_bytes: i64,
+    /// Logical partitions.
+    pub partition_count: i64,
+}

@@ -1,0 +1,134 @@
+//! What a computed table holds.
+
+use super::facts::{ClientFacts, NodeFacts, RangeEstimate};
+use super::values::{self, Value};
+use super::{schema_rows, virtual_schema_rows};
+use crate::model::{Schema, Table};
+
+/// A row of a computed table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualRow {
+    /// One value for each of the table's `columns`, in their order, encoded as the protocol has
+    /// them; a collection is one value, frozen or not. `None` is null.
+    pub values: Vec<Option<Vec<u8>>>,
+}
+
+/// All rows of a computed table, in no particular order. A table that has nothing to show, or is
+/// not computed, has none.
+pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<VirtualRow> {
+    let rows = match (&*table.keyspace, &*table.name) {
+        ("system", "local") => vec![local(schema, facts)],
+        ("system", "IndexInfo") => schema_rows::built_indexes(schema),
+        ("system", "size_estimates") => facts.estimates.iter().map(size_estimate).collect(),
+        ("system", "table_estimates") => facts.estimates.iter().map(table_estimate).collect(),
+        ("system_schema", name) => schema_rows::rows(name, schema),
+        ("system_virtual_schema", name) => virtual_schema_rows::rows(name, schema),
+        ("system_views", "clients") => facts.clients.iter().map(client).collect(),
+        ("system_views", "settings") => facts
+            .settings
+            .iter()
+            .map(|(name, value)| vec![("name", values::text(name)), ("value", values::text(value))])
+            .collect(),
+        ("system_helenus", "node") => vec![node(facts)],
+        _ => Vec::new(),
+    };
+    rows.into_iter().map(|row| ordered(table, row)).collect()
+}
+
+/// Columns of a row by name; those left out are null.
+pub(super) type NamedRow = Vec<(&'static str, Value)>;
+
+fn ordered(table: &Table, mut row: NamedRow) -> VirtualRow {
+    let values = table
+        .columns
+        .iter()
+        .map(|column| {
+            let named = row.iter_mut().find(|(name, _)| *name == &*column.name);
+            named.and_then(|(_, value)| value.take())
+        })
+        .collect();
+    VirtualRow { values }
+}
+
+fn local(schema: &Schema, facts: &NodeFacts) -> NamedRow {
+    use values::{inet, int, map, port, set, text, uuid};
+    let truncated =
+        facts.truncated_at.iter().map(|(id, record)| (id.0.to_be_bytes().to_vec(), record.clone()));
+    vec![
+        ("key", text("local")),
+        ("bootstrapped", text("COMPLETED")),
+        ("broadcast_address", inet(facts.broadcast_address)),
+        ("broadcast_port", port(facts.broadcast_port)),
+        ("cluster_name", text(&facts.cluster_name)),
+        ("cql_version", text(&facts.cql_version)),
+        ("data_center", text(&facts.data_center)),
+        ("gossip_generation", int(facts.gossip_generation)),
+        ("host_id", uuid(facts.host_id)),
+        ("listen_address", inet(facts.listen_address)),
+        ("listen_port", port(facts.listen_port)),
+        ("native_protocol_version", text(&facts.native_protocol_version)),
+        ("partitioner", text(&facts.partitioner)),
+        ("rack", text(&facts.rack)),
+        ("release_version", text(&facts.release_version)),
+        ("rpc_address", inet(facts.rpc_address)),
+        ("rpc_port", port(facts.rpc_port)),
+        ("schema_version", uuid(schema.version)),
+        ("tokens", set(&facts.tokens)),
+        ("truncated_at", if facts.truncated_at.is_empty() { None } else { map(truncated) }),
+    ]
+}
+
+fn size_estimate(estimate: &RangeEstimate) -> NamedRow {
+    use values::{bigint, text};
+    vec![
+        ("keyspace_name", text(&estimate.keyspace)),
+        ("table_name", text(&estimate.table)),
+        ("range_start", text(&estimate.range_start)),
+        ("range_end", text(&estimate.range_end)),
+        ("mean_partition_size", bigint(estimate.mean_partition_bytes)),
+        ("partitions_count", bigint(estimate.partition_count)),
+    ]
+}
+
+fn table_estimate(estimate: &RangeEstimate) -> NamedRow {
+    let mut row = size_estimate(estimate);
+    row.push(("range_type", values::text("primary")));
+    row
+}
+
+fn client(client: &ClientFacts) -> NamedRow {
+    use values::{bigint, boolean, inet, int, optional_text, port, text, text_map};
+    let option = |name: &str| optional_text(client.options.get(name).map(String::as_str));
+    vec![
+        ("address", inet(client.address)),
+        ("port", port(client.port)),
+        ("client_options", text_map(&client.options)),
+        ("connection_stage", text(&client.stage)),
+        ("driver_name", option("DRIVER_NAME")),
+        ("driver_version", option("DRIVER_VERSION")),
+        ("hostname", text(&client.address.to_string())),
+        ("keyspace_name", optional_text(client.keyspace.as_deref())),
+        ("protocol_version", int(client.protocol_version)),
+        ("request_count", bigint(client.request_count)),
+        ("ssl_cipher_suite", optional_text(client.ssl_cipher_suite.as_deref())),
+        ("ssl_enabled", boolean(client.ssl_protocol.is_some())),
+        ("ssl_protocol", optional_text(client.ssl_protocol.as_deref())),
+        ("username", text(&client.username)),
+    ]
+}
+
+fn node(facts: &NodeFacts) -> NamedRow {
+    use values::{bigint, text, uuid};
+    let uptime_ms = facts.now_ms.saturating_sub(facts.started_at_ms).max(0);
+    vec![
+        ("key", text("local")),
+        ("cluster_name", text(&facts.cluster_name)),
+        ("compatible_with", text(&facts.release_version)),
+        ("data_dir", text(&facts.data_dir)),
+        ("host_id", uuid(facts.host_id)),
+        ("profile", text(&facts.profile)),
+        ("started_at", bigint(facts.started_at_ms)),
+        ("uptime_s", bigint(uptime_ms / 1000)),
+        ("version", text(&facts.helenus_version)),
+    ]
+}
