@@ -11,8 +11,10 @@
 use std::sync::Arc;
 
 use types::value::{
-    ArithmeticOperator, apply_arithmetic, arithmetic_type, compare, decode_ordered, encode_ordered,
-    format, from_json, json, parse_text, text, to_cql_text, to_json, to_plain_string, validate,
+    ArithmeticOperator, Assignment, LiteralKind, MathFunction, apply_arithmetic, apply_math,
+    arithmetic_type, compare, decode_ordered, encode_ordered, format, from_json, json,
+    parse_literal_for, parse_text, temporal, text, timeuuid, to_cql_text, to_json, to_plain_string,
+    validate,
 };
 use types::{CqlType, UserType};
 
@@ -206,5 +208,60 @@ fn operators_compute() {
 fn floats_become_text() {
     check(include_str!("golden/floats.tsv"), |inputs| {
         Ok(to_plain_string(&parse_type(&inputs[1]), &bytes(&inputs[2])))
+    });
+}
+
+#[test]
+fn constants_become_bytes() {
+    check(include_str!("golden/literal.tsv"), |inputs| {
+        let (ty, text) = (parse_type(&inputs[1]), &inputs[3]);
+        let kind = match inputs[2].as_str() {
+            "STRING" => LiteralKind::String,
+            "INTEGER" => LiteralKind::Integer,
+            "UUID" => LiteralKind::Uuid,
+            "FLOAT" => LiteralKind::Float,
+            "BOOLEAN" => LiteralKind::Boolean,
+            "HEX" => LiteralKind::Hex,
+            _ => LiteralKind::Duration,
+        };
+        let parsed = text_of(parse_literal_for("v", &ty, text, kind))?;
+        let assignment = match kind.assignment(text, &ty) {
+            Assignment::Exact => "EXACT_MATCH",
+            Assignment::Weak => "WEAKLY_ASSIGNABLE",
+            Assignment::No => "NOT_ASSIGNABLE",
+        };
+        Ok(format!("{assignment} {}", format::to_hex(&parsed)))
+    });
+}
+
+#[test]
+fn times_convert() {
+    check(include_str!("golden/time.tsv"), |inputs| {
+        if inputs[0] == "millis" {
+            let millis = timeuuid::timeuuid_millis(&bytes(&inputs[2]));
+            return Ok(millis.map_or("null".to_owned(), |millis| millis.to_string()));
+        }
+        let millis = inputs[2].parse().unwrap();
+        Ok(format!(
+            "{} {} {:08x}",
+            format::to_hex(&timeuuid::min_timeuuid(millis)),
+            format::to_hex(&timeuuid::max_timeuuid(millis)),
+            temporal::date_of_timestamp(millis)
+        ))
+    });
+}
+
+#[test]
+fn functions_compute() {
+    check(include_str!("golden/function.tsv"), |inputs| {
+        let function = match inputs[0].as_str() {
+            "abs" => MathFunction::Abs,
+            "exp" => MathFunction::Exp,
+            "log" => MathFunction::Log,
+            "log10" => MathFunction::Log10,
+            _ => MathFunction::Round,
+        };
+        let result = apply_math(function, &parse_type(&inputs[1]), &bytes(&inputs[2]));
+        Ok(format::to_hex(&text_of(result)?.unwrap()))
     });
 }

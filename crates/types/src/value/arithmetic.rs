@@ -59,6 +59,10 @@ pub enum ArithmeticCause {
     ScaleUnderflow,
     /// More digits than we compute with.
     TooLarge,
+    /// The natural logarithm of zero or less.
+    LogOfNonPositive,
+    /// The decimal logarithm of zero or less.
+    Log10OfNonPositive,
     /// A duration with parts finer than a date or timestamp has.
     DurationPrecision {
         /// `day` or `millisecond`.
@@ -82,6 +86,8 @@ impl fmt::Display for ArithmeticCause {
             Self::ScaleOverflow => "Overflow",
             Self::ScaleUnderflow => "Underflow",
             Self::TooLarge => "BigInteger would overflow supported range",
+            Self::LogOfNonPositive => "Natural log of number zero or less",
+            Self::Log10OfNonPositive => "Log10 of number zero or less",
             Self::DurationPrecision { unit, duration } => {
                 return write!(f, "The duration must have a {unit} precision. Was: {duration}");
             }

@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`validate`](fn@validate) and [`compare`](fn@compare), [`collection`] for what is
 //! inside, [`ordered`] for keys, [`text`] and [`mod@format`] for CQL, [`json`], and the numbers
-//! ([`varint`], [`decimal`], [`duration`], [`temporal`], [`timeuuid`], [`arithmetic`]).
+//! ([`varint`], [`decimal`], [`duration`], [`temporal`], [`timeuuid`], [`arithmetic`],
+//! [`math`]).
 
 pub mod arithmetic;
 pub mod collection;
@@ -16,6 +17,7 @@ pub mod format;
 pub mod inet;
 pub mod java_float;
 pub mod json;
+pub mod math;
 pub mod ordered;
 mod ordered_number;
 pub mod temporal;
@@ -25,7 +27,9 @@ mod validate;
 pub mod varint;
 pub mod vint;
 
-pub use arithmetic::{ArithmeticError, ArithmeticOperator, apply_arithmetic, arithmetic_type};
+pub use arithmetic::{
+    ArithmeticCause, ArithmeticError, ArithmeticOperator, apply_arithmetic, arithmetic_type,
+};
 pub use collection::{
     ListIter, MapIter, TupleIter, VectorIter, write_list, write_map, write_set, write_tuple,
     write_vector,
@@ -36,6 +40,7 @@ pub use duration::Duration;
 pub use error::ValueError;
 pub use format::{to_cql_text, to_cql_text_unquoted, to_plain_string};
 pub use json::{from_json, to_json};
+pub use math::{MathFunction, apply_math};
 pub use ordered::{OrderedError, decode_ordered, encode_ordered, is_canonical};
 pub use text::{Assignment, LiteralKind, parse_literal, parse_literal_for, parse_text};
 pub use validate::{is_empty_allowed, is_empty_meaningless, validate};

@@ -13,6 +13,9 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.cql3.ColumnIdentifier;
+import org.apache.cassandra.cql3.ColumnSpecification;
+import org.apache.cassandra.cql3.Constants;
 import org.apache.cassandra.cql3.Duration;
 import org.apache.cassandra.cql3.FieldIdentifier;
 import org.apache.cassandra.cql3.QueryOptions;
@@ -21,7 +24,9 @@ import org.apache.cassandra.db.marshal.AbstractType;
 import org.apache.cassandra.db.marshal.Int32Type;
 import org.apache.cassandra.db.marshal.ListType;
 import org.apache.cassandra.db.marshal.NumberType;
+import org.apache.cassandra.db.marshal.SimpleDateType;
 import org.apache.cassandra.db.marshal.TemporalType;
+import org.apache.cassandra.db.marshal.TimeUUIDType;
 import org.apache.cassandra.db.marshal.UTF8Type;
 import org.apache.cassandra.db.marshal.UserType;
 import org.apache.cassandra.schema.CQLTypeParser;
@@ -29,6 +34,7 @@ import org.apache.cassandra.schema.Types;
 import org.apache.cassandra.transport.ProtocolVersion;
 import org.apache.cassandra.utils.ByteBufferUtil;
 import org.apache.cassandra.utils.JsonUtils;
+import org.apache.cassandra.utils.TimeUUID;
 
 public class Record
 {
@@ -91,9 +97,50 @@ public class Record
                 return hex(type.fromJSONObject(JsonUtils.decodeJson(fields[2])).bindAndGet(QueryOptions.DEFAULT));
             case "compare":
                 return Integer.toString(Integer.signum(type.compare(bytes(fields[2]), bytes(fields[3]))));
+            case "literal":
+                return literal(type, fields[2], fields[3]);
+            case "bounds":
+                long millis = Long.parseLong(fields[2]);
+                return hex(TimeUUID.minAtUnixMillis(millis).toBytes()) + " " + hex(TimeUUID.maxAtUnixMillis(millis).toBytes())
+                       + " " + hex(SimpleDateType.instance.fromTimeInMillis(millis));
+            case "millis":
+                return Long.toString(TimeUUIDType.instance.toTimeInMillis(bytes(fields[2])));
+            case "abs":
+                return hex(number(type).abs((Number) type.compose(bytes(fields[2]))));
+            case "exp":
+                return hex(number(type).exp((Number) type.compose(bytes(fields[2]))));
+            case "log":
+                return hex(number(type).log((Number) type.compose(bytes(fields[2]))));
+            case "log10":
+                return hex(number(type).log10((Number) type.compose(bytes(fields[2]))));
+            case "round":
+                return hex(number(type).round((Number) type.compose(bytes(fields[2]))));
             default:
                 return operate(fields[0], type, bytes(fields[2]), type(fields[3]), bytes(fields[4]));
         }
+    }
+
+    private static NumberType<?> number(AbstractType<?> type)
+    {
+        return (NumberType<?>) type;
+    }
+
+    private static String literal(AbstractType<?> type, String kind, String text)
+    {
+        Constants.Literal literal;
+        switch (kind)
+        {
+            case "STRING": literal = Constants.Literal.string(text); break;
+            case "INTEGER": literal = Constants.Literal.integer(text); break;
+            case "UUID": literal = Constants.Literal.uuid(text); break;
+            case "FLOAT": literal = Constants.Literal.floatingPoint(text); break;
+            case "BOOLEAN": literal = Constants.Literal.bool(text); break;
+            case "HEX": literal = Constants.Literal.hex(text); break;
+            default: literal = Constants.Literal.duration(text);
+        }
+        ColumnSpecification receiver = new ColumnSpecification("ks", "t", new ColumnIdentifier("v", true), type);
+        String match = literal.testAssignment("ks", receiver).toString();
+        return match + " " + hex(literal.prepare("ks", receiver).bytes);
     }
 
     private static String operate(String operator, AbstractType<?> left, ByteBuffer a, AbstractType<?> right, ByteBuffer b)

@@ -340,10 +340,52 @@ def operations():
         emit(rng.choice("+-"), "date", be(2**31 + rng.randrange(0, 50000), 4).hex(), "duration", duration.hex())
 
 
+LITERALS = {
+    "STRING": ["", "abc", "ä", "12", "true", "127.0.0.1", "2015-05-03", "12:34:56", "2015-05-03 13:30", "d2177dd0-eaa2-11de-a572-001b779c76e3", "1:2"],
+    "INTEGER": ["0", "5", "-7", "300", "70000", "5000000000", "99999999999999999999"],
+    "UUID": ["d2177dd0-eaa2-11de-a572-001b779c76e3", "550e8400-e29b-41d4-a716-446655440000"],
+    "FLOAT": ["1.5", "0.1", "NaN", "-NaN", "Infinity", "-Infinity", "1e10", "1.00000000000000000000000001", "3.141592653589793238462643"],
+    "BOOLEAN": ["true", "FALSE"],
+    "HEX": ["0x", "0xff", "0xFFFFFFFF", "0xabc"],
+    "DURATION": ["1y2d", "PT5H", "-3h"],
+}
+
+
+def literals():
+    for ty in NATIVE + ["counter", "list<int>", "set<int>", "map<int, int>", "frozen<tuple<int, text>>", "frozen<person>", "vector<float, 2>"]:
+        for kind, texts in LITERALS.items():
+            for text in texts:
+                emit("literal", ty, kind, text)
+
+
+def times():
+    for millis in [0, 1, -1, 999, 1000, -1000, -86400000, -86400001, 86399999, 1430635556123, -12219292800000, 253402300799999, -62135596800000]:
+        emit("bounds", "timestamp", str(millis))
+    for value in values("timeuuid", 40):
+        emit("millis", "timeuuid", value.hex())
+
+
+def functions():
+    for ty in NUMBERS:
+        for name in ("abs", "exp", "log", "log10", "round"):
+            for _ in range(8):
+                value = number(ty)
+                big = ty in ("decimal", "varint") and name in ("exp", "log", "log10")
+                if big:
+                    value = varint(rng.randrange(-20, 60)) if ty == "varint" else be(rng.randrange(0, 8), 4) + varint(rng.randrange(-10**6, 10**7))
+                    if name != "exp" and rng.random() < 0.4:
+                        value = number(ty)
+                emit(name, ty, value.hex())
+    for text in ("0000000000", "0000000001", "000000010a", "0000000164", "000000000a", "0000000064", "ffffffff01", "000000010f", "0000000119"):
+        for name in ("exp", "log", "log10", "round"):
+            emit(name, "decimal", text)
+
+
 def parsed():
     for ty, texts in PARSE.items():
         for text in dict.fromkeys(texts):
             emit("parse", ty, text)
 
 
-{"parse": parsed, "show": shown, "validate": validated, "compare": compared, "json": jsons, "operate": operations}[sys.argv[1]]()
+{"parse": parsed, "show": shown, "validate": validated, "compare": compared, "json": jsons, "operate": operations,
+ "literal": literals, "time": times, "function": functions}[sys.argv[1]]()
