@@ -1,1 +1,79 @@
-fn main(){}
+//! The chores of the repository, as `cargo xtask COMMAND`.
+//!
+//! What it must not know: anything about the inside of the server. It runs cargo, the drivers and the built binary, as a
+//! user would, and reads only exit codes and printed lines.
+//!
+//! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
+//! Rust tests, and the whole test command), [`e2e`] (the drivers), then the small chores [`conformance`] and [`fuzz`].
+//! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore runs in the real world: it reads the clock, writes files and talks to a person"
+)]
+
+mod conformance;
+mod e2e;
+mod fuzz;
+mod place;
+mod process;
+mod report;
+mod suite;
+
+use std::process::ExitCode;
+
+use report::Report;
+
+const USAGE: &str = "\
+The chores of the repository.
+
+    cargo xtask test [--only PART]... [--list]   everything: format, lints, Rust tests, then every driver
+    cargo xtask check                            format, lints and tidy; never writes
+    cargo xtask fix                              format, and apply what the lints suggest
+    cargo xtask e2e [DRIVER]... [--address HOST:PORT]
+                                                 the drivers only; with --address against a server that runs already
+    cargo xtask conformance GIT_DIR [ARGUMENT]...
+                                                 the public CQL suite against a fresh node (GIT_DIR: a copy of scylladb/scylladb)
+    cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
+
+The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
+skipped; with CI=true a skip is a failure. HELENUS_E2E_PROFILE=dev tests a build without optimisation.
+";
+
+/// What a command ends with: a failure has been told already, in full, where it happened.
+type Outcome = Result<(), String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rest = arguments.get(1..).unwrap_or_default();
+    let outcome = match arguments.first().map(String::as_str) {
+        Some("test") => suite::test(rest),
+        Some("check") => suite::check(),
+        Some("fix") => suite::fix(),
+        Some("e2e") => e2e::command(rest),
+        Some("conformance") => conformance::command(rest),
+        Some("fuzz") => fuzz::command(rest),
+        None | Some("help" | "--help" | "-h") => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        Some(unknown) => Err(format!("no command {unknown}\n\n{USAGE}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            if !message.is_empty() {
+                eprintln!("{message}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the closing lines of a run and turns its counts into its outcome.
+fn close(report: &Report) -> Outcome {
+    report.print_closing();
+    if report.is_good() { Ok(()) } else { Err(String::new()) }
+}

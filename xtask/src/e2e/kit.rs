@@ -1,0 +1,202 @@
+//! Kits: one driver each with the runtime it needs, installed from its registry into `target/e2e`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::place;
+use crate::process::{cargo, copy_files, is_there, run_quietly};
+
+/// What can be installed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kit {
+    Cqlsh,
+    Python,
+    PythonScylla,
+    Java,
+    Node,
+    Go,
+    Rust,
+}
+
+/// How an installation ended.
+pub(crate) enum KitState {
+    Ready {
+        took: Duration,
+    },
+    /// The machine lacks the runtime.
+    Lacking {
+        what: &'static str,
+    },
+    Failed {
+        error: String,
+    },
+}
+
+impl Kit {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kit::Cqlsh => "cqlsh",
+            Kit::Python => "Python cassandra-driver",
+            Kit::PythonScylla => "Python scylla-driver",
+            Kit::Java => "Java driver",
+            Kit::Node => "Node cassandra-driver",
+            Kit::Go => "Go gocql",
+            Kit::Rust => "Rust scylla and cdrs-tokio",
+        }
+    }
+
+    /// Where it is installed.
+    pub(crate) fn folder(self) -> PathBuf {
+        place::e2e().join(match self {
+            Kit::Cqlsh => "cqlsh",
+            Kit::Python => "python",
+            Kit::PythonScylla => "python-scylla",
+            Kit::Java => "java",
+            Kit::Node => "node",
+            Kit::Go => "go",
+            Kit::Rust => "rust",
+        })
+    }
+
+    /// The file that says what is installed; when it changes, the kit is installed again.
+    fn recipe(self) -> PathBuf {
+        place::scenarios().join(match self {
+            Kit::Cqlsh => "cqlsh/requirements.txt",
+            Kit::Python => "python/requirements-cassandra-driver.txt",
+            Kit::PythonScylla => "python/requirements-scylla-driver.txt",
+            Kit::Java => "java/pom.xml",
+            Kit::Node => "node/package-lock.json",
+            Kit::Go => "go/go.sum",
+            Kit::Rust => "rust/Cargo.lock",
+        })
+    }
+
+    /// The runtime this kit needs and this machine does not have.
+    fn lacking(self) -> Option<&'static str> {
+        match self {
+            Kit::Cqlsh | Kit::Python | Kit::PythonScylla => {
+                let there = is_there("python3", &["-c", "import venv, ensurepip"]);
+                (!there).then_some("Python 3 with venv")
+            }
+            Kit::Java if !is_there("javac", &["-version"]) => Some("Java (a JDK)"),
+            Kit::Java => (!is_there("mvn", &["--version"])).then_some("Maven"),
+            Kit::Node => (!(is_there("node", &["--version"]) && is_there("npm", &["--version"])))
+                .then_some("Node with npm"),
+            Kit::Go => (!is_there("go", &["version"])).then_some("Go"),
+            Kit::Rust => None,
+        }
+    }
+
+    /// Installs the kit, unless it is there already, and builds its scenario.
+    pub(crate) fn install(self) -> KitState {
+        if let Some(what) = self.lacking() {
+            return KitState::Lacking { what };
+        }
+        let started = Instant::now();
+        match self.install_changed().and_then(|()| self.build()) {
+            Ok(()) => KitState::Ready { took: started.elapsed() },
+            Err(error) => KitState::Failed { error },
+        }
+    }
+
+    /// Downloads what the recipe asks for; a mark holds the recipe of the finished installation.
+    fn install_changed(self) -> Result<(), String> {
+        let folder = self.folder();
+        let mark = folder.join(".installed");
+        let recipe = std::fs::read(self.recipe())
+            .map_err(|error| format!("{}: {error}", self.recipe().display()))?;
+        if std::fs::read(&mark).is_ok_and(|installed| installed == recipe) {
+            return Ok(());
+        }
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        match self {
+            Kit::Cqlsh | Kit::Python | Kit::PythonScylla => {
+                run_quietly(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+                let quiet = [
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--requirement",
+                ];
+                run_quietly(Command::new(python(&folder)).args(quiet).arg(self.recipe()))?;
+            }
+            Kit::Java => {
+                let quiet = ["--quiet", "--batch-mode", "dependency:copy-dependencies"];
+                run_quietly(
+                    Command::new("mvn")
+                        .args(quiet)
+                        .arg(format!("-Dmaven.repo.local={}", folder.join("repository").display()))
+                        .arg(format!("-DoutputDirectory={}", folder.join("lib").display()))
+                        .arg("--file")
+                        .arg(self.recipe()),
+                )?;
+            }
+            Kit::Node => {
+                copy_files(&place::scenarios().join("node"), &folder)?;
+                let quiet = ["ci", "--silent", "--no-audit", "--no-fund"];
+                run_quietly(Command::new("npm").args(quiet).current_dir(&folder))?;
+            }
+            // Their build downloads.
+            Kit::Go | Kit::Rust => {}
+        }
+        std::fs::write(&mark, recipe).map_err(|error| format!("{}: {error}", mark.display()))
+    }
+
+    /// Builds the scenario from its source, which may have changed since the installation.
+    fn build(self) -> Result<(), String> {
+        let folder = self.folder();
+        match self {
+            Kit::Cqlsh | Kit::Python | Kit::PythonScylla => {}
+            Kit::Java => {
+                let sources = place::scenarios().join("java");
+                run_quietly(
+                    Command::new("javac")
+                        .arg("-d")
+                        .arg(folder.join("classes"))
+                        .arg("-cp")
+                        .arg(folder.join("lib/*"))
+                        .args([sources.join("Harness.java"), sources.join("Scenario.java")]),
+                )?;
+            }
+            Kit::Node => copy_files(&place::scenarios().join("node"), &folder)?,
+            Kit::Go => {
+                let output = folder.join("scenario");
+                run_quietly(
+                    go(&["build", "-o"])
+                        .arg(output)
+                        .arg(".")
+                        .current_dir(place::scenarios().join("go")),
+                )?;
+            }
+            Kit::Rust => {
+                let manifest = place::scenarios().join("rust/Cargo.toml");
+                run_quietly(
+                    cargo(&["build", "--quiet", "--locked", "--manifest-path"])
+                        .arg(manifest)
+                        .env("CARGO_TARGET_DIR", &folder),
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The interpreter of a virtual environment.
+pub(crate) fn python(environment: &Path) -> PathBuf {
+    environment.join("bin/python")
+}
+
+/// A Go command that keeps its modules under `target/e2e`, deletable like the rest.
+pub(crate) fn go(arguments: &[&str]) -> Command {
+    let mut command = Command::new("go");
+    command
+        .args(arguments)
+        .env("GOMODCACHE", Kit::Go.folder().join("modules"))
+        .env("GOCACHE", Kit::Go.folder().join("cache"))
+        .env("GOFLAGS", "-modcacherw -mod=mod");
+    command
+}
