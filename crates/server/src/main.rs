@@ -14,6 +14,7 @@ mod door;
 mod events;
 mod log;
 mod metrics;
+mod roles;
 mod session;
 mod tls;
 mod world;

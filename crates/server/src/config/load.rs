@@ -8,7 +8,7 @@ use toml_edit::{Document, Item, TableLike};
 use super::form::Form;
 use super::nearest::nearest;
 use super::settings::{SETTINGS, Setting};
-use super::{Config, TlsMode};
+use super::{Authenticator, Authorizer, Config, TlsMode};
 
 const ENVIRONMENT_PREFIX: &str = "HELENUS_";
 
@@ -126,6 +126,14 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
 
 /// What no single setting can know.
 fn check_together(config: &Config) -> Result<(), ConfigError> {
+    let auth = &config.auth;
+    if auth.authorizer == Authorizer::Cassandra && auth.authenticator == Authenticator::AllowAll {
+        return Err(ConfigError::Needs {
+            name: "auth.authorizer",
+            value: "cassandra",
+            missing: "auth.authenticator = \"password\"",
+        });
+    }
     let tls = &config.tls;
     let value = match tls.mode {
         TlsMode::Off => return Ok(()),

@@ -1,0 +1,162 @@
+//! The current roles: read by everybody without a lock, changed one at a time, durable before
+//! anyone sees the change.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use cql::ast::Permission;
+
+use super::model::{Role, Roles};
+use super::resource::Target;
+use super::{password, persist};
+use crate::config::{Auth, Authenticator, Authorizer};
+
+/// The superuser of a fresh node, and its password.
+pub(crate) const DEFAULT_SUPERUSER: &str = "cassandra";
+
+/// Makes the document last; the error is for people.
+pub(crate) type Save = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
+
+/// Keeps the roles of a node.
+pub(crate) struct RoleKeeper {
+    current: ArcSwap<Roles>,
+    /// Held while they change.
+    change: Mutex<()>,
+    save: Save,
+    auth: Auth,
+}
+
+/// Why a login failed, in Cassandra's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LoginError {
+    /// No such role, or not its password.
+    Wrong { name: String },
+    /// The role is not for connecting.
+    NotPermitted { name: String },
+}
+
+impl std::fmt::Display for LoginError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LoginError::Wrong { name } => {
+                write!(f, "Provided username {name} and/or password are incorrect")
+            }
+            LoginError::NotPermitted { name } => write!(f, "{name} is not permitted to log in"),
+        }
+    }
+}
+
+impl RoleKeeper {
+    /// With what was saved, if anything was. Where passwords are asked for there is a superuser
+    /// from the first day.
+    pub(crate) fn open(
+        document: Option<&[u8]>,
+        save: Save,
+        auth: Auth,
+    ) -> Result<RoleKeeper, String> {
+        let roles = match document {
+            Some(bytes) => persist::decode(bytes).ok_or("the kept roles cannot be read")?,
+            None => Roles::default(),
+        };
+        let is_empty = roles.roles.is_empty();
+        let current = ArcSwap::from_pointee(roles);
+        let keeper = RoleKeeper { current, change: Mutex::new(()), save, auth };
+        if is_empty && keeper.requires_login() {
+            keeper.change(|roles| {
+                let role = Role {
+                    is_superuser: true,
+                    can_login: true,
+                    salted_hash: password::hash(DEFAULT_SUPERUSER),
+                    ..Role::default()
+                };
+                roles.roles.insert(DEFAULT_SUPERUSER.to_owned(), role);
+                Ok::<(), String>(())
+            })?;
+        }
+        Ok(keeper)
+    }
+
+    /// Whether clients must say who they are.
+    pub(crate) fn requires_login(&self) -> bool {
+        self.auth.authenticator == Authenticator::Password
+    }
+
+    /// Whether permissions are looked at.
+    pub(crate) fn requires_permissions(&self) -> bool {
+        self.auth.authorizer == Authorizer::Cassandra
+    }
+
+    /// Checks a password. Slow on purpose: not for a thread that serves others.
+    pub(crate) fn log_in(&self, name: &str, password: &str) -> Result<Arc<str>, LoginError> {
+        let roles = self.current.load_full();
+        let role = roles.get(name);
+        let hash = role.and_then(|role| role.salted_hash.as_deref());
+        if !password::verify(password, hash) {
+            return Err(LoginError::Wrong { name: name.to_owned() });
+        }
+        match role {
+            Some(role) if role.can_login => Ok(Arc::from(name)),
+            Some(_) | None => Err(LoginError::NotPermitted { name: name.to_owned() }),
+        }
+    }
+
+    /// Whether the superuser still has the password that everybody knows. Slow.
+    pub(crate) fn has_default_password(&self) -> bool {
+        let roles = self.current.load_full();
+        let hash = roles.get(DEFAULT_SUPERUSER).and_then(|role| role.salted_hash.as_deref());
+        password::verify(DEFAULT_SUPERUSER, hash)
+    }
+
+    /// What was created belongs to its creator.
+    pub(crate) fn on_created(&self, creator: &str, target: &Target) -> Result<(), String> {
+        if !self.requires_permissions() {
+            return Ok(());
+        }
+        self.change(|roles| {
+            roles.grant(creator, &target.applicable(), target);
+            Ok(())
+        })
+    }
+
+    /// What is gone cannot be permitted.
+    pub(crate) fn on_dropped(&self, target: &Target) -> Result<(), String> {
+        if self.current.load().permissions.is_empty() {
+            return Ok(());
+        }
+        self.change(|roles| {
+            roles.forget_target(target);
+            // With a keyspace goes all that is in it.
+            if let Target::Keyspace(keyspace) = target {
+                let below = format!("data/{keyspace}/");
+                for targets in roles.permissions.values_mut() {
+                    targets.retain(|path, _| !path.starts_with(&below));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether a role may do something; always, where permissions are not looked at.
+    pub(crate) fn allows(&self, name: &str, permission: Permission, target: &Target) -> bool {
+        !self.requires_permissions() || self.current.load().allows(name, permission, target)
+    }
+
+    pub(super) fn current(&self) -> Arc<Roles> {
+        self.current.load_full()
+    }
+
+    /// Changes the roles: `edit` gets a copy, which is saved, then shown.
+    pub(super) fn change<E: From<String>>(
+        &self,
+        edit: impl FnOnce(&mut Roles) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let _guard = self.change.lock();
+        let mut roles = Roles::clone(&self.current.load());
+        edit(&mut roles)?;
+        (self.save)(&persist::encode(&roles)).map_err(E::from)?;
+        self.current.store(Arc::new(roles));
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! Roles, their passwords and their permissions, as Cassandra has them.
+//!
+//! Reading order: [`model`] (who there is and what each may do), [`resource`] (what permissions are
+//! about), [`keeper`] (the current state, and how it lasts), [`password`], [`access`] (what a
+//! statement needs), [`execute`] and [`list`] (statements about roles), [`persist`].
+mod access;
+mod error;
+mod execute;
+mod keeper;
+mod list;
+mod model;
+mod password;
+mod persist;
+mod resource;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use access::{ensure_statement, ensure_table};
+pub(crate) use error::RoleError;
+pub(crate) use execute::{Performer, RoleAnswer, execute};
+pub(crate) use keeper::{DEFAULT_SUPERUSER, RoleKeeper, Save};
+pub(crate) use list::Listing;
+pub(crate) use resource::Target;
