@@ -133,7 +133,10 @@ impl FrameDecoder {
             Ok(checked) => checked,
             Err(error) => {
                 self.skip_bytes = length_bytes;
-                return Err(FrameError { stream: header.stream, error, fatal: false });
+                // Behind a bad header, a length that nobody may use is no length at all.
+                let is_too_long = length_bytes > self.message_bytes_max as u64;
+                let fatal = is_too_long && !matches!(error, ProtocolError::FrameTooLong { .. });
+                return Err(FrameError { stream: header.stream, error, fatal });
             }
         };
         if buf.len() < HEADER_BYTES + body_bytes {

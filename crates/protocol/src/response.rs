@@ -229,16 +229,9 @@ impl Response {
 
 impl Rows {
     fn encode(&self, head: &ResponseHead<'_>, buf: &mut BytesMut) {
-        let mut writer = RowsWriter::begin_with(head, buf, |buf| {
+        let writer = RowsWriter::begin_with(head, buf, |buf| {
             self.metadata.encode(head.version, buf);
         });
-        let mut cells = self.cells();
-        for _ in 0..self.row_count {
-            for cell in cells.by_ref().take(self.metadata.column_count) {
-                writer.cell(cell);
-            }
-            writer.end_row();
-        }
-        writer.finish();
+        writer.finish_with_cells(self.row_count, &self.cells);
     }
 }

@@ -126,6 +126,13 @@ impl<'b> RowsWriter<'b> {
         self.finish();
     }
 
+    /// The message is complete with these cells, which are encoded already.
+    pub(crate) fn finish_with_cells(mut self, row_count: usize, cells: &[u8]) {
+        self.buf.put_slice(cells);
+        self.row_count = wire::int_length(row_count);
+        self.finish();
+    }
+
     #[cold]
     fn replace_by_error(&mut self) {
         self.buf.truncate(self.start);

@@ -103,6 +103,8 @@ fn bad_opcodes_are_answered_and_skipped() {
         check(version, &bytes, &["5 Unknown opcode 99", "8 OPTIONS"]);
         let bytes = [message(4, 5, 200, b""), options.clone()].concat();
         check(version, &bytes, &["5 Unknown opcode 200", "8 OPTIONS"]);
+        let endless = header(4, 0, 5, 200, 1 << 30);
+        check(version, &endless, &["5 Unknown opcode 200 (closes)"]);
         check(
             version,
             &message(4, 5, 2, b""),
