@@ -265,3 +265,12 @@ fn functions_compute() {
         Ok(format::to_hex(&text_of(result)?.unwrap()))
     });
 }
+
+#[test]
+fn broken_json_is_refused() {
+    check(include_str!("golden/broken.tsv"), |inputs| {
+        let value = text_of(json::decode_json(&inputs[2]))?;
+        let parsed = text_of(from_json(&parse_type(&inputs[1]), &value))?;
+        Ok(parsed.map_or("null".to_owned(), |bytes| format::to_hex(&bytes)))
+    });
+}

@@ -10,7 +10,7 @@ use super::collection::{self, ListIter, MapIter, TupleIter, VectorIter};
 use super::error::ValueError;
 use super::format::{native_text, to_hex};
 use super::text::parse_text;
-use super::{java_float, temporal};
+use super::{java_float, json_reader, temporal};
 use crate::CqlType;
 
 /// Strings inside of JSON may hold JSON again; this many levels of values are followed.
@@ -170,7 +170,7 @@ pub fn from_json(ty: &CqlType, json: &Value) -> Result<Option<Vec<u8>>, ValueErr
 
 /// Reads JSON text, as a value or as the text of a nested one.
 pub fn decode_json(text: &str) -> Result<Value, ValueError> {
-    serde_json::from_str(text).map_err(|error| ValueError::JsonSyntax(error.to_string().into()))
+    json_reader::read(text).map_err(|error| ValueError::JsonSyntax(error.message.into()))
 }
 
 fn read_json(ty: &CqlType, json: &Value, depth: usize) -> Result<Vec<u8>, ValueError> {

@@ -89,9 +89,11 @@ fn of_double(function: MathFunction, value: f64) -> f64 {
     match function {
         MathFunction::Abs => value.abs(),
         MathFunction::Exp => value.exp(),
+        MathFunction::Log | MathFunction::Log10 if value < 0.0 => {
+            f64::from_bits(0xfff8_0000_0000_0000)
+        }
         MathFunction::Log => value.ln(),
         // The sign of this NaN is the one that Java's processors give.
-        MathFunction::Log10 if value < 0.0 => f64::from_bits(0xfff8_0000_0000_0000),
         MathFunction::Log10 => value.log10(),
         MathFunction::Round => round_half_up(value) as i64 as f64,
     }

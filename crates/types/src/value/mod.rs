@@ -17,6 +17,7 @@ pub mod format;
 pub mod inet;
 pub mod java_float;
 pub mod json;
+pub mod json_reader;
 pub mod math;
 pub mod ordered;
 mod ordered_number;

@@ -303,9 +303,21 @@ JSON_OF = {
 }
 
 
+BROKEN = ["", "  ", "\n", "[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1}", "{", "{\"a\"", "{\"a\":", "{\"a\": 1", "{\"a\": 1,", "{\"a\": 1,}", "{a: 1}", "{'a': 1}",
+          "{\"a\" 1}", "{\"a\": 1]", "{\"a\": }", "{1: 2}", "\"abc", "\"a\nb\"", "\"a\\xb\"", "\"\\u12g4\"", "\"\\u12", "\"\\", "{\"ab", "abc", "tru", "trueish", "nul", "nulls",
+          "NaN", "Infinity", "-Infinity", "Nan", "+1", "-", "-a", "01", "-01", "1.", "1.a", "1e", "1e+", "1ex", "1e+x", ".5", "1x", "1 x", "[1] x", "[01]", "[1.]", "]", "}",
+          ":", ",", "// c", "[1, /* c */ 2]", "[1,\n 2,\n x]", "\x01", "[\x01]", "'a'", "ä", "€", "[ä]", "\"\\ud834\\udd1e\"", "[1, [2, {\"x\": [3}]]", "#", "[1e5]", "[-]",
+          "\"" + "x" * 600, "[" + "1, " * 300 + "x]", "{\"a\": tru}", "[true false]", "[nullx]", "\r\n[x]", "[1\r\n2]", "[\"a\tb\"]", "{\"a\tb\": 1}", "[1, 2", "{\"a\": {\"b\": [", "@", "\u20ac1"]
+
+
+def broken():
+    for json in BROKEN:
+        emit("fromjson", "list<text>", json)
+
+
 def jsons():
     for ty, key in JSON_OF.items():
-        for json in JSON[key]:
+        for json in dict.fromkeys(JSON[key] + JSON["misc"] + JSON["lists"]):
             emit("fromjson", ty, json)
 
 
@@ -388,4 +400,4 @@ def parsed():
 
 
 {"parse": parsed, "show": shown, "validate": validated, "compare": compared, "json": jsons, "operate": operations,
- "literal": literals, "time": times, "function": functions}[sys.argv[1]]()
+ "literal": literals, "broken": broken, "time": times, "function": functions}[sys.argv[1]]()
