@@ -184,6 +184,7 @@ impl Builder {
         let at_end = self.next_id()?;
         self.network.at_end = self.add(State::Token(Token::End, at_end))?;
         self.network.start = self.network.rule_start(*self.rules.get("query")?)?;
+        self.network.statement = *self.rules.get("cqlStatement")?;
         Some(self.network)
     }
 

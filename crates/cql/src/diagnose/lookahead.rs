@@ -58,18 +58,27 @@ pub(super) struct Lookahead {
 }
 
 impl Lookahead {
-    /// The set before the first token. Numbers of sets are good until the next call of this.
-    pub(super) fn first(&mut self, network: &Network, id: DecisionId) -> usize {
+    /// Forgets everything if it has become too much. Not to be called during a walk.
+    pub(super) fn bound(&mut self) {
         if self.set_count > SETS_MAX {
             *self = Self::default();
         }
+    }
+
+    /// The set before the first token.
+    pub(super) fn first(&mut self, network: &Network, id: DecisionId) -> usize {
         if self.tables.get(&id).is_some_and(|table| !table.sets.is_empty()) {
             return 0;
         }
-        let ways = network.decision(id).map(|decision| &*decision.ways).unwrap_or_default();
-        let places =
-            ways.iter().zip(0..).map(|(state, way)| Place { way, state: *state, callers: 0 });
-        let places = self.close(network, places.collect());
+        let Some(decision) = network.decision(id) else {
+            return 0;
+        };
+        // For choices that one token settles, Cassandra's parser generator does not look behind
+        // the statement and so does not know of semicolons.
+        let sees_semicolon = decision.method != Method::Inline || decision.has_exit;
+        let ways = decision.ways.iter();
+        let places = ways.zip(0..).map(|(state, way)| Place { way, state: *state, callers: 0 });
+        let places = self.close(network, places.collect(), sees_semicolon);
         self.tables.entry(id).or_default().sets.push(Set { places, verdict: Verdict::Open });
         self.set_count += 1;
         0
@@ -99,7 +108,7 @@ impl Lookahead {
         let target = if reached.is_empty() {
             None
         } else {
-            let places = self.close(network, reached);
+            let places = self.close(network, reached, true);
             let decision = network.decision(id)?;
             Some(self.keep(id, decision, places))
         };
@@ -126,7 +135,12 @@ impl Lookahead {
     }
 
     /// All places that can be reached without a token, as far as they match one.
-    fn close(&mut self, network: &Network, mut open: Vec<Place>) -> Box<[Place]> {
+    fn close(
+        &mut self,
+        network: &Network,
+        mut open: Vec<Place>,
+        sees_semicolon: bool,
+    ) -> Box<[Place]> {
         let mut seen: std::collections::HashSet<Place> = open.iter().copied().collect();
         let mut closed = Vec::new();
         while let Some(place) = open.pop() {
@@ -156,9 +170,11 @@ impl Lookahead {
                         None => {
                             let followers = network.followers.get(usize::from(*rule));
                             let followers = followers.map(Vec::as_slice).unwrap_or_default();
-                            followers.iter().for_each(|next| go(*next, 0));
-                            if followers.is_empty() {
+                            let is_last = *rule == network.statement && !sees_semicolon;
+                            if is_last || followers.is_empty() {
                                 go(network.at_end, 0);
+                            } else {
+                                followers.iter().for_each(|next| go(*next, 0));
                             }
                         }
                     }

@@ -40,7 +40,7 @@ impl fmt::Display for Place {
 /// The message of a fault.
 pub(super) fn compose(text: &str, fault: &Fault, stream: &Stream<'_>) -> String {
     let (at, from, what) = match fault {
-        Fault::Lexical(message) => return message.clone(),
+        Fault::Lexical { message, .. } => return message.clone(),
         Fault::NoWay { at, from } => (*at, *from, "no viable alternative at input"),
         Fault::Unexpected { at, .. } | Fault::UnexpectedSet { at } => {
             (*at, *at, "mismatched input")
@@ -60,7 +60,7 @@ pub(super) fn compose(text: &str, fault: &Fault, stream: &Stream<'_>) -> String 
             message.push_str(expected.grammar_name());
         }
         Fault::UnexpectedSet { .. } => message.push_str(" expecting set null"),
-        Fault::Lexical(_) | Fault::NoWay { .. } => {}
+        Fault::Lexical { .. } | Fault::NoWay { .. } => {}
     }
     match stream.raw_index(from).map(|index| snippet(text, stream.fetched(), index)) {
         Some(Ok(snippet)) => message.push_str(&snippet),

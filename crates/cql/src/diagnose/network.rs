@@ -56,8 +56,10 @@ pub(super) struct Network {
     pub(super) followers: Vec<Vec<StateId>>,
     /// The state that matches the end of the text, which follows rules that nobody calls.
     pub(super) at_end: StateId,
-    /// First state of a whole statement.
+    /// First state of a whole text.
     pub(super) start: StateId,
+    /// The rule of a statement, without the semicolons behind it.
+    pub(super) statement: RuleId,
 }
 
 impl Network {

@@ -16,8 +16,13 @@ const TRIALS_NESTED_MAX: usize = 4 * crate::parser::NESTING_MAX;
 /// What went wrong first.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// Text that is no token, with its message.
-    Lexical(String),
+    /// Text that is no token.
+    Lexical {
+        /// Where the parser stood.
+        from: usize,
+        /// What to say.
+        message: String,
+    },
     /// No way fits the token at `at`; the decision began at `from`.
     NoWay {
         /// The token, counted among the visible ones.
@@ -46,6 +51,8 @@ pub(super) struct Walk<'walk> {
     stream: Stream<'walk>,
     trials: HashMap<(RuleId, usize), bool>,
     trial_depth: usize,
+    /// Where the parser stands, trials and look ahead aside.
+    standing: usize,
 }
 
 impl<'walk> Walk<'walk> {
@@ -56,7 +63,7 @@ impl<'walk> Walk<'walk> {
         offset: usize,
     ) -> Self {
         let stream = Stream::new(text, offset);
-        Self { network, lookahead, stream, trials: HashMap::new(), trial_depth: 0 }
+        Self { network, lookahead, stream, trials: HashMap::new(), trial_depth: 0, standing: 0 }
     }
 
     /// The first fault of the text, if it has any.
@@ -74,6 +81,9 @@ impl<'walk> Walk<'walk> {
         let mut callers = Vec::new();
         let mut state = start;
         while let Some(step) = network.state(state) {
+            if self.trial_depth == 0 {
+                self.standing = position;
+            }
             match step {
                 State::Token(expected, next) => {
                     if self.token(position)? != *expected {
@@ -109,7 +119,7 @@ impl<'walk> Walk<'walk> {
     }
 
     fn token(&mut self, position: usize) -> Result<Token, Fault> {
-        self.stream.at(position).map_err(Fault::Lexical)
+        self.stream.at(position).map_err(|message| Fault::Lexical { from: self.standing, message })
     }
 
     /// The first state of the way to take.
@@ -190,7 +200,7 @@ impl<'walk> Walk<'walk> {
         self.trial_depth -= 1;
         let fits = match outcome {
             Ok(_) => true,
-            Err(fault @ Fault::Lexical(_)) => return Err(fault),
+            Err(fault @ Fault::Lexical { .. }) => return Err(fault),
             Err(Fault::NoWay { .. } | Fault::Unexpected { .. } | Fault::UnexpectedSet { .. }) => {
                 false
             }

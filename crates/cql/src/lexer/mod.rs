@@ -10,6 +10,9 @@ use logos::Logos;
 
 pub(crate) use token::{Class, Token};
 
+/// Digits before the first hyphen of a uuid.
+const UUID_FIRST_PART: usize = 8;
+
 /// A token and where it stands, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lexed {
@@ -51,21 +54,53 @@ impl<'text> Scanner<'text> {
                 lexed.token = spelling::keyword_or_ident(self.lexer.slice().as_bytes());
             }
             Token::Float => self.split_before_range(&mut lexed),
-            Token::Minus | Token::Slash if self.is_broken_off(token) => {
-                lexed.token = Token::Error;
-            }
             _ => {}
+        }
+        if self.is_broken_off(lexed.token) {
+            lexed.token = Token::Error;
         }
         lexed
     }
 
-    /// Whether the sign opens something longer that then is not there: a comment, or a negative
-    /// NaN, infinity or duration. Cassandra does not take the sign for itself then.
-    fn is_broken_off(&self, sign: Token) -> bool {
-        let next = self.lexer.remainder().as_bytes().first();
-        match sign {
-            Token::Minus => matches!(next, Some(b'-' | b'n' | b'N' | b'i' | b'I' | b'P')),
-            Token::Slash => matches!(next, Some(b'*' | b'/')),
+    /// Whether Cassandra would have taken the token for the start of something longer that then
+    /// is not there: a comment, a negative NaN or duration, an exponent, a uuid. It does not come
+    /// back from that.
+    fn is_broken_off(&self, token: Token) -> bool {
+        if self.pending.is_some() {
+            return false;
+        }
+        let slice = self.lexer.slice().as_bytes();
+        let Some(next) = self.lexer.remainder().as_bytes().first() else {
+            return false;
+        };
+        let can_be_uuid = slice.len() < UUID_FIRST_PART && !slice.starts_with(b"-");
+        let ends_uuid_part =
+            *next == b'-' && slice.len() == UUID_FIRST_PART && !slice.starts_with(b"-");
+        match token {
+            Token::Minus => matches!(next, b'-' | b'n' | b'N' | b'i' | b'I' | b'P'),
+            Token::Slash => matches!(next, b'*' | b'/'),
+            Token::Float => {
+                matches!(next, b'e' | b'E')
+                    || ends_uuid_part && slice.iter().all(u8::is_ascii_hexdigit)
+            }
+            Token::Integer => {
+                // An exponent, or a unit of two letters.
+                matches!(next, b'e' | b'E' | b'n' | b'N' | b'u' | b'U')
+                    || self.lexer.remainder().starts_with('µ')
+                    || ends_uuid_part
+                    || can_be_uuid && next.is_ascii_hexdigit()
+            }
+            Token::Duration => {
+                let ends_with_d = matches!(slice.last(), Some(b'd' | b'D'));
+                let is_short_form = slice.last().is_some_and(|last| !last.is_ascii_digit())
+                    && !slice.contains(&b'P');
+                next.is_ascii_digit() && is_short_form
+                    || ends_with_d
+                        && can_be_uuid
+                        && next.is_ascii_hexdigit()
+                        && slice.iter().all(u8::is_ascii_hexdigit)
+            }
+            Token::Ident => ends_uuid_part && slice.iter().all(u8::is_ascii_hexdigit),
             _ => false,
         }
     }

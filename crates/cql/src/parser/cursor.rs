@@ -35,6 +35,13 @@ pub(super) struct Checkpoint {
     recorded: bool,
 }
 
+/// A refusal that waits for the end of the statement.
+pub(super) struct Recorded {
+    pub(super) message: Box<str>,
+    /// The last token before it was known.
+    pub(super) position: usize,
+}
+
 /// A list of tokens and a place in it.
 pub(super) struct Parser<'text> {
     text: &'text str,
@@ -43,7 +50,7 @@ pub(super) struct Parser<'text> {
     markers: Vec<Option<Name>>,
     /// The first thing that will refuse the statement once its grammar is known to be right up to
     /// there.
-    recorded: Option<Box<str>>,
+    recorded: Option<Recorded>,
     depth: usize,
     operator_count: usize,
     explain_offset: usize,
@@ -203,7 +210,15 @@ impl<'text> Parser<'text> {
 
     /// Refuses the statement when its end is reached, or when it breaks the grammar further on.
     pub(super) fn record(&mut self, message: impl Into<Box<str>>) {
-        self.recorded.get_or_insert_with(|| message.into());
+        let position = self.position.saturating_sub(1);
+        self.recorded.get_or_insert_with(|| Recorded { message: message.into(), position });
+    }
+
+    /// As `record`, behind a term: Cassandra looks at the token after a term before the term is
+    /// done with.
+    pub(super) fn record_after_term(&mut self, message: impl Into<Box<str>>) {
+        let position = self.position;
+        self.recorded.get_or_insert_with(|| Recorded { message: message.into(), position });
     }
 
     /// Refuses the statement at once, as a syntax error.
@@ -224,7 +239,7 @@ impl<'text> Parser<'text> {
         ))
     }
 
-    pub(super) fn take_recorded(&mut self) -> Option<Box<str>> {
+    pub(super) fn take_recorded(&mut self) -> Option<Recorded> {
         self.recorded.take()
     }
 
@@ -248,6 +263,11 @@ impl<'text> Parser<'text> {
         self.peek() == Token::Ident
             && self.slice().eq_ignore_ascii_case("explain")
             && is_statement_start(self.peek_at(1))
+    }
+
+    /// Tokens of an EXPLAIN before the statement.
+    pub(super) fn explained_tokens(&self) -> usize {
+        usize::from(self.explain_offset > 0)
     }
 
     pub(super) fn skip_explain(&mut self) {
@@ -347,7 +367,13 @@ impl<'text> Parser<'text> {
 
     /// `[keyspace.]name` of a function.
     pub(super) fn function_name(&mut self) -> Parse<FunctionName> {
-        let keyspace = self.keyspace_and_dot()?;
+        let keyspace = if self.peek() == Token::QuestionMark {
+            let keyspace = self.keyspace_name()?;
+            self.expect(Token::Dot)?;
+            Some(keyspace)
+        } else {
+            self.keyspace_and_dot()?
+        };
         Ok(FunctionName { keyspace, name: self.allowed_function_name()? })
     }
 

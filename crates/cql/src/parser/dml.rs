@@ -123,7 +123,7 @@ impl Parser<'_> {
         loop {
             let assignment = self.assignment()?;
             if index.clashes(&assignments, &assignment) {
-                self.record(format!(
+                self.record_after_term(format!(
                     "Multiple incompatible setting of column {}",
                     assignment.column
                 ));
@@ -184,7 +184,7 @@ impl Parser<'_> {
                 self.advance();
                 let term = self.term()?;
                 if !same {
-                    self.record(format!(
+                    self.record_after_term(format!(
                         "Only expressions of the form X = X {sign}<value> are supported."
                     ));
                 }

@@ -60,12 +60,23 @@ pub fn parse_term(text: &str) -> Result<Term, SyntaxError> {
 }
 
 fn finish<T>(text: &str, parser: &mut Parser<'_>, outcome: Parse<T>) -> Result<T, SyntaxError> {
-    match (outcome, parser.take_recorded()) {
+    let recorded = parser.take_recorded();
+    match (outcome, recorded) {
         (Err(Failure::Refused(error)), _) => Err(error),
-        (_, Some(recorded)) => Err(SyntaxError::Grammar(recorded)),
         (Ok(value), None) => Ok(value),
-        (Err(Failure::Grammar), None) => Err(diagnose::diagnose(text, parser.explain_offset())
-            .unwrap_or_else(|| diagnose::unexpected(text, parser.failed_at()))),
+        (Ok(_), Some(recorded)) => Err(SyntaxError::Grammar(recorded.message)),
+        (Err(Failure::Grammar), recorded) => {
+            let skipped = parser.explained_tokens();
+            match (diagnose::diagnose(text, parser.explain_offset()), recorded) {
+                // A decision that looked past the recorded token failed before it was recorded.
+                (Some(fault), Some(recorded)) if fault.from + skipped > recorded.position => {
+                    Err(SyntaxError::Grammar(recorded.message))
+                }
+                (Some(fault), _) => Err(fault.error),
+                (None, Some(recorded)) => Err(SyntaxError::Grammar(recorded.message)),
+                (None, None) => Err(diagnose::unexpected(text, parser.failed_at())),
+            }
+        }
     }
 }
 
@@ -76,7 +87,7 @@ fn finish_part<T>(
 ) -> Result<T, SyntaxError> {
     match (outcome, parser.take_recorded()) {
         (Err(Failure::Refused(error)), _) => Err(error),
-        (_, Some(recorded)) => Err(SyntaxError::Grammar(recorded)),
+        (_, Some(recorded)) => Err(SyntaxError::Grammar(recorded.message)),
         (Ok(value), None) => Ok(value),
         (Err(Failure::Grammar), None) => Err(diagnose::unexpected(text, parser.failed_at())),
     }

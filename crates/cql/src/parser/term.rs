@@ -164,7 +164,7 @@ impl Parser<'_> {
                 | Token::LeftBrace
                 | Token::LeftParen
         ) || constant_kind(self.peek()).is_some()
-            || self.peek() == Token::KCast
+            || matches!(self.peek(), Token::Ident | Token::QuotedName | Token::KCast)
             || self.is_function_call()
     }
 

@@ -8,6 +8,50 @@ use crate::lexer::{Class, Token};
 const RESERVED_TYPE_NAMES: [&str; 7] =
     ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
 
+/// Where the classes of types live.
+const CLASS_PREFIX: &str = "org.apache.cassandra.db.marshal.";
+
+/// The classes of types that a text may name.
+const TYPE_CLASSES: [&str; 37] = [
+    "AsciiType",
+    "BooleanType",
+    "ByteType",
+    "BytesType",
+    "CompositeType",
+    "CounterColumnType",
+    "DateType",
+    "DecimalType",
+    "DoubleType",
+    "DurationType",
+    "DynamicCompositeType",
+    "EmptyType",
+    "FloatType",
+    "FrozenType",
+    "InetAddressType",
+    "Int32Type",
+    "IntegerType",
+    "LegacyTimeUUIDType",
+    "LexicalUUIDType",
+    "ListType",
+    "LongType",
+    "MapType",
+    "PartitionerDefinedOrder",
+    "ReversedType",
+    "SetType",
+    "ShortType",
+    "SimpleDateType",
+    "TimeType",
+    "TimeUUIDType",
+    "TimestampType",
+    "TupleType",
+    "UTF8Type",
+    "UUIDType",
+    "UserType",
+    "VectorType",
+    "ColumnToCollectionType",
+    "LocalByPartionerType",
+];
+
 impl Parser<'_> {
     pub(super) fn comparator_type(&mut self) -> Parse<RawType> {
         self.nested(Self::any_type)
@@ -16,7 +60,7 @@ impl Parser<'_> {
     fn any_type(&mut self) -> Parse<RawType> {
         let opens = self.peek_at(1) == Token::Less;
         match self.peek() {
-            Token::String => Ok(RawType::Custom(self.string()?)),
+            Token::String => self.custom_type(),
             Token::KMap if opens => {
                 self.advance();
                 self.advance();
@@ -46,6 +90,17 @@ impl Parser<'_> {
                 _ => Ok(RawType::User(self.user_type_name()?)),
             },
         }
+    }
+
+    /// A class of Cassandra's, by its name.
+    fn custom_type(&mut self) -> Parse<RawType> {
+        let class = self.string()?;
+        if let Some(unknown) = unknown_class(&class) {
+            self.record(format!(
+                "Error setting type {class}: Unable to find abstract-type class '{unknown}'"
+            ));
+        }
+        Ok(RawType::Custom(class))
     }
 
     fn one_argument(&mut self) -> Parse<Box<RawType>> {
@@ -102,16 +157,30 @@ impl Parser<'_> {
     fn type_ident(&mut self) -> Parse<Name> {
         let token = self.peek();
         let word = self.slice();
-        match token {
-            Token::Ident if RESERVED_TYPE_NAMES.contains(&word) => {
-                self.record(format!("Invalid (reserved) user type name {word}"));
-            }
-            Token::Ident | Token::QuotedName | Token::KKey => {}
-            _ if token.class() == Class::Basic => {}
-            _ => return Err(Failure::Grammar),
+        let fits = matches!(token, Token::Ident | Token::QuotedName | Token::KKey)
+            || token.class() == Class::Basic;
+        if !fits {
+            return Err(Failure::Grammar);
         }
-        self.ident()
+        let name = self.ident()?;
+        if token == Token::Ident && RESERVED_TYPE_NAMES.contains(&word) {
+            self.record(format!("Invalid (reserved) user type name {word}"));
+        }
+        Ok(name)
     }
+}
+
+/// The full name of the class that a text starts with, if there is no such class.
+fn unknown_class(text: &str) -> Option<String> {
+    let is_name =
+        |character: char| character.is_ascii_alphanumeric() || "-+._&".contains(character);
+    let text = text.trim_start();
+    let name = text.split(|character: char| !is_name(character)).next().unwrap_or_default();
+    let simple = name.strip_prefix(CLASS_PREFIX).unwrap_or(name);
+    if simple.is_empty() || TYPE_CLASSES.contains(&simple) {
+        return None;
+    }
+    Some(if name.contains('.') { name.to_owned() } else { format!("{CLASS_PREFIX}{name}") })
 }
 
 fn native(token: Token) -> Option<NativeType> {
