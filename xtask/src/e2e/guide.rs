@@ -189,7 +189,8 @@ fn run_rust(folder: &Path, _port: u16) -> Result<String, String> {
     run_quietly(
         cargo(&["run", "--quiet"])
             .env("CARGO_TARGET_DIR", Kit::Rust.folder())
-            .env_remove("CARGO_MANIFEST_DIR")
+            // As the scenarios' profile says.
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .current_dir(folder),
     )
 }

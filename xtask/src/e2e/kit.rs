@@ -76,8 +76,9 @@ impl Kit {
     fn lacking(self) -> Option<&'static str> {
         match self {
             Kit::Cqlsh | Kit::Python | Kit::PythonScylla => {
-                let there = is_there("python3", &["-c", "import venv, ensurepip"]);
-                (!there).then_some("Python 3 with venv")
+                let probe = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))";
+                let there = is_there("python3", &["-c", probe]);
+                (!there).then_some("Python 3.10 or newer with venv")
             }
             Kit::Java if !is_there("javac", &["-version"]) => Some("Java (a JDK)"),
             Kit::Java => (!is_there("mvn", &["--version"])).then_some("Maven"),
