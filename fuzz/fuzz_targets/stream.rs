@@ -6,9 +6,7 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use protocol::{
-    Compression, FrameDecoder, Outgoing, RequestMessage, ResponseMessage, Version,
-};
+use protocol::{Compression, FrameDecoder, Outgoing, RequestMessage, ResponseMessage, Version};
 
 fuzz_target!(|input: &[u8]| {
     let [choice, read_bytes, bytes @ ..] = input else { return };

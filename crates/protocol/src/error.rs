@@ -423,3 +423,60 @@ impl fmt::Display for FrameError {
 }
 
 impl std::error::Error for FrameError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_says_something() {
+        use ProtocolError as E;
+        let (got, expected) = (Version::V3, Version::V4);
+        let opcode = Opcode::Ready;
+        let word = || "word".to_owned();
+        let (needed_bytes, available_bytes) = (2, 1);
+        let errors = [
+            E::UnsupportedVersion { number: 1 },
+            E::VersionChanged { got, expected },
+            E::UnknownOpcode { number: 1 },
+            E::WrongDirection { opcode, got: Direction::Request },
+            E::UnexpectedDirection { opcode },
+            E::FrameTooLong { length_bytes: 2, length_bytes_max: 1 },
+            E::NegativeBodyLength { length: -1 },
+            E::Corrupt { part: FramePart::Body, read: 1, computed: 2 },
+            E::TornMessage { needed_bytes, available_bytes },
+            E::LargeMessageOverrun { needed_bytes, available_bytes },
+            E::BadCompression { algorithm: "LZ4" },
+            E::TruncatedString { length_field_bytes: 2 },
+            E::TruncatedShortBytes,
+            E::Truncated { what: "it" },
+            E::InvalidUtf8 { prefix: vec![0xFF] },
+            E::UnknownConsistency { code: 99 },
+            E::InvalidValueLength { length: -3 },
+            E::TimestampOutOfBounds,
+            E::InvalidWord { word: word(), kind: "Type" },
+            E::InvalidBatchKind { kind: 9 },
+            E::InvalidBatchStatementKind { kind: 9 },
+            E::CustomPayloadTooEarly,
+            E::UnsupportedMessage,
+            E::NotStarted { opcode },
+            E::AlreadyStarted,
+            E::MissingCqlVersion,
+            E::UnsupportedCqlVersion { version: word() },
+            E::InvalidCqlVersion { version: word() },
+            E::UnknownCompression { name: word() },
+            E::SnappyTooLate,
+            E::EventTooEarly { event: "EVENT", version: got },
+            E::ZeroPageSize,
+            E::UnknownTypeId { id: 99 },
+            E::TypeTooDeep,
+            E::UnknownErrorCode { code: 99 },
+            E::UnknownResultKind { kind: 99 },
+            E::NegativeCount { what: "rows" },
+            E::InvalidAddress,
+        ];
+        for error in errors {
+            assert!(!error.to_string().is_empty(), "{error:?}");
+        }
+    }
+}

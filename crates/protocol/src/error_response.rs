@@ -260,10 +260,8 @@ impl ErrorResponse {
     /// The answer to bytes that break the protocol. A message that is too long is an invalid
     /// request instead, as in Cassandra.
     pub fn of_protocol_error(error: &ProtocolError) -> ErrorResponse {
-        let kind = match error {
-            ProtocolError::FrameTooLong { .. } => ErrorKind::Invalid,
-            _ => ErrorKind::Protocol,
-        };
+        let is_too_long = matches!(error, ProtocolError::FrameTooLong { .. });
+        let kind = if is_too_long { ErrorKind::Invalid } else { ErrorKind::Protocol };
         ErrorResponse { message: error.to_string(), kind }
     }
 

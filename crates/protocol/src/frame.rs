@@ -41,7 +41,8 @@ impl Framing {
     }
 }
 
-/// One message, its body decompressed and not yet looked into.
+/// One message, its body decompressed and not yet looked into. The body is a slice of the buffer it
+/// was read into, or of its outer frame, and keeps that alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The version its header names.
