@@ -9,7 +9,7 @@ use cql::ast::Name;
 use partition::PartitionMap;
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
-use replica::{CommitError, Committed, ReplicaSets};
+use replica::{CommitError, Committed, OutcomeReceiver, ReplicaSets};
 use schema::{NodeFacts, Profile, Schema, SchemaEvent};
 use types::{Mutation, Outcome, SetId};
 
@@ -108,14 +108,9 @@ pub enum Reply {
 /// A commit that waits for the log.
 pub struct Waiting<'a> {
     /// Tells what became of it.
-    pub outcome: storage_outcome::Receiver,
+    pub outcome: OutcomeReceiver,
     conditional: Option<ConditionalResult<'a>>,
     warnings: Vec<String>,
-}
-
-/// The type of the channel that storage answers on.
-pub mod storage_outcome {
-    pub use replica::OutcomeReceiver as Receiver;
 }
 
 impl Waiting<'_> {

@@ -11,7 +11,10 @@ use partition::PhysicalPartition;
 use storage::Storage;
 use types::{Mutation, ReadCommand, ReadScope, RowSink, SetId};
 
-pub use storage::{CommitError, Committed};
+pub use storage::{CommitError, CommitResult, Committed};
+
+/// Tells what became of a commit, once it is durable.
+pub type OutcomeReceiver = tokio::sync::oneshot::Receiver<CommitResult>;
 
 /// The replica sets whose members live on this node.
 #[derive(Clone)]
@@ -66,7 +69,7 @@ impl ReplicaSets {
         if !is_held {
             return Err(ReadError::Moved(partition.set));
         }
-        self.storage.read(command, sink).map_err(ReadError::Storage)
+        self.storage.read(partition.set, command, sink).map_err(ReadError::Storage)
     }
 
     /// Commits one atomic change over any number of sets: all of it or nothing.
