@@ -64,14 +64,32 @@ pub(crate) fn parse_boolean(text: &str) -> bool {
 
 /// Keys in the order in which a Java `HashMap<String, …>` hands them out.
 pub(crate) fn hash_map_order<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut keys: Vec<&str> = keys.into_iter().collect();
-    let mut buckets = 16_usize;
-    while keys.len() * 4 > buckets * 3 {
-        buckets *= 2;
-    }
+    let keys: Vec<&str> = keys.into_iter().collect();
+    let buckets = grown_buckets(keys.len());
+    order_by_bucket(keys, buckets, string_hash)
+}
+
+/// Names of columns or fields in the order in which a Java `HashMap` of them hands them out.
+pub(crate) fn name_map_order<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let keys: Vec<&str> = keys.into_iter().collect();
+    let buckets = grown_buckets(keys.len());
+    order_by_bucket(keys, buckets, buffer_hash)
+}
+
+fn order_by_bucket<'a>(
+    mut keys: Vec<&'a str>,
+    buckets: usize,
+    hash: fn(&str) -> u32,
+) -> Vec<&'a str> {
     // Stable, so that keys of one bucket stay in the order they came in.
-    keys.sort_by_key(|key| spread(string_hash(key)) as usize & (buckets - 1));
+    keys.sort_by_key(|key| spread(hash(key)) as usize & (buckets - 1));
     keys
+}
+
+/// `ByteBuffer.hashCode`, which is also that of a column's name.
+fn buffer_hash(text: &str) -> u32 {
+    let signed = |byte: u8| i32::from(byte as i8) as u32;
+    text.bytes().rev().fold(1, |hash: u32, byte| hash.wrapping_mul(31).wrapping_add(signed(byte)))
 }
 
 /// `String.hashCode`.
@@ -84,9 +102,24 @@ fn spread(hash: u32) -> u32 {
     hash ^ (hash >> 16)
 }
 
-/// A list of keys as Java prints a set of them: `[a, b]`.
-pub(crate) fn set_text<'a>(keys: impl IntoIterator<Item = &'a str>) -> String {
-    format!("[{}]", hash_map_order(keys).join(", "))
+/// What is left in a copy of a Java map of `size` entries, as Java prints its keys: `[a, b]`.
+pub(crate) fn copied_keys_text<'a>(keys: impl IntoIterator<Item = &'a str>, size: usize) -> String {
+    let keys = order_by_bucket(keys.into_iter().collect(), copy_buckets(size), string_hash);
+    format!("[{}]", keys.join(", "))
+}
+
+/// How many buckets a map has that was made as a copy.
+fn copy_buckets(size: usize) -> usize {
+    (size * 4 / 3 + 1).next_power_of_two()
+}
+
+/// How many buckets a map has that grew entry by entry.
+fn grown_buckets(size: usize) -> usize {
+    let mut buckets = 16_usize;
+    while size * 4 > buckets * 3 {
+        buckets *= 2;
+    }
+    buckets
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! it, [`persist`] how it is written down, [`system`] what is there before any user, [`describe`]
 //! how it is shown.
 pub mod ddl;
+pub mod describe;
 mod error;
 mod java;
 mod java_class;
@@ -20,6 +21,7 @@ pub use ddl::{
     Change, ChangeKind, ChangeTarget, DdlContext, Profile, SchemaEvent, apply, resolve_type,
     truncated_table,
 };
+pub use describe::{DescribeResult, describe};
 pub use error::SchemaError;
 pub use model::{
     Column, ColumnKind, DroppedColumn, Index, IndexTarget, Keyspace, KeyspaceKind, Schema, Table,

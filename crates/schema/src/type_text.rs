@@ -18,6 +18,37 @@ pub fn parse_type(
     reader.rest.is_empty().then_some(parsed)
 }
 
+/// The text that [`parse_type`] reads back without doubt. `CqlType` prints itself as Cassandra
+/// does, where a user type may be called like a native one.
+pub(crate) fn print_type(cql_type: &CqlType) -> String {
+    let frozen = |is_frozen: bool, inner: String| {
+        if is_frozen { format!("frozen<{inner}>") } else { inner }
+    };
+    match cql_type {
+        CqlType::List { element, frozen: flag } => {
+            frozen(*flag, format!("list<{}>", print_type(element)))
+        }
+        CqlType::Set { element, frozen: flag } => {
+            frozen(*flag, format!("set<{}>", print_type(element)))
+        }
+        CqlType::Map { key, value, frozen: flag } => {
+            frozen(*flag, format!("map<{}, {}>", print_type(key), print_type(value)))
+        }
+        CqlType::Tuple(parts) => {
+            let parts: Vec<String> = parts.iter().map(print_type).collect();
+            format!("frozen<tuple<{}>>", parts.join(", "))
+        }
+        CqlType::User { definition, frozen: flag } => {
+            frozen(*flag, format!("\"{}\"", definition.name.replace('"', "\"\"")))
+        }
+        CqlType::Vector { element, dimension } => {
+            format!("vector<{}, {dimension}>", print_type(element))
+        }
+        CqlType::Custom(class) => format!("'{}'", class.replace('\'', "''")),
+        native => native.to_string(),
+    }
+}
+
 struct Reader<'a> {
     rest: &'a str,
     user_type: &'a dyn Fn(&str) -> Option<Arc<UserType>>,

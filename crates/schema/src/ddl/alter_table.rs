@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cql::ast::{
     AlterTable, ColumnDefinition, ColumnMask, DropTable, Name, Properties, TableChange,
 };
-use types::{CqlType, quote_identifier};
+use cql::quote_if_needed;
+use types::CqlType;
 
 use super::access::{Resource, Wish, check_keyspace, check_rights};
 use super::create_table::{check_table, has_nested_cells};
@@ -57,7 +58,7 @@ pub(super) fn alter(
         }
         TableChange::Drop { if_exists, columns, timestamp } => {
             let time = timestamp.unwrap_or(context.now_us);
-            for column in java::hash_map_order(columns.iter().map(Name::as_str)) {
+            for column in java::name_map_order(columns.iter().map(Name::as_str)) {
                 drop_column(table, &mut after, column, *if_exists, time)?;
             }
         }
@@ -272,7 +273,7 @@ fn rename_columns(
     renames: &[(Name, Name)],
     if_exists: bool,
 ) -> Result<(), SchemaError> {
-    for old_name in java::hash_map_order(renames.iter().map(|(old, _)| old.as_str())) {
+    for old_name in java::name_map_order(renames.iter().map(|(old, _)| old.as_str())) {
         // Of two renames of one column the later one counts.
         let Some((_, new_name)) = renames.iter().rev().find(|(old, _)| *old == *old_name) else {
             continue;
@@ -282,7 +283,7 @@ fn rename_columns(
             let _ = if_exists;
             return Err(invalid!(
                 "Undefined column name {} in table {}",
-                quote_identifier(old_name),
+                quote_if_needed(old_name),
                 full_name(before)
             ));
         };
@@ -346,7 +347,7 @@ fn indexes_on(table: &Table, column: &Column) -> String {
 
 /// Keyspace and name as messages show a table.
 pub(super) fn full_name(table: &Table) -> String {
-    format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name))
+    format!("{}.{}", quote_if_needed(&table.keyspace), quote_if_needed(&table.name))
 }
 
 pub(super) fn drop_table(

@@ -105,7 +105,7 @@ pub(crate) fn check(compaction: &BTreeMap<String, String>) -> Result<(), SchemaE
     if !unknown.is_empty() {
         return Err(configuration!(
             "Properties specified {} are not understood by {}",
-            java::set_text(unknown),
+            java::copied_keys_text(unknown, compaction.len().saturating_sub(1)),
             strategy.name()
         ));
     }

@@ -20,6 +20,7 @@ const COMPRESSORS: &[(&str, &[&str])] = &[
 
 /// The options as Cassandra stores them.
 pub(crate) fn read(mut map: OptionMap) -> Result<BTreeMap<String, String>, SchemaError> {
+    let size = map.0.len();
     let enabled = map.get("enabled").is_none_or(java::parse_boolean);
     if !map.is_empty() && enabled && map.get("class").is_none() {
         return Err(configuration!("Missing sub-option 'class' for the 'compression' option."));
@@ -52,7 +53,7 @@ pub(crate) fn read(mut map: OptionMap) -> Result<BTreeMap<String, String>, Schem
         if !map.is_empty() {
             return Err(configuration!(
                 "Unknown compression options ({}) since no compression class found",
-                java::set_text(map.keys())
+                java::copied_keys_text(map.keys(), size)
             ));
         }
         check(chunk_kb, ratio)?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cql::ast::{ColumnDefinition, CreateTable, PrimaryKey};
+use cql::quote_if_needed;
 use types::{ColumnId, CqlType, TableId};
 
 use super::access::{NAME_LENGTH_MAX, Resource, Wish, check_keyspace, check_rights, is_valid_name};
@@ -146,8 +147,8 @@ impl<'a> Draft<'a> {
             match cql_type {
                 CqlType::User { definition, frozen: false } => {
                     return Err(invalid!(
-                        "Invalid non-frozen user-defined type {keyspace}.{} for PRIMARY KEY column '{name}'",
-                        definition.name
+                        "Invalid non-frozen user-defined type {} for PRIMARY KEY column '{name}'",
+                        quote_if_needed(&format!("{keyspace}.{}", definition.name))
                     ));
                 }
                 other if other.is_multi_cell() => {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cql::ast::{self, CreateIndex, DropIndex, IndexTargetKind};
-use types::{CqlType, TableId, quote_identifier};
+use cql::quote_if_needed;
+use types::{CqlType, TableId};
 
 use super::access::{Resource, Wish, check_keyspace, check_rights, is_word};
 use super::alter_table::full_name;
@@ -138,7 +139,7 @@ fn resolve_target<'t>(
     let Some((_, column)) = table.column(target.column.as_str()) else {
         return Err(invalid!(
             "Undefined column name {} in table {}",
-            quote_identifier(target.column.as_str()),
+            quote_if_needed(target.column.as_str()),
             full_name(table)
         ));
     };
@@ -184,7 +185,7 @@ fn check_target(table: &Table, column: &Column, target: IndexTarget) -> Result<(
     if is_frozen_collection && target != IndexTarget::Full {
         return Err(invalid!(
             "Cannot create {word}() index on frozen column {name}. Frozen collections are immutable and must be fully indexed by using the 'full({})' modifier",
-            quote_identifier(name)
+            quote_if_needed(name)
         ));
     }
     if !is_frozen_collection && target == IndexTarget::Full {
@@ -250,9 +251,9 @@ impl Index {
     /// What it is on, as `CREATE INDEX` writes it.
     pub fn target_text(&self, table: &Table) -> String {
         let name = table.column_by_id(self.column).map(|column| &*column.name);
-        let name = quote_identifier(name.unwrap_or_default());
+        let name = quote_if_needed(name.unwrap_or_default());
         match self.target {
-            IndexTarget::Value => name.into_owned(),
+            IndexTarget::Value => name,
             other => format!("{}({name})", other.word()),
         }
     }

@@ -207,6 +207,7 @@ fn at_least_zero(name: &str, value: i32) -> Result<u32, SchemaError> {
 }
 
 fn read_caching(mut map: OptionMap) -> Result<BTreeMap<String, String>, SchemaError> {
+    let size = map.0.len();
     let keys = match map.take("keys") {
         None => "NONE",
         Some(value) if value.eq_ignore_ascii_case("ALL") => "ALL",
@@ -240,7 +241,7 @@ fn read_caching(mut map: OptionMap) -> Result<BTreeMap<String, String>, SchemaEr
     if !map.is_empty() {
         return Err(configuration!(
             "Invalid caching sub-options {}: only 'keys' and 'rows_per_partition' are allowed",
-            java::set_text(map.keys())
+            java::copied_keys_text(map.keys(), size)
         ));
     }
     Ok(BTreeMap::from([

@@ -107,8 +107,6 @@ impl Policy {
 fn percentile_text(value: f64) -> String {
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    // Java's pattern has no digit that must stand before the point.
-    let text = text.strip_prefix('0').filter(|rest| rest.starts_with('.')).unwrap_or(text);
     format!("{text}p")
 }
 

@@ -6,7 +6,7 @@ use cql::ast::Truncate;
 
 use crate::error::{SchemaError, invalid};
 use crate::model::{Schema, Table};
-use types::quote_identifier;
+use cql::quote_if_needed;
 
 /// The table that a `TRUNCATE` empties.
 pub fn truncated_table(
@@ -29,8 +29,8 @@ pub fn truncated_table(
     if table.is_virtual {
         return Err(invalid!(
             "Truncation is not supported by table {}.{}",
-            quote_identifier(&table.keyspace),
-            quote_identifier(&table.name)
+            quote_if_needed(&table.keyspace),
+            quote_if_needed(&table.name)
         ));
     }
     Ok(Arc::clone(table))

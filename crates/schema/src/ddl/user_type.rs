@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cql::ast::{AlterType, CreateType, DropType, Name, RawType, TypeChange};
-use types::{CqlType, TableId, UserType, quote_identifier};
+use cql::quote_if_needed;
+use types::{CqlType, TableId, UserType};
 
 use super::access::{Resource, Wish, check_keyspace, check_rights};
 use super::alter_table::full_name;
@@ -108,7 +109,7 @@ fn add_field(
     if_not_exists: bool,
 ) -> Result<UserType, SchemaError> {
     check_field(field_type)?;
-    let type_name = quote_identifier(&before.name);
+    let type_name = quote_if_needed(&before.name);
     if before.fields.iter().any(|(name, _)| **name == **field) {
         if if_not_exists {
             return Ok(before.clone());
@@ -173,7 +174,7 @@ fn rename_fields(
     if_exists: bool,
 ) -> Result<UserType, SchemaError> {
     let mut after = before.clone();
-    for old_name in java::hash_map_order(renames.iter().map(|(old, _)| old.as_str())) {
+    for old_name in java::name_map_order(renames.iter().map(|(old, _)| old.as_str())) {
         let position = before.fields.iter().position(|(name, _)| **name == *old_name);
         let field = position.and_then(|position| after.fields.get_mut(position));
         let new_name = renames.iter().rev().find(|(old, _)| *old == *old_name);
@@ -183,7 +184,7 @@ fn rename_fields(
             _ => {
                 return Err(invalid!(
                     "Unkown field {old_name} in user type {}",
-                    quote_identifier(&before.name)
+                    quote_if_needed(&before.name)
                 ));
             }
         }

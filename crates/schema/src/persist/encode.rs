@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use types::{CqlType, UserType};
 
-use crate::ddl::references;
+use crate::type_text::print_type;
 use crate::model::{
     Column, ColumnKind, DroppedColumn, Index, IndexTarget, Keyspace, Table, TableShape,
 };
@@ -23,7 +23,7 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> Value {
             let fields: Vec<Value> = definition
                 .fields
                 .iter()
-                .map(|(name, field)| Value::from(vec![name.to_string(), field.to_string()]))
+                .map(|(name, field)| Value::from(vec![name.to_string(), print_type(field)]))
                 .collect();
             object([("name", text(&definition.name)), ("fields", fields.into())])
         })
@@ -44,28 +44,49 @@ pub(super) fn keyspace_options(keyspace: &Keyspace) -> Value {
     ])
 }
 
-/// User types so that each comes after those it uses; by name where that leaves a choice.
+/// User types by name, but each after those it uses.
 pub(crate) fn in_dependency_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
-    let mut waiting: Vec<&Arc<UserType>> = keyspace.types.values().collect();
-    let mut ordered = Vec::with_capacity(waiting.len());
-    while !waiting.is_empty() {
-        let is_ready = |definition: &UserType| {
-            !waiting.iter().any(|other| {
-                other.name != definition.name
-                    && definition.fields.iter().any(|(_, field)| references(field, &other.name))
-            })
-        };
-        let ready: Vec<&Arc<UserType>> =
-            waiting.iter().copied().filter(|definition| is_ready(definition)).collect();
-        if ready.is_empty() {
-            // A circle cannot be defined; should one appear, every type is still written once.
-            ordered.append(&mut waiting);
-            break;
-        }
-        waiting.retain(|other| !ready.iter().any(|definition| definition.name == other.name));
-        ordered.extend(ready);
+    let mut ordered: Vec<&Arc<UserType>> = Vec::with_capacity(keyspace.types.len());
+    for definition in keyspace.types.values() {
+        add_after_used(keyspace, definition, &mut ordered);
     }
     ordered
+}
+
+/// Types cannot be defined in a circle, so this ends.
+fn add_after_used<'k>(
+    keyspace: &'k Keyspace,
+    definition: &'k Arc<UserType>,
+    ordered: &mut Vec<&'k Arc<UserType>>,
+) {
+    if ordered.iter().any(|other| other.name == definition.name) {
+        return;
+    }
+    for (_, field) in &definition.fields {
+        for name in user_types_in(field) {
+            if let Some(used) = keyspace.types.get(&name).filter(|used| used.name != definition.name) {
+                add_after_used(keyspace, used, ordered);
+            }
+        }
+    }
+    ordered.push(definition);
+}
+
+/// The names of the user types that a type mentions, from left to right.
+fn user_types_in(cql_type: &CqlType) -> Vec<Arc<str>> {
+    match cql_type {
+        CqlType::User { definition, .. } => vec![Arc::clone(&definition.name)],
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => user_types_in(element),
+        CqlType::Map { key, value, .. } => {
+            let mut names = user_types_in(key);
+            names.extend(user_types_in(value));
+            names
+        }
+        CqlType::Tuple(parts) => parts.iter().flat_map(user_types_in).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn table(table: &Table) -> Value {
@@ -175,7 +196,7 @@ fn text(text: &str) -> Value {
 }
 
 fn type_text(cql_type: &CqlType) -> Value {
-    Value::from(cql_type.to_string())
+    Value::from(print_type(cql_type))
 }
 
 fn text_map(map: &BTreeMap<String, String>) -> Value {

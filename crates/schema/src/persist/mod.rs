@@ -14,6 +14,8 @@ use serde_json::Value;
 
 use crate::model::{KeyspaceKind, Schema};
 
+pub(crate) use encode::in_dependency_order;
+
 /// The number of this format.
 const FORMAT: u64 = 1;
 
