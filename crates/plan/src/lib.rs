@@ -26,6 +26,7 @@ pub use plan::{
     BatchPlan, BindVariable, IndexLookup, ModifyPlan, Partitions, Plan, Prepared, PreparedKind,
     ResultColumn, SelectPlan,
 };
-pub use prepare::{SessionContext, bind_batch, prepare};
-pub use row::{CellStamp, RowAccess, StoredRow, ValueSink};
+pub use modify::{BatchItem, ConditionalResult, ConditionalRows, bind_batch};
+pub use prepare::{SessionContext, prepare};
+pub use row::{CellStamp, EmptyRow, RowAccess, RowLayout, StoredRow, ValueSink};
 pub use values::{BindContext, NoValues, UuidSource, Value, Values};

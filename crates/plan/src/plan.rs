@@ -12,7 +12,6 @@ use types::{
 use crate::modify::{ConditionalResult, PreparedBatch, PreparedModification};
 use crate::restriction::Filters;
 use crate::select::{PreparedSelect, Selection};
-use crate::values::BindContext;
 
 /// What a bind marker takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +106,7 @@ pub enum Plan<'a> {
 pub enum Partitions {
     /// One.
     Key(PartitionKey),
-    /// Several, in the order of the ring, each once.
+    /// Several, in the order of their values, each once; none for an empty list.
     Keys(Vec<PartitionKey>),
     /// All that lie in these parts of the ring, which are in order and do not overlap; none for an
     /// empty list.
@@ -131,6 +130,8 @@ pub struct SelectPlan<'a> {
     pub filters: Filters<'a>,
     /// What is computed from each row, or from all of a group.
     pub selection: &'a Selection,
+    /// Where columns are in the rows of the table.
+    pub layout: &'a crate::row::RowLayout,
     /// At most one row per logical partition counts; only partition key and static columns are read.
     pub distinct: bool,
     /// GROUP BY; with it, LIMIT and PER PARTITION LIMIT count groups.
@@ -148,10 +149,8 @@ pub struct SelectPlan<'a> {
     pub index: Option<IndexLookup<'a>>,
     /// The second since the epoch at which expiry is judged.
     pub now_s: u32,
-    /// The values of the markers, for the selection.
-    pub values: crate::expression::BoundValues<'a>,
-    /// The world it was bound in.
-    pub context: &'a BindContext<'a>,
+    /// Values, clock and uuids, for the selection and the groups.
+    pub evaluation: crate::expression::Evaluation<'a>,
     /// What the client is told besides the result.
     pub warnings: Vec<String>,
 }

@@ -1,0 +1,109 @@
+//! How a conditional write answers.
+
+use std::sync::Arc;
+
+use schema::Table;
+use types::{CorruptRow, CqlType, CurrentRow, LiveCells, LiveRow, Outcome, PartitionKey};
+use types::{RowPosition, RowView};
+
+use crate::plan::ResultColumn;
+use crate::row::{RowAccess, RowLayout, StoredRow};
+
+/// What a conditional write shows of the rows it looked at.
+#[derive(Debug)]
+pub struct ConditionalResult<'a> {
+    /// The table.
+    pub table: &'a Arc<Table>,
+    pub(super) key: PartitionKey,
+    /// The columns that are shown when the condition did not hold; `None` for all.
+    pub(super) columns: Option<Vec<usize>>,
+    pub(super) now_s: u32,
+}
+
+/// A result set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConditionalRows {
+    /// Its columns.
+    pub columns: Vec<ResultColumn>,
+    /// Its rows; `None` is null.
+    pub rows: Vec<Vec<Option<Vec<u8>>>>,
+}
+
+const NOT_APPLIED: [u8; 1] = [0];
+const APPLIED: [u8; 1] = [1];
+
+impl ConditionalResult<'_> {
+    fn column(&self, name: &Arc<str>, cql_type: CqlType) -> ResultColumn {
+        ResultColumn {
+            keyspace: Arc::clone(&self.table.keyspace),
+            table: Arc::clone(&self.table.name),
+            name: Arc::clone(name),
+            cql_type,
+        }
+    }
+
+    /// The result set of an outcome: whether it was applied and, where not, the rows as they are.
+    pub fn rows(&self, outcome: &Outcome) -> Result<ConditionalRows, CorruptRow> {
+        let applied = self.column(&"[applied]".into(), CqlType::Boolean);
+        let rows = match outcome {
+            Outcome::Applied => {
+                let rows = vec![vec![Some(APPLIED.to_vec())]];
+                return Ok(ConditionalRows { columns: vec![applied], rows });
+            }
+            Outcome::NotApplied { rows } => rows,
+        };
+        let layout = RowLayout::new(self.table);
+        let shown: Vec<usize> = match &self.columns {
+            Some(columns) => columns.clone(),
+            None => (0..self.table.columns.len())
+                .filter(|index| self.table.columns.get(*index).is_some_and(|c| !c.is_hidden))
+                .collect(),
+        };
+        let mut result = Vec::new();
+        let static_row = rows.iter().find(|row| row.position == RowPosition::Static);
+        let clustered = rows.iter().filter(|row| row.position != RowPosition::Static);
+        for row in clustered.filter(|row| row.row.is_some()) {
+            result.push(self.row(&layout, &shown, static_row, Some(row))?);
+        }
+        if result.is_empty() && static_row.is_some_and(|row| row.row.is_some()) {
+            result.push(self.row(&layout, &shown, static_row, None)?);
+        }
+        if result.is_empty() {
+            let rows = vec![vec![Some(NOT_APPLIED.to_vec())]];
+            return Ok(ConditionalRows { columns: vec![applied], rows });
+        }
+        let mut columns = vec![applied];
+        for column in shown.iter().filter_map(|index| self.table.columns.get(*index)) {
+            columns.push(self.column(&column.name, column.cql_type.clone()));
+        }
+        Ok(ConditionalRows { columns, rows: result })
+    }
+
+    fn row(
+        &self,
+        layout: &RowLayout,
+        shown: &[usize],
+        static_row: Option<&CurrentRow>,
+        row: Option<&CurrentRow>,
+    ) -> Result<Vec<Option<Vec<u8>>>, CorruptRow> {
+        let live = LiveRow {
+            partition_key: self.key.bytes(),
+            ring: self.key.ring(),
+            clustering: row.and_then(|row| match &row.position {
+                RowPosition::Clustered(key) => Some(key.as_ref()),
+                RowPosition::Static => None,
+            }),
+            row: self.cells(row)?,
+            static_row: self.cells(static_row)?,
+        };
+        let stored = StoredRow::new(layout, &live)?;
+        let mut values = vec![Some(NOT_APPLIED.to_vec())];
+        values.extend(shown.iter().map(|index| stored.value(*index).map(|v| v.into_owned())));
+        Ok(values)
+    }
+
+    fn cells<'r>(&self, row: Option<&'r CurrentRow>) -> Result<Option<LiveCells<'r>>, CorruptRow> {
+        let Some(bytes) = row.and_then(|row| row.row.as_deref()) else { return Ok(None) };
+        Ok(Some(LiveCells::new(RowView::decode(bytes)?, i64::MIN, self.now_s)))
+    }
+}

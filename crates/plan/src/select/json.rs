@@ -1,0 +1,42 @@
+//! SELECT JSON: a row as one text.
+
+use types::value::json::{escape_json, json_key};
+use types::value::to_json;
+
+use crate::plan::ResultColumn;
+use crate::row::ValueSink;
+
+/// Writes the values of a row into one JSON object.
+pub(super) struct JsonRow<'a> {
+    columns: &'a [ResultColumn],
+    next: usize,
+    text: String,
+}
+
+impl<'a> JsonRow<'a> {
+    pub(super) fn new(columns: &'a [ResultColumn]) -> JsonRow<'a> {
+        JsonRow { columns, next: 0, text: String::from("{") }
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.text.push('}');
+        self.text.into_bytes()
+    }
+}
+
+impl ValueSink for JsonRow<'_> {
+    fn push(&mut self, value: Option<&[u8]>) {
+        let Some(column) = self.columns.get(self.next) else { return };
+        if self.next > 0 {
+            self.text.push_str(", ");
+        }
+        self.next += 1;
+        self.text.push('"');
+        escape_json(&json_key(&column.name), &mut self.text);
+        self.text.push_str("\": ");
+        match value {
+            Some(bytes) => self.text.push_str(&to_json(&column.cql_type, bytes)),
+            None => self.text.push_str("null"),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A SELECT that was checked against its table.
+
+use std::sync::Arc;
+
+use cql::ast::{self, Selection as RawSelection};
+use schema::{Table, TableShape};
+use types::value::validate;
+use types::{CqlType, Statics};
+
+use super::build::Builder;
+use super::grouping::Grouping;
+use super::selectable::{Typed, look_up};
+use super::selection::Selection;
+use super::sort::{self, Sort};
+use crate::error::{PlanError, invalid};
+use crate::expression::{
+    BoundValues, Evaluated, Evaluation, Receiver, Scope, Term, prepare_term,
+};
+use crate::plan::{Partitions, SelectPlan};
+use crate::restriction::{Demands, Restrictions, StatementKind};
+use crate::row::RowLayout;
+use crate::values::BindContext;
+
+/// A SELECT, ready to be bound to values.
+#[derive(Debug)]
+pub struct PreparedSelect {
+    /// The table.
+    pub table: Arc<Table>,
+    /// What is computed from its rows.
+    pub selection: Selection,
+    /// Where columns are in its rows.
+    pub layout: RowLayout,
+    /// GROUP BY.
+    pub grouping: Option<Grouping>,
+    /// ORDER BY over several logical partitions.
+    pub sort: Option<Sort>,
+    /// The read goes from the last row to the first.
+    pub reversed: bool,
+    /// SELECT DISTINCT.
+    pub distinct: bool,
+    pub(crate) restrictions: Restrictions,
+    statics: Statics,
+    limit: Option<Term>,
+    per_partition_limit: Option<Term>,
+}
+
+impl PreparedSelect {
+    /// Checks a SELECT, in Cassandra's order.
+    pub(crate) fn prepare(
+        select: &ast::Select,
+        scope: &Scope<'_>,
+    ) -> Result<PreparedSelect, PlanError> {
+        let table = &scope.table;
+        let selectables = look_up_all(&select.selection, scope)?;
+        let only_statics = selects_only_statics(&selectables, table);
+        let ordering = sort::ordering_columns(&select.order_by, table)?;
+        let restrictions = Restrictions::prepare(
+            &select.relations,
+            &Demands {
+                kind: StatementKind::Select,
+                only_statics,
+                allow_filtering: select.allow_filtering,
+                orderings: &select.order_by,
+            },
+            scope,
+        )?;
+        let selection = build_selection(select, &selectables, table)?;
+        if select.distinct {
+            if select.per_partition_limit.is_some() {
+                return invalid!(
+                    "PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries"
+                );
+            }
+            check_distinct(&selection, &restrictions, table)?;
+        }
+        let grouping = if select.group_by.is_empty() {
+            None
+        } else {
+            Some(Grouping::prepare(&select.group_by, select.distinct, &restrictions, scope)?)
+        };
+        if grouping.is_none() && selection.is_aggregate() && select.per_partition_limit.is_some() {
+            return invalid!("PER PARTITION LIMIT is not allowed with aggregate queries.");
+        }
+        let order = sort::prepare(&ordering, &restrictions, table)?;
+        restrictions.check_needs_filtering(select.allow_filtering)?;
+        let limit = prepare_limit(select.limit.as_ref(), "[limit]", scope)?;
+        let per_partition_limit =
+            prepare_limit(select.per_partition_limit.as_ref(), "[per_partition_limit]", scope)?;
+        Ok(PreparedSelect {
+            statics: statics_mode(&selection, &restrictions, table),
+            table: Arc::clone(table),
+            layout: RowLayout::new(table),
+            selection,
+            grouping,
+            sort: order.sort,
+            reversed: order.reversed,
+            distinct: select.distinct,
+            restrictions,
+            limit,
+            per_partition_limit,
+        })
+    }
+
+    /// The plan of one execution.
+    pub(crate) fn bind<'a>(
+        &'a self,
+        values: BoundValues<'a>,
+        context: &'a BindContext<'a>,
+    ) -> Result<SelectPlan<'a>, PlanError> {
+        let eval = Evaluation { values, context };
+        let limit = bind_limit(self.limit.as_ref(), &eval)?;
+        let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), &eval)?;
+        let filters = self.restrictions.bind_filters(&eval)?;
+        let partitions = self.restrictions.bind_partitions(&eval)?;
+        let rows = if self.distinct {
+            types::RowSelection::All
+        } else {
+            self.restrictions.bind_rows(&eval)?
+        };
+        let is_empty = matches!(&partitions, Partitions::Keys(keys) if keys.is_empty());
+        if self.sort.is_some() && context.page_size.is_some() && !is_empty {
+            return invalid!(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
+                 you must either remove the ORDER BY or the IN and sort client side, or disable \
+                 paging for this query"
+            );
+        }
+        Ok(SelectPlan {
+            table: &self.table,
+            partitions,
+            rows,
+            reversed: self.reversed,
+            statics: self.statics,
+            filters,
+            selection: &self.selection,
+            layout: &self.layout,
+            distinct: self.distinct,
+            grouping: self.grouping.as_ref(),
+            sort: self.sort.as_ref(),
+            limit,
+            per_partition_limit,
+            page_size: context.page_size,
+            index: self.restrictions.bind_index(&eval)?,
+            now_s: u32::try_from(context.now_seconds()).unwrap_or(0),
+            evaluation: eval,
+            warnings: self.warnings(),
+        })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let is_aggregation = self.grouping.is_some() || self.selection.is_aggregate();
+        if !is_aggregation {
+            Vec::new()
+        } else if !self.restrictions.has_partition_key() {
+            vec!["Aggregation query used without partition key".to_string()]
+        } else if self.restrictions.key_is_in() {
+            vec!["Aggregation query used on multiple partition keys (IN restriction)".to_string()]
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// The selectors with their aliases; empty for `*`.
+fn look_up_all<'a>(
+    selection: &'a RawSelection,
+    scope: &'a Scope<'a>,
+) -> Result<Vec<(Typed<'a>, Option<Arc<str>>)>, PlanError> {
+    match selection {
+        RawSelection::Wildcard => Ok(Vec::new()),
+        RawSelection::Selectors(selectors) => selectors
+            .iter()
+            .map(|aliased| {
+                let alias = aliased.alias.as_ref().map(|alias| Arc::from(alias.as_str()));
+                Ok((look_up(&aliased.selector, scope)?, alias))
+            })
+            .collect(),
+    }
+}
+
+fn build_selection(
+    select: &ast::Select,
+    selectables: &[(Typed<'_>, Option<Arc<str>>)],
+    table: &Arc<Table>,
+) -> Result<Selection, PlanError> {
+    let mut builder = Builder::default();
+    let mut built = Vec::with_capacity(selectables.len());
+    for (typed, alias) in selectables {
+        built.push((builder.build(typed, None)?, alias.clone()));
+    }
+    if let RawSelection::Wildcard = select.selection {
+        for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.is_hidden) {
+            built.push((super::build::column(index, column), None));
+        }
+    }
+    let has_group_by = !select.group_by.is_empty();
+    Ok(Selection::new(built, builder, table, select.json, has_group_by))
+}
+
+fn is_static(table: &Table, index: usize) -> bool {
+    let first = table.partition_key_count + table.clustering_count;
+    (first..first + table.static_count).contains(&index)
+}
+
+/// Whether static columns are selected, and beside them only the partition key.
+fn selects_only_statics(selectables: &[(Typed<'_>, Option<Arc<str>>)], table: &Table) -> bool {
+    if table.shape == TableShape::CompactSparse || !table.has_statics() || selectables.is_empty() {
+        return false;
+    }
+    let any = |test: &dyn Fn(usize) -> bool| selectables.iter().any(|(s, _)| s.selects(test));
+    any(&|index| is_static(table, index))
+        && !any(&|index| index >= table.partition_key_count && !is_static(table, index))
+}
+
+fn check_distinct(
+    selection: &Selection,
+    restrictions: &Restrictions,
+    table: &Table,
+) -> Result<(), PlanError> {
+    if restrictions.has_clustering() || restrictions.restricts_regulars() {
+        return invalid!(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or \
+             static columns."
+        );
+    }
+    let used = selection.used_columns();
+    for index in used {
+        if *index >= table.partition_key_count && !is_static(table, *index) {
+            let name = table.columns.get(*index).map_or("", |column| &column.name);
+            return invalid!(
+                "SELECT DISTINCT queries must only request partition key columns and/or static \
+                 columns (not {name})"
+            );
+        }
+    }
+    if !restrictions.is_key_range {
+        return Ok(());
+    }
+    for (index, column) in table.partition_key().iter().enumerate() {
+        if !used.contains(&index) {
+            return invalid!(
+                "SELECT DISTINCT queries must request all the partition key columns (missing {})",
+                column.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of static rows: they come along where they are looked at, and alone where whole
+/// partitions are asked for.
+fn statics_mode(selection: &Selection, restrictions: &Restrictions, table: &Table) -> Statics {
+    if !table.has_statics() {
+        return Statics::Skip;
+    }
+    if !restrictions.has_clustering() && !restrictions.restricts_regulars() {
+        return Statics::AttachOrAlone;
+    }
+    let others = restrictions.other_columns();
+    let mut looked_at = selection.used_columns().iter().chain(&others);
+    if looked_at.any(|index| is_static(table, *index)) { Statics::Attach } else { Statics::Skip }
+}
+
+fn prepare_limit(
+    limit: Option<&ast::Term>,
+    name: &'static str,
+    scope: &Scope<'_>,
+) -> Result<Option<Term>, PlanError> {
+    limit
+        .map(|limit| prepare_term(limit, &Receiver::named(name, &CqlType::Int), scope))
+        .transpose()
+}
+
+fn bind_limit(limit: Option<&Term>, eval: &Evaluation<'_>) -> Result<Option<u32>, PlanError> {
+    let Some(limit) = limit else { return Ok(None) };
+    let bytes = match limit.evaluate(eval)? {
+        Evaluated::Null => return invalid!("Invalid null value of limit"),
+        Evaluated::Unset => return Ok(None),
+        Evaluated::Bytes(bytes) => bytes,
+    };
+    if validate(&CqlType::Int, &bytes).is_err() {
+        return invalid!("Invalid limit value");
+    }
+    let number = <[u8; 4]>::try_from(bytes.as_ref()).map_or(0, i32::from_be_bytes);
+    match u32::try_from(number) {
+        Ok(limit) if limit > 0 => Ok(Some(limit)),
+        _ => invalid!("LIMIT must be strictly positive"),
+    }
+}
