@@ -1,1 +1,45 @@
-//! placeholder
+//! Rows on disk: one log, one sorted tree per table, and the merge of changes into rows.
+//!
+//! It must not know CQL text, sockets, or why a partition is where it is. It takes the commands of
+//! [`types`] as they are: a [`types::Mutation`] is logged as the request it is, and applied in the
+//! order of the log, always with the same outcome; a [`types::ReadCommand`] is answered row by row,
+//! borrowed from where they lie.
+//!
+//! What holds:
+//! - In group mode nothing is visible or acknowledged before it is on the disk.
+//! - A change is applied as a whole or not at all, also over a crash.
+//! - Sorted files never hold more than the log, and say exactly which entries they hold.
+//! - A read never returns what was not written: damage is an error.
+//!
+//! Reading order: [`Storage`] is the door. `log` makes changes durable, `commit` brings them to
+//! `apply`, which reads, lets `merge` decide, and writes to `tree`; `read` is the way back, past the
+//! `cache`. `maintenance` flushes, compacts and pushes back. `docs/formats/` has every byte.
+
+mod apply;
+mod cache;
+mod clock;
+mod commit;
+mod core;
+mod data_dir;
+mod error;
+mod log;
+mod maintenance;
+mod merge;
+mod options;
+mod read;
+mod schema_source;
+mod storage;
+mod tree;
+
+#[cfg(test)]
+mod test_folder;
+
+pub use clock::Clock;
+pub use commit::{CommitResult, Committed};
+pub use data_dir::DataDir;
+pub use error::{CommitError, OpenError, ReadError, TreeError};
+pub use log::{Disk, LogFile, RealDisk};
+pub use maintenance::TableStatistics;
+pub use options::{CommitMode, Options};
+pub use schema_source::SchemaSource;
+pub use storage::{Statistics, Storage};

@@ -1,0 +1,379 @@
+//! A committed mutation meets the tree: read, merge, write.
+//!
+//! Everything of a mutation is worked out first and written last, under one sequence number, so that
+//! a refusal leaves nothing behind and a reader sees all of it or nothing.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use schema::Table;
+use types::{
+    CellAction, Condition, CurrentRow, LiveCells, Mutation, Operation, Outcome, RowChange,
+    RowPosition, RowView, SetId,
+};
+
+use crate::cache::CachedRow;
+use crate::core::Core;
+use crate::error::{CommitError, TreeError};
+use crate::log::Position;
+use crate::merge::row::{Before, merge};
+use crate::merge::{MergeError, condition};
+use crate::tree::deletions::{self, PartitionDeletions};
+use crate::tree::engine::{LATEST, TreeBytes};
+use crate::tree::keys::{self, SPACE_ROWS};
+use crate::tree::store::{Applied, OpenStore, TableStore};
+
+/// Where a mutation stands in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) set: SetId,
+    pub(crate) applied: Applied,
+    pub(crate) position: Position,
+}
+
+/// The store's number stands before the tree key, so that one buffer serves tree and cache.
+pub(crate) const CACHE_ID_BYTES: usize = 8;
+
+thread_local! {
+    /// Buffers for the key and the row of the change at hand.
+    static SCRATCH: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+/// A scratch buffer that grew beyond this is given back.
+const SCRATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// Applies one mutation. The caller applies the mutations of a set one after the other.
+pub(crate) fn apply(
+    core: &Core,
+    place: Place,
+    mutation: &Mutation,
+) -> Result<Outcome, CommitError> {
+    let Some(store) = core.store_or_new(mutation.table) else {
+        return Ok(Outcome::Applied);
+    };
+    let of_tree = |error| CommitError::Tree { table: mutation.table, error };
+    let opened = store.for_write().map_err(of_tree)?;
+    let _open = opened.hold_open();
+    let progress = opened.progress(place.set);
+    if place.position < store.born || place.applied <= progress.applied() {
+        return Ok(Outcome::Applied);
+    }
+    let (key, row) = SCRATCH.take();
+    let mut change = Change::new(core, &store, opened, mutation, key, row);
+    let outcome = change.work_out();
+    let (result, written) = match outcome {
+        Ok(Outcome::Applied) => (Ok(Outcome::Applied), change.write()),
+        other => (other, None),
+    };
+    if let Some((seqno, bytes)) = written {
+        opened.note_write(place.position, bytes);
+        core.pressure.grow(bytes);
+        progress.publish(seqno + 1);
+    }
+    progress.set_applied(place.applied);
+    let (mut key, mut row) = (change.key, change.row);
+    key.shrink_to(SCRATCH_BYTES_MAX);
+    row.shrink_to(SCRATCH_BYTES_MAX);
+    SCRATCH.set((key, row));
+    result
+}
+
+/// A row that the mutation changes.
+struct PendingRow {
+    /// Store number and tree key.
+    key: Vec<u8>,
+    /// `None`: nothing is left of it.
+    value: Option<TreeBytes>,
+    existed: bool,
+    is_cached: bool,
+    is_changed: bool,
+}
+
+/// One mutation while it is worked out.
+struct Change<'c> {
+    core: &'c Core,
+    store: &'c TableStore,
+    opened: &'c OpenStore,
+    mutation: &'c Mutation,
+    /// Store number, row space and partition prefix; a row's position is appended and cut off again.
+    key: Vec<u8>,
+    prefix_length: usize,
+    row: Vec<u8>,
+    rows: Vec<PendingRow>,
+    /// Where in `rows` a key is; only kept when there is more than one operation.
+    row_index: HashMap<Vec<u8>, usize, FixedState>,
+    /// Before and after, once they were needed as a whole.
+    deletions: Option<(PartitionDeletions, PartitionDeletions)>,
+    may_have_deletions: bool,
+}
+
+impl<'c> Change<'c> {
+    fn new(
+        core: &'c Core,
+        store: &'c TableStore,
+        opened: &'c OpenStore,
+        mutation: &'c Mutation,
+        mut key: Vec<u8>,
+        row: Vec<u8>,
+    ) -> Change<'c> {
+        key.clear();
+        key.extend_from_slice(&store.cache_id.to_be_bytes());
+        key.push(SPACE_ROWS);
+        keys::push_partition_prefix(&mut key, &mutation.key);
+        let prefix_length = key.len();
+        let partition = key.get(CACHE_ID_BYTES + 1..).unwrap_or_default();
+        let may_have_deletions = opened.deleted.may_contain(partition);
+        Change {
+            core,
+            store,
+            opened,
+            mutation,
+            key,
+            prefix_length,
+            row,
+            rows: Vec::with_capacity(1),
+            row_index: HashMap::default(),
+            deletions: None,
+            may_have_deletions,
+        }
+    }
+
+    fn of_tree(&self, error: TreeError) -> CommitError {
+        CommitError::Tree { table: self.store.id, error }
+    }
+
+    fn of_merge(&self, error: MergeError) -> CommitError {
+        match error {
+            MergeError::Refused(refusal) => CommitError::Refused(refusal),
+            MergeError::Corrupt(corrupt) => self.of_tree(corrupt.into()),
+        }
+    }
+
+    /// The partition prefix without store number and space.
+    fn partition(&self) -> &[u8] {
+        self.key.get(CACHE_ID_BYTES + 1..self.prefix_length).unwrap_or_default()
+    }
+
+    fn work_out(&mut self) -> Result<Outcome, CommitError> {
+        let mutation = self.mutation;
+        if let Some(condition) = &mutation.condition
+            && let Some(rows) = self.refused_by(condition)?
+        {
+            return Ok(Outcome::NotApplied { rows });
+        }
+        for operation in &mutation.operations {
+            match operation {
+                Operation::Row(change) => self.change_row(change)?,
+                Operation::DeletePartition(deletion) => {
+                    self.load_deletions()?.delete_partition(*deletion);
+                }
+                Operation::DeleteRange { range, deletion } => {
+                    self.load_deletions()?.delete_range(range, *deletion);
+                }
+            }
+        }
+        Ok(Outcome::Applied)
+    }
+
+    /// The deletions of the partition as they will be.
+    fn load_deletions(&mut self) -> Result<&mut PartitionDeletions, CommitError> {
+        if self.deletions.is_none() {
+            let before = if self.may_have_deletions {
+                PartitionDeletions::load(self.opened.tree.as_ref(), self.partition(), LATEST)
+                    .map_err(|error| self.of_tree(error))?
+            } else {
+                PartitionDeletions::default()
+            };
+            self.deletions = Some((before.clone(), before));
+        }
+        match &mut self.deletions {
+            Some((_, after)) => Ok(after),
+            None => Err(CommitError::Closed),
+        }
+    }
+
+    fn covering_us(&self, position: &RowPosition) -> Result<i64, CommitError> {
+        let clustering = match position {
+            RowPosition::Static => None,
+            RowPosition::Clustered(clustering) => Some(clustering.as_ref()),
+        };
+        match &self.deletions {
+            Some((_, after)) => Ok(after.covering_us(clustering)),
+            None if !self.may_have_deletions => Ok(i64::MIN),
+            None => deletions::covering_us(
+                self.opened.tree.as_ref(),
+                self.partition(),
+                clustering,
+                LATEST,
+            )
+            .map_err(|error| self.of_tree(error)),
+        }
+    }
+
+    /// The row as it is now, with what the mutation did to it so far: where it is in `rows`.
+    fn load_row(&mut self, position: &RowPosition) -> Result<usize, CommitError> {
+        self.key.truncate(self.prefix_length);
+        keys::push_position(&mut self.key, position);
+        let many = self.mutation.operations.len() > 1;
+        if many && let Some(index) = self.row_index.get(&self.key) {
+            return Ok(*index);
+        }
+        let (value, is_cached) = self.read_row().map_err(|error| self.of_tree(error))?;
+        let index = self.rows.len();
+        let key = self.key.clone();
+        if many {
+            self.row_index.insert(key.clone(), index);
+        }
+        let existed = value.is_some();
+        self.rows.push(PendingRow { key, value, existed, is_cached, is_changed: false });
+        Ok(index)
+    }
+
+    fn read_row(&self) -> Result<(CachedRow, bool), TreeError> {
+        if let Some(row) = self.core.cache.get(&self.key) {
+            return Ok((row, true));
+        }
+        let tree_key = self.key.get(CACHE_ID_BYTES..).unwrap_or_default();
+        Ok((self.opened.tree.get(tree_key, LATEST)?, false))
+    }
+
+    fn change_row(&mut self, change: &RowChange) -> Result<(), CommitError> {
+        let covering_us = self.covering_us(&change.position)?;
+        let index = self.load_row(&change.position)?;
+        let now_s = now_of(self.mutation, change);
+        let mut out = std::mem::take(&mut self.row);
+        out.clear();
+        if keys::is_cut(&self.mutation.key) {
+            keys::push_cut_key(&mut out, &self.mutation.key);
+        }
+        let head_length = out.len();
+        let Some(pending) = self.rows.get(index) else {
+            return Ok(());
+        };
+        let current = pending.value.clone();
+        let row = match &current {
+            Some(value) => {
+                let bytes = value.get(head_length..).unwrap_or_default();
+                Some(RowView::decode(bytes).map_err(|corrupt| self.of_tree(corrupt.into()))?)
+            }
+            None => None,
+        };
+        let after = merge(Before { row, covering_us, now_s }, change, out)
+            .map_err(|error| self.of_merge(error))?;
+        if let Some(pending) = self.rows.get_mut(index) {
+            let is_same = match &current {
+                Some(current) => !after.is_empty && **current == *after.bytes,
+                None => after.is_empty,
+            };
+            if !is_same {
+                pending.is_changed = true;
+                pending.value = (!after.is_empty).then(|| TreeBytes::from(after.bytes.as_slice()));
+            }
+        }
+        self.row = after.bytes;
+        Ok(())
+    }
+
+    /// The rows that a condition looked at, if it does not hold.
+    fn refused_by(
+        &mut self,
+        condition: &Condition,
+    ) -> Result<Option<Vec<CurrentRow>>, CommitError> {
+        let table = self.core.schema.table(self.store.id);
+        let table: Option<&Table> = table.as_deref();
+        let mut all_hold = true;
+        let mut rows = Vec::with_capacity(condition.rows.len());
+        for row_condition in &condition.rows {
+            let covering_us = self.covering_us(&row_condition.position)?;
+            self.key.truncate(self.prefix_length);
+            keys::push_position(&mut self.key, &row_condition.position);
+            let (value, _) = self.read_row().map_err(|error| self.of_tree(error))?;
+            let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
+            let view = match &value {
+                Some(value) => Some(self.view(value).map_err(of_row)?),
+                None => None,
+            };
+            let live = view.map(|view| LiveCells::new(view, covering_us, condition.now_s));
+            let live = match live {
+                Some(live) if live.is_live().map_err(of_row)? => Some(live),
+                _ => None,
+            };
+            let holds = condition::holds(&row_condition.checks, live.as_ref(), table);
+            all_hold &= holds.map_err(of_row)?;
+            let row = live.as_ref().map(condition::live_part).transpose().map_err(of_row)?;
+            rows.push(CurrentRow { position: row_condition.position.clone(), row });
+        }
+        Ok((!all_hold).then_some(rows))
+    }
+
+    /// A row's value without the partition key that may stand before it.
+    fn view<'v>(&self, value: &'v [u8]) -> Result<RowView<'v>, types::CorruptRow> {
+        if !keys::is_cut(&self.mutation.key) {
+            return RowView::decode(value);
+        }
+        let (_, row) = keys::split_cut_key(value).ok_or(types::CorruptRow)?;
+        RowView::decode(row)
+    }
+
+    /// Writes what was worked out; returns its sequence number and how much memory grew.
+    fn write(&mut self) -> Option<(u64, u64)> {
+        let tree = self.opened.tree.as_ref();
+        let deletion_writes = match &self.deletions {
+            Some((before, after)) => deletions::difference(self.partition(), before, after),
+            None => Vec::new(),
+        };
+        if deletion_writes.is_empty() && !self.rows.iter().any(|row| row.is_changed) {
+            return None;
+        }
+        let seqno = tree.draw_seqno();
+        let mut bytes = 0;
+        if !deletion_writes.is_empty() {
+            // Known before it is there, so that no reader overlooks it.
+            self.opened.deleted.add(self.partition());
+        }
+        for (key, value) in deletion_writes {
+            bytes += match value {
+                Some(value) => tree.insert(&key, value, seqno),
+                None => tree.remove(&key, seqno),
+            };
+        }
+        for row in self.rows.drain(..).filter(|row| row.is_changed) {
+            let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
+            bytes += match &row.value {
+                Some(value) => tree.insert(tree_key, value.clone(), seqno),
+                None => tree.remove(tree_key, seqno),
+            };
+            // A row that is written again and again is worth keeping; a new one may never be read.
+            if row.existed || row.is_cached {
+                self.core.cache.put(row.key, row.value);
+            } else {
+                self.core.cache.forget(&row.key);
+            }
+        }
+        Some((seqno, bytes))
+    }
+}
+
+/// The second at which a change that looks at a list judges expiry. It is part of the request where
+/// the request says it; a plain write by index says it by its timestamp.
+fn now_of(mutation: &Mutation, change: &RowChange) -> u32 {
+    if let Some(condition) = &mutation.condition {
+        return condition.now_s;
+    }
+    let of_cell = |cell: &types::CellChange| match &cell.action {
+        CellAction::ListDeleteAt { deleted_at_s, .. }
+        | CellAction::ListRemoveValues { deleted_at_s, .. } => Some(*deleted_at_s),
+        CellAction::ListSetAt { expiry: Some(expiry), .. } => {
+            Some(expiry.expires_at_s.saturating_sub(expiry.ttl_s))
+        }
+        CellAction::ListSetAt { expiry: None, .. } => {
+            Some(u32::try_from(cell.timestamp_us / 1_000_000).unwrap_or(0))
+        }
+        CellAction::Set { .. }
+        | CellAction::Delete { .. }
+        | CellAction::DeleteElements { .. }
+        | CellAction::CounterAdd(_) => None,
+    };
+    change.cells.iter().find_map(of_cell).unwrap_or(0)
+}

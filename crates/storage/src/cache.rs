@@ -1,0 +1,135 @@
+//! The row cache: node-wide, bounded in bytes, never stale.
+//!
+//! A key is the store's number (8 bytes) and the row's tree key; a value is the row's bytes as the
+//! tree holds them (shared, not copied), or that there is none. Whoever changes a row changes or
+//! removes its entry right after the tree, before the change is acknowledged. Whoever reads a row
+//! puts a placeholder first: a change in between takes it away, and then the reader's row, which may
+//! be the old one, is not kept.
+
+use std::fmt;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
+
+use crate::tree::engine::TreeBytes;
+
+/// A row's value in the tree; `None` when it is known that there is none.
+pub(crate) type CachedRow = Option<TreeBytes>;
+
+type Rows =
+    Cache<Vec<u8>, CachedRow, RowWeighter, FixedState, DefaultLifecycle<Vec<u8>, CachedRow>>;
+
+/// What an entry takes beside its bytes, about.
+const ENTRY_BYTES: u64 = 96;
+
+#[derive(Clone)]
+struct RowWeighter;
+
+impl Weighter<Vec<u8>, CachedRow> for RowWeighter {
+    fn weight(&self, key: &Vec<u8>, row: &CachedRow) -> u64 {
+        ENTRY_BYTES + key.len() as u64 + row.as_ref().map_or(0, |row| row.len() as u64)
+    }
+}
+
+pub(crate) struct RowCache {
+    rows: Rows,
+}
+
+impl fmt::Debug for RowCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowCache").field("bytes", &self.rows.weight()).finish_non_exhaustive()
+    }
+}
+
+impl RowCache {
+    pub(crate) fn new(bytes: u64) -> RowCache {
+        let items = usize::try_from(bytes / 256).unwrap_or(usize::MAX).max(64);
+        let (hasher, lifecycle) = (FixedState::default(), DefaultLifecycle::default());
+        RowCache { rows: Cache::with(items, bytes, RowWeighter, hasher, lifecycle) }
+    }
+
+    /// The row if it is here.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<CachedRow> {
+        self.rows.get(key)
+    }
+
+    /// The row, read with `load` and kept if it is not here.
+    pub(crate) fn get_or_load<E>(
+        &self,
+        key: &[u8],
+        load: impl FnOnce() -> Result<CachedRow, E>,
+    ) -> Result<CachedRow, E> {
+        match self.rows.get_value_or_guard(key, Some(Duration::ZERO)) {
+            GuardResult::Value(row) => Ok(row),
+            GuardResult::Guard(guard) => {
+                let row = load()?;
+                // Refused when the row was changed meanwhile.
+                let _ = guard.insert(row.clone());
+                Ok(row)
+            }
+            // Somebody else is reading it.
+            GuardResult::Timeout => load(),
+        }
+    }
+
+    /// The row was changed.
+    pub(crate) fn put(&self, key: Vec<u8>, row: CachedRow) {
+        self.rows.insert(key, row);
+    }
+
+    /// The row was changed, and nobody seems to care for it.
+    pub(crate) fn forget(&self, key: &[u8]) {
+        self.rows.remove(key);
+    }
+
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.rows.weight()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(bytes: &[u8]) -> CachedRow {
+        Some(TreeBytes::from(bytes))
+    }
+
+    #[test]
+    fn a_row_that_changes_while_it_is_read_is_not_kept() {
+        let cache = RowCache::new(1 << 20);
+        for change in [true, false] {
+            let old: Result<CachedRow, ()> = cache.get_or_load(b"key", || {
+                if change {
+                    cache.put(b"key".to_vec(), row(b"new"));
+                } else {
+                    cache.forget(b"key");
+                }
+                Ok(row(b"old"))
+            });
+            assert_eq!(old, Ok(row(b"old")));
+            assert_eq!(cache.get(b"key"), change.then(|| row(b"new")));
+            cache.forget(b"key");
+        }
+    }
+
+    #[test]
+    fn absence_is_known_too() {
+        let cache = RowCache::new(1 << 20);
+        let absent: Result<CachedRow, ()> = cache.get_or_load(b"key", || Ok(None));
+        assert_eq!(absent, Ok(None));
+        assert_eq!(cache.get(b"key"), Some(None));
+    }
+
+    #[test]
+    fn bytes_are_bounded() {
+        let cache = RowCache::new(100_000);
+        for number in 0..10_000u32 {
+            cache.put(number.to_be_bytes().to_vec(), row(&[0; 100]));
+        }
+        assert!(cache.bytes() <= 110_000, "{}", cache.bytes());
+    }
+}

@@ -1,0 +1,8 @@
+//! Time, handed in.
+
+/// Where storage gets the time from. Requests carry their own `now`; this one is for chores only:
+/// when tombstones may go, when the log is synced.
+pub trait Clock: Send + Sync {
+    /// Seconds since the epoch.
+    fn now_s(&self) -> u32;
+}

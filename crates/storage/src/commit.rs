@@ -1,0 +1,441 @@
+//! From a change to its outcome: encode, append, make durable, apply, answer.
+//!
+//! In *periodic* mode the caller does it all: under the locks of the sets it appends and applies,
+//! without changing threads. In *group* mode the log's thread hands over what became durable, and
+//! the appliers apply it: each replica set has its applier, so a set's entries are applied in the
+//! order of the log, and different sets at the same time. The answers of a group go out together.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use foldhash::fast::FixedState;
+use parking_lot::{Condvar, Mutex, RwLock};
+use tokio::sync::oneshot;
+use types::{Mutation, Operation, Outcome, RowPosition, SetId};
+
+use crate::apply::{Place, apply};
+use crate::core::Core;
+use crate::error::CommitError;
+use crate::log::codec::{BODY_VERSION, encode_mutation, push_length};
+use crate::log::{AppendError, DurableSink, EntryId, Position};
+use crate::tree::keys::CLUSTERING_BYTES_MAX;
+use crate::tree::store::Applied;
+
+/// What became of a change, one outcome for each mutation in order. An error of one mutation stands
+/// for all, though the others were applied: they are other logical partitions.
+pub type CommitResult = Result<Vec<Outcome>, CommitError>;
+
+/// A commit, done or on its way.
+#[derive(Debug)]
+pub enum Committed {
+    /// It is done.
+    Now(CommitResult),
+    /// It is done when this says so; an answer that never comes means that storage was closed.
+    Later(oneshot::Receiver<CommitResult>),
+}
+
+impl Committed {
+    /// Waits for the result on this thread. Not for threads of a runtime.
+    pub fn wait(self) -> CommitResult {
+        match self {
+            Committed::Now(result) => result,
+            Committed::Later(receiver) => {
+                receiver.blocking_recv().unwrap_or(Err(CommitError::Closed))
+            }
+        }
+    }
+}
+
+/// Groups of this many jobs are applied by the log's thread itself when nothing else is waiting: a
+/// change of threads would cost more.
+const INLINE_JOBS_MAX: usize = 4;
+/// Groups that may wait for one applier.
+const WAITING_GROUPS_MAX: usize = 8;
+
+/// The mutations of one replica set within a change.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) set: SetId,
+    pub(crate) mutations: Vec<Mutation>,
+    /// Where each mutation stood in the change.
+    pub(crate) slots: Vec<usize>,
+}
+
+/// Splits a change by replica set, keeping the order within each.
+pub(crate) fn split_by_set(change: Vec<(SetId, Mutation)>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::with_capacity(1);
+    let mut known: HashMap<SetId, usize, FixedState> = HashMap::default();
+    for (slot, (set, mutation)) in change.into_iter().enumerate() {
+        let index = match entries.last() {
+            Some(last) if last.set == set => entries.len() - 1,
+            _ => *known.entry(set).or_insert_with(|| {
+                entries.push(Entry { set, mutations: Vec::with_capacity(1), slots: Vec::new() });
+                entries.len() - 1
+            }),
+        };
+        if let Some(entry) = entries.get_mut(index) {
+            entry.mutations.push(mutation);
+            entry.slots.push(slot);
+        }
+    }
+    entries
+}
+
+/// Refuses what could not be stored, before it is logged.
+pub(crate) fn validate(mutation: &Mutation) -> Result<(), CommitError> {
+    let check = |clustering: &[u8]| {
+        if clustering.len() > CLUSTERING_BYTES_MAX {
+            let bytes = clustering.len();
+            return Err(CommitError::ClusteringTooLong { bytes, bytes_max: CLUSTERING_BYTES_MAX });
+        }
+        Ok(())
+    };
+    for operation in &mutation.operations {
+        match operation {
+            Operation::DeletePartition(_) => {}
+            Operation::DeleteRange { range, .. } => {
+                check(&range.start)?;
+                check(range.end.as_deref().unwrap_or_default())?;
+            }
+            Operation::Row(change) => {
+                if let RowPosition::Clustered(clustering) = &change.position {
+                    check(clustering)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The body of a change record.
+pub(crate) fn encode_body(entries: &[Entry], out: &mut Vec<u8>) {
+    out.push(BODY_VERSION);
+    for entry in entries {
+        push_length(out, entry.mutations.len());
+        for mutation in &entry.mutations {
+            encode_mutation(mutation, out);
+        }
+    }
+}
+
+impl From<AppendError> for CommitError {
+    fn from(error: AppendError) -> CommitError {
+        match error {
+            AppendError::TooLarge { bytes, bytes_max } => {
+                CommitError::TooLarge { bytes, bytes_max }
+            }
+            AppendError::DiskFull => CommitError::DiskFull,
+            AppendError::Failed(why) => CommitError::LogFailed(why),
+            AppendError::Closed => CommitError::Closed,
+        }
+    }
+}
+
+/// Applies one entry; the outcomes go to their slots.
+pub(crate) fn apply_entry(
+    core: &Core,
+    id: EntryId,
+    position: Position,
+    mutations: &[Mutation],
+    mut on_outcome: impl FnMut(usize, Result<Outcome, CommitError>),
+) {
+    for (number, mutation) in mutations.iter().enumerate() {
+        let ordinal = u32::try_from(number + 1).unwrap_or(u32::MAX);
+        let applied = Applied { index: id.index, ordinal };
+        on_outcome(number, apply(core, Place { set: id.set, applied, position }, mutation));
+    }
+}
+
+/// Collects the outcomes of a change.
+#[derive(Debug)]
+pub(crate) struct Outcomes(CommitResult);
+
+impl Outcomes {
+    pub(crate) fn new(count: usize) -> Outcomes {
+        Outcomes(Ok(vec![Outcome::Applied; count]))
+    }
+
+    pub(crate) fn set(&mut self, slot: usize, outcome: Result<Outcome, CommitError>) {
+        match (&mut self.0, outcome) {
+            (Ok(outcomes), Ok(outcome)) => {
+                if let Some(place) = outcomes.get_mut(slot) {
+                    *place = outcome;
+                }
+            }
+            (Ok(_), Err(error)) => self.0 = Err(error),
+            (Err(_), _) => {}
+        }
+    }
+
+    pub(crate) fn finish(self) -> CommitResult {
+        self.0
+    }
+}
+
+/// A change that waits to become durable.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) position: Position,
+    pub(crate) end: Position,
+    pub(crate) ids: Vec<EntryId>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) mutation_count: usize,
+    pub(crate) reply: oneshot::Sender<CommitResult>,
+}
+
+/// Where the entries of a change over several appliers meet again.
+#[derive(Debug)]
+struct Gather {
+    remaining: AtomicUsize,
+    outcomes: Mutex<Option<Outcomes>>,
+    reply: Mutex<Option<oneshot::Sender<CommitResult>>>,
+}
+
+/// What one applier does for a job.
+struct Task {
+    position: Position,
+    id: EntryId,
+    entry: Entry,
+    gather: Arc<Gather>,
+}
+
+enum Work {
+    Whole(Job),
+    Part(Task),
+}
+
+/// How far what is durable has been applied.
+#[derive(Debug, Default)]
+pub(crate) struct AppliedThrough {
+    /// Groups in the order of the log: end, and how many appliers still work on it.
+    groups: Mutex<VecDeque<(Position, usize)>>,
+    first_number: AtomicU64,
+    through: AtomicU64,
+    changed: Condvar,
+}
+
+impl AppliedThrough {
+    pub(crate) fn start_at(&self, position: Position) {
+        self.through.store(position, Ordering::Release);
+    }
+
+    pub(crate) fn get(&self) -> Position {
+        self.through.load(Ordering::Acquire)
+    }
+
+    /// Waits until everything before a place is applied.
+    pub(crate) fn wait_for(&self, position: Position) {
+        let mut groups = self.groups.lock();
+        while self.get() < position && !groups.is_empty() {
+            self.changed.wait(&mut groups);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.groups.lock().is_empty()
+    }
+
+    /// A group of which so many parts must finish; returns its number.
+    fn begin(&self, end: Position, parts: usize) -> u64 {
+        let mut groups = self.groups.lock();
+        groups.push_back((end, parts));
+        self.first_number.load(Ordering::Relaxed) + groups.len() as u64 - 1
+    }
+
+    fn finish(&self, number: u64) {
+        let mut groups = self.groups.lock();
+        let first = self.first_number.load(Ordering::Relaxed);
+        let index = usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
+        if let Some((_, remaining)) = groups.get_mut(index) {
+            *remaining = remaining.saturating_sub(1);
+        }
+        while let Some((end, 0)) = groups.front().copied() {
+            groups.pop_front();
+            self.first_number.fetch_add(1, Ordering::Relaxed);
+            self.through.store(end, Ordering::Release);
+        }
+        self.changed.notify_all();
+    }
+}
+
+/// Takes what became durable and has it applied.
+pub(crate) struct Appliers {
+    core: Arc<Core>,
+    through: Arc<AppliedThrough>,
+    queues: Vec<SyncSender<(u64, Vec<Work>)>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Appliers {
+    pub(crate) fn start(core: Arc<Core>, through: Arc<AppliedThrough>) -> io::Result<Appliers> {
+        let mut appliers = Appliers { core, through, queues: Vec::new(), threads: Vec::new() };
+        for number in 0..appliers.core.options.apply_threads.max(1) {
+            let (sender, receiver) = sync_channel(WAITING_GROUPS_MAX);
+            let (core, through) = (Arc::clone(&appliers.core), Arc::clone(&appliers.through));
+            let thread = Builder::new()
+                .name(format!("apply-{number}"))
+                .spawn(move || run_applier(&core, &through, &receiver))?;
+            appliers.queues.push(sender);
+            appliers.threads.push(thread);
+        }
+        Ok(appliers)
+    }
+
+    fn applier_of(&self, set: SetId) -> usize {
+        set.0 as usize % self.queues.len().max(1)
+    }
+
+    fn add(&self, job: Job, works: &mut [Vec<Work>]) {
+        let mut appliers = job.ids.iter().map(|id| self.applier_of(id.set));
+        let first = appliers.next().unwrap_or(0);
+        if appliers.all(|applier| applier == first) {
+            if let Some(work) = works.get_mut(first) {
+                work.push(Work::Whole(job));
+            }
+            return;
+        }
+        let gather = Arc::new(Gather {
+            remaining: AtomicUsize::new(job.entries.len()),
+            outcomes: Mutex::new(Some(Outcomes::new(job.mutation_count))),
+            reply: Mutex::new(Some(job.reply)),
+        });
+        for (id, entry) in job.ids.into_iter().zip(job.entries) {
+            let gather = Arc::clone(&gather);
+            let task = Task { position: job.position, id, entry, gather };
+            if let Some(work) = works.get_mut(self.applier_of(id.set)) {
+                work.push(Work::Part(task));
+            }
+        }
+    }
+}
+
+impl DurableSink<Job> for Appliers {
+    fn on_durable(&mut self, jobs: Vec<Job>) {
+        let end = jobs.last().map_or(0, |job| job.end);
+        if jobs.len() <= INLINE_JOBS_MAX && self.through.is_idle() {
+            let number = self.through.begin(end, 1);
+            let works = jobs.into_iter().map(Work::Whole).collect();
+            apply_works(&self.core, works);
+            self.through.finish(number);
+            return;
+        }
+        let mut works: Vec<Vec<Work>> = self.queues.iter().map(|_| Vec::new()).collect();
+        for job in jobs {
+            self.add(job, &mut works);
+        }
+        let parts = works.iter().filter(|work| !work.is_empty()).count();
+        let number = self.through.begin(end, parts);
+        for (queue, work) in self.queues.iter().zip(works) {
+            if !work.is_empty() && queue.send((number, work)).is_err() {
+                tracing::error!("an applier is gone");
+                self.through.finish(number);
+            }
+        }
+    }
+
+    fn on_failed(&mut self, jobs: Vec<Job>, why: &Arc<str>) {
+        for job in jobs {
+            let _ = job.reply.send(Err(CommitError::LogFailed(Arc::clone(why))));
+        }
+    }
+}
+
+impl Drop for Appliers {
+    fn drop(&mut self) {
+        self.queues.clear();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run_applier(core: &Core, through: &AppliedThrough, queue: &Receiver<(u64, Vec<Work>)>) {
+    while let Ok((number, works)) = queue.recv() {
+        apply_works(core, works);
+        through.finish(number);
+    }
+}
+
+/// Applies a group and then answers it.
+fn apply_works(core: &Core, works: Vec<Work>) {
+    let mut answers = Vec::with_capacity(works.len());
+    for work in works {
+        match work {
+            Work::Whole(job) => {
+                let mut outcomes = Outcomes::new(job.mutation_count);
+                for (id, entry) in job.ids.iter().zip(&job.entries) {
+                    apply_entry(core, *id, job.position, &entry.mutations, |number, outcome| {
+                        outcomes.set(entry.slots.get(number).copied().unwrap_or(0), outcome);
+                    });
+                }
+                answers.push((job.reply, outcomes.finish()));
+            }
+            Work::Part(task) => {
+                let entry = &task.entry;
+                apply_entry(core, task.id, task.position, &entry.mutations, |number, outcome| {
+                    if let Some(outcomes) = task.gather.outcomes.lock().as_mut() {
+                        outcomes.set(entry.slots.get(number).copied().unwrap_or(0), outcome);
+                    }
+                });
+                if task.gather.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    let reply = task.gather.reply.lock().take();
+                    let outcomes = task.gather.outcomes.lock().take();
+                    if let (Some(reply), Some(outcomes)) = (reply, outcomes) {
+                        answers.push((reply, outcomes.finish()));
+                    }
+                }
+            }
+        }
+    }
+    for (reply, result) in answers {
+        // Who asked may be gone; the change is committed all the same.
+        let _ = reply.send(result);
+    }
+}
+
+/// In periodic mode: who may append and apply for a set.
+#[derive(Debug)]
+pub(crate) struct SetLock {
+    pub(crate) turn: Mutex<()>,
+    /// While a change is appended and not yet applied: a place in the log at or before it.
+    pub(crate) in_flight_since: AtomicU64,
+}
+
+/// The locks of all sets.
+#[derive(Debug, Default)]
+pub(crate) struct SetLocks {
+    locks: RwLock<HashMap<SetId, Arc<SetLock>, FixedState>>,
+}
+
+impl SetLocks {
+    pub(crate) fn get(&self, set: SetId) -> Arc<SetLock> {
+        if let Some(lock) = self.locks.read().get(&set) {
+            return Arc::clone(lock);
+        }
+        let mut locks = self.locks.write();
+        let fresh = || {
+            let in_flight_since = AtomicU64::new(Position::MAX);
+            Arc::new(SetLock { turn: Mutex::new(()), in_flight_since })
+        };
+        Arc::clone(locks.entry(set).or_insert_with(fresh))
+    }
+
+    /// The first place in the log that may not be applied yet.
+    pub(crate) fn in_flight_since(&self) -> Position {
+        let locks = self.locks.read();
+        let since = locks.values().map(|lock| lock.in_flight_since.load(Ordering::SeqCst));
+        since.min().unwrap_or(Position::MAX)
+    }
+
+    /// Waits until nobody is in the middle of a change.
+    pub(crate) fn wait_idle(&self) {
+        let locks: Vec<_> = self.locks.read().values().cloned().collect();
+        for lock in locks {
+            drop(lock.turn.lock());
+        }
+    }
+}

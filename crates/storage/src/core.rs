@@ -1,0 +1,213 @@
+//! What every part of storage shares: the stores of all tables, the cache, and the bounds.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use foldhash::fast::FixedState;
+use parking_lot::RwLock;
+use types::TableId;
+
+use crate::cache::RowCache;
+use crate::clock::Clock;
+use crate::data_dir::sync_folder;
+use crate::error::OpenError;
+use crate::log::Position;
+use crate::maintenance::Pressure;
+use crate::options::Options;
+use crate::schema_source::SchemaSource;
+use crate::tree::engine::TreeShared;
+use crate::tree::purge::PurgeFactory;
+use crate::tree::store::{LogIndexes, StoreSeed, TableStore};
+
+pub(crate) struct Core {
+    pub(crate) options: Options,
+    pub(crate) schema: Arc<dyn SchemaSource>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) cache: RowCache,
+    pub(crate) pressure: Pressure,
+    pub(crate) trees_folder: PathBuf,
+    tree_shared: TreeShared,
+    stores: RwLock<Stores>,
+    next_cache_id: AtomicU64,
+    log_indexes: Arc<OnceLock<LogIndexes>>,
+}
+
+#[derive(Default)]
+struct Stores {
+    by_table: HashMap<TableId, Arc<TableStore>, FixedState>,
+    /// Tables that were dropped: what still comes for them is lost, as it would be a moment later.
+    dropped: HashSet<TableId, FixedState>,
+    /// Folders found at the start that belong to emptied tables, by table and birth.
+    waiting: HashMap<TableId, Vec<Position>, FixedState>,
+}
+
+impl Core {
+    /// Finds the folders of all tables; opens none.
+    pub(crate) fn new(
+        options: Options,
+        trees_folder: PathBuf,
+        schema: Arc<dyn SchemaSource>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Core, OpenError> {
+        let core = Core {
+            cache: RowCache::new(options.row_cache_bytes),
+            pressure: Pressure::new(options.memtable_bytes_max),
+            tree_shared: TreeShared::new(&options),
+            options,
+            schema,
+            clock,
+            trees_folder,
+            stores: RwLock::default(),
+            next_cache_id: AtomicU64::new(1),
+            log_indexes: Arc::default(),
+        };
+        let mut found: HashMap<TableId, Vec<Position>, FixedState> = HashMap::default();
+        let read_error = OpenError::io(&core.trees_folder);
+        for entry in fs::read_dir(&core.trees_folder).map_err(read_error)? {
+            let entry = entry.map_err(OpenError::io(&core.trees_folder))?;
+            if let Some((table, born)) = entry.file_name().to_str().and_then(split_folder_name) {
+                found.entry(table).or_default().push(born);
+            }
+        }
+        for (table, mut births) in found {
+            // The oldest is valid until the log says that it was emptied.
+            births.sort_unstable();
+            let oldest = births.remove(0);
+            let mut stores = core.stores.write();
+            stores.by_table.insert(table, core.new_store(table, oldest, true));
+            stores.waiting.insert(table, births);
+        }
+        Ok(core)
+    }
+
+    fn new_store(&self, id: TableId, born: Position, is_on_disk: bool) -> Arc<TableStore> {
+        let table = self.schema.table(id);
+        let purge = PurgeFactory::new(
+            id,
+            Arc::clone(&self.schema),
+            Arc::clone(&self.clock),
+            self.options.tombstone_retention_s,
+        );
+        Arc::new(TableStore::new(StoreSeed {
+            id,
+            born,
+            cache_id: self.next_cache_id.fetch_add(1, Ordering::Relaxed),
+            has_single_rows: table.is_some_and(|table| table.clustering_count == 0),
+            folder: self.trees_folder.join(folder_name(id, born)),
+            is_on_disk,
+            shared: self.tree_shared.clone(),
+            purge: Arc::new(purge),
+            log_indexes: Arc::clone(&self.log_indexes),
+        }))
+    }
+
+    /// The store of a table, if anything was ever written to it.
+    pub(crate) fn store(&self, table: TableId) -> Option<Arc<TableStore>> {
+        self.stores.read().by_table.get(&table).cloned()
+    }
+
+    /// The store of a table, made if there is none; `None` if the table was dropped.
+    pub(crate) fn store_or_new(&self, table: TableId) -> Option<Arc<TableStore>> {
+        if let Some(store) = self.store(table) {
+            return Some(store);
+        }
+        let mut stores = self.stores.write();
+        if stores.dropped.contains(&table) {
+            return None;
+        }
+        if let Some(store) = stores.by_table.get(&table) {
+            return Some(Arc::clone(store));
+        }
+        let store = self.new_store(table, 0, false);
+        stores.by_table.insert(table, Arc::clone(&store));
+        Some(store)
+    }
+
+    /// Every store.
+    pub(crate) fn all_stores(&self) -> Vec<Arc<TableStore>> {
+        self.stores.read().by_table.values().cloned().collect()
+    }
+
+    /// Puts an empty store in the place of a table's, which begins at that place of the log. Returns
+    /// the old one.
+    pub(crate) fn replace_store(&self, table: TableId, born: Position) -> Option<Arc<TableStore>> {
+        let mut stores = self.stores.write();
+        if stores.dropped.contains(&table) {
+            return None;
+        }
+        let waiting = stores.waiting.get_mut(&table);
+        let is_on_disk = waiting.is_some_and(|births| {
+            let found = births.iter().position(|birth| *birth == born);
+            found.map(|index| births.remove(index)).is_some()
+        });
+        let fresh = self.new_store(table, born, is_on_disk);
+        let old = stores.by_table.insert(table, fresh);
+        old.inspect(|old| old.mark_dropped())
+    }
+
+    /// Forgets a table. Returns its store.
+    pub(crate) fn drop_store(&self, table: TableId) -> Option<Arc<TableStore>> {
+        let mut stores = self.stores.write();
+        stores.dropped.insert(table);
+        stores.by_table.remove(&table).inspect(|old| old.mark_dropped())
+    }
+
+    /// Removes the files of a store that was dropped or replaced, and gives back its memory.
+    pub(crate) fn remove_files(&self, store: &TableStore) {
+        if let Some(opened) = store.if_open() {
+            self.pressure.shrink(opened.memory_bytes());
+        }
+        self.remove_folder(store.folder());
+    }
+
+    fn remove_folder(&self, folder: &PathBuf) {
+        match fs::remove_dir_all(folder) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => {
+                tracing::warn!(%error, folder = %folder.display(), "a folder could not be removed");
+            }
+        }
+        if let Err(error) = sync_folder(&self.trees_folder) {
+            tracing::warn!(%error, "the folder of the trees could not be synced");
+        }
+    }
+
+    /// After the log was replayed: folders that it knows nothing of were never acknowledged, and no
+    /// file may know more than the log.
+    pub(crate) fn finish_recovery(&self, indexes: LogIndexes) -> Result<(), OpenError> {
+        self.remove_unborn();
+        for store in self.all_stores() {
+            if let Some(opened) = store.if_open() {
+                let of_table = |error| OpenError::Tree { table: store.id, error };
+                opened.check_against(&indexes).map_err(of_table)?;
+            }
+        }
+        let _ = self.log_indexes.set(indexes);
+        Ok(())
+    }
+
+    fn remove_unborn(&self) {
+        let waiting = std::mem::take(&mut self.stores.write().waiting);
+        for (table, births) in waiting {
+            for born in births {
+                self.remove_folder(&self.trees_folder.join(folder_name(table, born)));
+            }
+        }
+    }
+}
+
+fn folder_name(table: TableId, born: Position) -> String {
+    format!("{:032x}-{born:016x}", table.0)
+}
+
+fn split_folder_name(name: &str) -> Option<(TableId, Position)> {
+    let (table, born) = name.split_once('-')?;
+    if table.len() != 32 || born.len() != 16 {
+        return None;
+    }
+    Some((TableId(u128::from_str_radix(table, 16).ok()?), Position::from_str_radix(born, 16).ok()?))
+}

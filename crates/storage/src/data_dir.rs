@@ -1,0 +1,157 @@
+//! The data folder: one process at a time, and the few small documents that are replaced as a whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::OpenError;
+
+const DOCUMENT_MAGIC: [u8; 6] = *b"HELDOC";
+const DOCUMENT_VERSION: u16 = 1;
+/// Magic, version, length, checksum.
+const DOCUMENT_HEAD_BYTES: usize = 6 + 2 + 8 + 4;
+
+/// An opened and locked data folder.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    /// Held for the lock on it.
+    _lock: File,
+}
+
+impl DataDir {
+    /// Creates the folder if need be and takes the lock.
+    pub fn lock(path: impl Into<PathBuf>) -> Result<DataDir, OpenError> {
+        let path = path.into();
+        for folder in [path.clone(), path.join("documents"), path.join("log"), path.join("trees")] {
+            fs::create_dir_all(&folder).map_err(OpenError::io(&folder))?;
+        }
+        sync_folder(&path).map_err(OpenError::io(&path))?;
+        let lock_path = path.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .map_err(OpenError::io(&lock_path))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(DataDir { path, _lock: lock }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked { path }),
+            Err(errno) => Err(OpenError::Io { path: lock_path, error: errno.into() }),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn log_folder(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    pub(crate) fn trees_folder(&self) -> PathBuf {
+        self.path.join("trees")
+    }
+
+    fn document_path(&self, name: &str) -> PathBuf {
+        self.path.join("documents").join(name)
+    }
+
+    /// Replaces a document as a whole: after a crash it is the old or the new one.
+    pub fn save_document(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.document_path(name);
+        let temporary = path.with_extension("new");
+        let mut head = Vec::with_capacity(DOCUMENT_HEAD_BYTES);
+        head.extend_from_slice(&DOCUMENT_MAGIC);
+        head.extend_from_slice(&DOCUMENT_VERSION.to_be_bytes());
+        head.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+        head.extend_from_slice(&document_checksum(&head, bytes).to_be_bytes());
+        let mut file = File::create(&temporary)?;
+        file.write_all(&head)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&temporary, &path)?;
+        sync_folder(&self.path.join("documents"))
+    }
+
+    /// A document as it was last saved; `None` if it never was.
+    pub fn load_document(&self, name: &str) -> Result<Option<Vec<u8>>, OpenError> {
+        let path = self.document_path(name);
+        let mut bytes = Vec::new();
+        match File::open(&path) {
+            Ok(mut file) => file.read_to_end(&mut bytes).map_err(OpenError::io(&path))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(OpenError::Io { path, error }),
+        };
+        let damaged = |offset, what| OpenError::Damaged { path: path.clone(), offset, what };
+        let (head, body) = bytes
+            .split_first_chunk::<DOCUMENT_HEAD_BYTES>()
+            .ok_or_else(|| damaged(0, "the document is shorter than its head"))?;
+        let [magic @ .., v0, v1, _, _, _, _, _, _, _, _, _, _, _, _] = head;
+        if *magic != DOCUMENT_MAGIC {
+            return Err(damaged(0, "the document does not start as one"));
+        }
+        let version = u16::from_be_bytes([*v0, *v1]);
+        if version != DOCUMENT_VERSION {
+            return Err(OpenError::UnknownVersion { path, version });
+        }
+        let [checked @ .., c0, c1, c2, c3] = head;
+        let checksum = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
+        if document_checksum(checked, body) != checksum {
+            return Err(damaged(0, "the document's checksum does not match"));
+        }
+        let body = body.len();
+        Ok(Some(bytes.split_off(bytes.len() - body)))
+    }
+}
+
+fn document_checksum(head: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+/// Makes what was created, renamed or removed in a folder last.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_folder::TestFolder;
+
+    #[test]
+    fn documents_come_back_and_damage_is_seen() {
+        let folder = TestFolder::new("documents");
+        let dir = DataDir::lock(folder.path()).unwrap();
+        assert!(dir.load_document("schema").unwrap().is_none());
+        dir.save_document("schema", b"one").unwrap();
+        dir.save_document("schema", b"two").unwrap();
+        assert_eq!(dir.load_document("schema").unwrap().unwrap(), b"two");
+        let path = dir.document_path("schema");
+        let good = fs::read(&path).unwrap();
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            File::create(&path).unwrap().write_all(&bad).unwrap();
+            assert!(dir.load_document("schema").is_err(), "bit {bit}");
+        }
+        File::create(&path).unwrap().write_all(&good[..10]).unwrap();
+        assert!(dir.load_document("schema").is_err());
+    }
+
+    #[test]
+    fn a_second_lock_is_refused() {
+        let folder = TestFolder::new("lock");
+        let first = DataDir::lock(folder.path()).unwrap();
+        assert!(matches!(DataDir::lock(folder.path()), Err(OpenError::Locked { .. })));
+        drop(first);
+        DataDir::lock(folder.path()).unwrap();
+    }
+}

@@ -1,0 +1,209 @@
+//! What can go wrong, by who asked: opening, committing, reading.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use types::{CorruptRow, Refusal, TableId};
+
+/// The data folder cannot be opened. The message says which file and what to do.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process has it open.
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Bytes that were known to be on the disk are not what was written.
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// Written by a version of Helenus that this one does not know.
+    UnknownVersion {
+        /// Which file.
+        path: PathBuf,
+        /// What it says.
+        version: u16,
+    },
+    /// The sorted files of a table cannot be opened.
+    Tree {
+        /// Which table.
+        table: TableId,
+        /// Why.
+        error: TreeError,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> OpenError {
+        let path = path.into();
+        move |error| OpenError::Io { path, error }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Locked { path } => write!(
+                f,
+                "the data folder {} is in use by another process; stop it, or choose another folder",
+                path.display()
+            ),
+            OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            OpenError::Damaged { path, offset, what } => write!(
+                f,
+                "{} is damaged at offset {offset}: {what}; restore the folder from a backup",
+                path.display()
+            ),
+            OpenError::UnknownVersion { path, version } => write!(
+                f,
+                "{} has format version {version}, which this version of Helenus does not know",
+                path.display()
+            ),
+            OpenError::Tree { table, error } => {
+                write!(f, "the files of table {table} cannot be opened: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// The sorted files of a table failed.
+#[derive(Clone, Debug)]
+pub enum TreeError {
+    /// The operating system refused.
+    Io(Arc<io::Error>),
+    /// A block or file is not what was written.
+    Corrupt(Arc<str>),
+}
+
+impl fmt::Display for TreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TreeError::Io(error) => write!(f, "{error}"),
+            TreeError::Corrupt(what) => write!(f, "damaged: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for TreeError {}
+
+impl From<CorruptRow> for TreeError {
+    fn from(corrupt: CorruptRow) -> TreeError {
+        TreeError::Corrupt(Arc::from(corrupt.to_string()))
+    }
+}
+
+/// A change was not committed, or it is unknown whether it was.
+#[derive(Clone, Debug)]
+pub enum CommitError {
+    /// A mutation cannot be applied to the row as it is: an answer, nothing of it was applied.
+    Refused(Refusal),
+    /// More bytes than one change may have.
+    TooLarge {
+        /// How many it has.
+        bytes: usize,
+        /// How many it may have.
+        bytes_max: usize,
+    },
+    /// A clustering key longer than storage keeps.
+    ClusteringTooLong {
+        /// How many bytes it takes.
+        bytes: usize,
+        /// How many it may take.
+        bytes_max: usize,
+    },
+    /// The disk is full; reads go on, and writes work again when there is space.
+    DiskFull,
+    /// The log could not be written or synced: nothing is acknowledged any more until a restart.
+    LogFailed(Arc<str>),
+    /// The row to be changed could not be read, or its table's files could not be written.
+    Tree {
+        /// Which table.
+        table: TableId,
+        /// Why.
+        error: TreeError,
+    },
+    /// Sorted files are not written as fast as changes come; later it may work.
+    Overloaded,
+    /// Storage was closed.
+    Closed,
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommitError::Refused(refusal) => write!(f, "{refusal}"),
+            CommitError::TooLarge { bytes, bytes_max } => write!(
+                f,
+                "Mutation of {bytes} bytes is too large for the maximum size of {bytes_max}"
+            ),
+            CommitError::ClusteringTooLong { bytes, bytes_max } => write!(
+                f,
+                "Clustering columns of {bytes} bytes are too long, the maximum is {bytes_max}"
+            ),
+            CommitError::DiskFull => f.write_str("the disk is full, writes are refused"),
+            CommitError::LogFailed(why) => {
+                write!(f, "the log failed ({why}); the node must be restarted")
+            }
+            CommitError::Tree { table, error } => write!(f, "table {table}: {error}"),
+            CommitError::Overloaded => f.write_str("writes come faster than the disk takes them"),
+            CommitError::Closed => f.write_str("storage is closed"),
+        }
+    }
+}
+
+impl std::error::Error for CommitError {}
+
+/// A read failed.
+#[derive(Clone, Debug)]
+pub enum ReadError {
+    /// What is stored is not what was written: never wrong data, always this.
+    Corrupt {
+        /// Which table.
+        table: TableId,
+        /// What was seen.
+        what: Arc<str>,
+    },
+    /// The operating system refused.
+    Io {
+        /// Which table.
+        table: TableId,
+        /// Why.
+        error: Arc<io::Error>,
+    },
+}
+
+impl ReadError {
+    pub(crate) fn of_tree(table: TableId) -> impl Fn(TreeError) -> ReadError {
+        move |error| match error {
+            TreeError::Io(error) => ReadError::Io { table, error },
+            TreeError::Corrupt(what) => ReadError::Corrupt { table, what },
+        }
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Corrupt { table, what } => write!(f, "table {table} is damaged: {what}"),
+            ReadError::Io { table, error } => write!(f, "table {table}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}

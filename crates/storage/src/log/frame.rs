@@ -1,0 +1,256 @@
+//! Records and segment heads as bytes (see `docs/formats/log.md`).
+//!
+//! A record's checksum covers the checksum of the record before it, so that a record can only be
+//! read in its place. Its body is summed apart, before the writer takes the log's lock.
+
+use types::SetId;
+
+/// A place in the log: bytes since the first segment began. Never reused.
+pub(crate) type Position = u64;
+
+pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"HELENLOG";
+pub(crate) const LOG_VERSION: u16 = 1;
+pub(crate) const SEGMENT_HEAD_BYTES: usize = 32;
+/// Length, kind, checksum, length of the head.
+pub(crate) const RECORD_HEAD_BYTES: usize = 4 + 1 + 4 + 2;
+
+const MARK_MAGIC: [u8; 8] = *b"HELGROUP";
+/// Magic, own position, synced up to, oldest position, checksum.
+pub(crate) const MARK_BYTES: usize = 8 + 8 + 8 + 8 + 4;
+
+/// What a record is. Numbers 16 and up are kept for replicated entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordKind {
+    /// The first record of a group: up to where the log was known to be synced.
+    Mark = 1,
+    /// The last entry index of every replica set, at the start of a segment.
+    SetIndexes = 2,
+    /// One atomic change.
+    Change = 3,
+    /// A table was emptied.
+    Truncate = 4,
+    /// A table is gone.
+    Drop = 5,
+    /// The segment ends here; the log goes on in the next.
+    SegmentEnd = 6,
+}
+
+impl RecordKind {
+    pub(crate) fn from_byte(byte: u8) -> Option<RecordKind> {
+        match byte {
+            1 => Some(RecordKind::Mark),
+            2 => Some(RecordKind::SetIndexes),
+            3 => Some(RecordKind::Change),
+            4 => Some(RecordKind::Truncate),
+            5 => Some(RecordKind::Drop),
+            6 => Some(RecordKind::SegmentEnd),
+            _ => None,
+        }
+    }
+}
+
+/// One entry of a replica set within a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryId {
+    pub(crate) set: SetId,
+    pub(crate) index: u64,
+}
+
+pub(crate) const ENTRY_ID_BYTES: usize = 12;
+
+/// Appends the record and returns its checksum, the next link of the chain.
+pub(crate) fn push_record(
+    out: &mut Vec<u8>,
+    chain: u32,
+    kind: RecordKind,
+    head: &[u8],
+    body: &[u8],
+    body_checksum: u32,
+) -> u32 {
+    let length = (head.len() + body.len()) as u32;
+    let head_length = head.len() as u16;
+    let checksum = record_checksum(chain, length, kind as u8, head, body_checksum);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.push(kind as u8);
+    out.extend_from_slice(&checksum.to_be_bytes());
+    out.extend_from_slice(&head_length.to_be_bytes());
+    out.extend_from_slice(head);
+    out.extend_from_slice(body);
+    checksum
+}
+
+fn record_checksum(chain: u32, length: u32, kind: u8, head: &[u8], body_checksum: u32) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(chain);
+    hasher.update(&length.to_be_bytes());
+    hasher.update(&[kind]);
+    hasher.update(&(head.len() as u16).to_be_bytes());
+    hasher.update(head);
+    hasher.update(&body_checksum.to_be_bytes());
+    hasher.finalize()
+}
+
+/// How many bytes a record takes.
+pub(crate) fn record_bytes(head: usize, body: usize) -> usize {
+    RECORD_HEAD_BYTES + head + body
+}
+
+/// A record, borrowed from the bytes of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordRef<'a> {
+    pub(crate) kind: u8,
+    pub(crate) checksum: u32,
+    pub(crate) head: &'a [u8],
+    pub(crate) body: &'a [u8],
+}
+
+impl RecordRef<'_> {
+    pub(crate) fn bytes(&self) -> usize {
+        record_bytes(self.head.len(), self.body.len())
+    }
+}
+
+/// What stands at a place of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Frame<'a> {
+    Record(RecordRef<'a>),
+    /// Zeros: nothing was written here.
+    Blank,
+    /// Neither a record that follows its predecessor nor blank.
+    Bad,
+}
+
+/// Reads the frame at the start of `bytes`.
+pub(crate) fn read_frame(bytes: &[u8], chain: u32) -> Frame<'_> {
+    let Some((head, rest)) = bytes.split_first_chunk::<RECORD_HEAD_BYTES>() else {
+        return if bytes.iter().all(|byte| *byte == 0) { Frame::Blank } else { Frame::Bad };
+    };
+    let [l0, l1, l2, l3, kind, c0, c1, c2, c3, h0, h1] = *head;
+    if *head == [0; RECORD_HEAD_BYTES] {
+        return Frame::Blank;
+    }
+    let length = u32::from_be_bytes([l0, l1, l2, l3]);
+    let checksum = u32::from_be_bytes([c0, c1, c2, c3]);
+    let head_length = usize::from(u16::from_be_bytes([h0, h1]));
+    let Some(payload) = usize::try_from(length).ok().and_then(|length| rest.get(..length)) else {
+        return Frame::Bad;
+    };
+    let Some((head, body)) = payload.split_at_checked(head_length) else {
+        return Frame::Bad;
+    };
+    if record_checksum(chain, length, kind, head, crc32fast::hash(body)) != checksum {
+        return Frame::Bad;
+    }
+    Frame::Record(RecordRef { kind, checksum, head, body })
+}
+
+/// The head of a segment file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHead {
+    /// Where in the log it begins.
+    pub(crate) start: Position,
+    /// The checksum of the last record before it.
+    pub(crate) chain: u32,
+}
+
+/// Why the head of a segment cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadHead {
+    /// Zeros: the segment was made ready, and never begun.
+    Blank,
+    Damaged,
+    UnknownVersion(u16),
+}
+
+impl SegmentHead {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&SEGMENT_MAGIC);
+        out.extend_from_slice(&LOG_VERSION.to_be_bytes());
+        out.extend_from_slice(&(SEGMENT_HEAD_BYTES as u16).to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.start.to_be_bytes());
+        out.extend_from_slice(&self.chain.to_be_bytes());
+        let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
+        out.extend_from_slice(&checksum.to_be_bytes());
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHead, BadHead> {
+        let head = bytes.first_chunk::<SEGMENT_HEAD_BYTES>().ok_or(BadHead::Damaged)?;
+        if *head == [0; SEGMENT_HEAD_BYTES] {
+            return Err(BadHead::Blank);
+        }
+        let (checked, checksum) = head.split_last_chunk::<4>().ok_or(BadHead::Damaged)?;
+        if crc32fast::hash(checked) != u32::from_be_bytes(*checksum) {
+            return Err(BadHead::Damaged);
+        }
+        let (magic, rest) = checked.split_first_chunk::<8>().ok_or(BadHead::Damaged)?;
+        if *magic != SEGMENT_MAGIC {
+            return Err(BadHead::Damaged);
+        }
+        let (version, rest) = rest.split_first_chunk::<2>().ok_or(BadHead::Damaged)?;
+        let version = u16::from_be_bytes(*version);
+        if version != LOG_VERSION {
+            return Err(BadHead::UnknownVersion(version));
+        }
+        let (start, chain) =
+            rest.get(6..).and_then(|rest| rest.split_first_chunk::<8>()).ok_or(BadHead::Damaged)?;
+        let chain = chain.first_chunk::<4>().ok_or(BadHead::Damaged)?;
+        Ok(SegmentHead { start: u64::from_be_bytes(*start), chain: u32::from_be_bytes(*chain) })
+    }
+}
+
+/// What a group says about the log. It can be recognised without what stands before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Where its record begins.
+    pub(crate) position: Position,
+    /// Everything before this was synced when the group was gathered.
+    pub(crate) synced: Position,
+    /// The first position that is still needed.
+    pub(crate) oldest: Position,
+}
+
+impl Mark {
+    pub(crate) fn encode(&self) -> [u8; MARK_BYTES] {
+        let mut bytes = [0; MARK_BYTES];
+        let (checked, checksum) = bytes.split_at_mut(MARK_BYTES - 4);
+        let parts = [
+            MARK_MAGIC,
+            self.position.to_be_bytes(),
+            self.synced.to_be_bytes(),
+            self.oldest.to_be_bytes(),
+        ];
+        for (slot, part) in checked.chunks_exact_mut(8).zip(parts) {
+            slot.copy_from_slice(&part);
+        }
+        checksum.copy_from_slice(&crc32fast::hash(checked).to_be_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Mark> {
+        let bytes = bytes.first_chunk::<MARK_BYTES>()?;
+        let (checked, checksum) = bytes.split_last_chunk::<4>()?;
+        let (magic, rest) = checked.split_first_chunk::<8>()?;
+        if *magic != MARK_MAGIC || crc32fast::hash(checked) != u32::from_be_bytes(*checksum) {
+            return None;
+        }
+        let mut numbers = rest.as_chunks::<8>().0.iter().map(|chunk| u64::from_be_bytes(*chunk));
+        Some(Mark { position: numbers.next()?, synced: numbers.next()?, oldest: numbers.next()? })
+    }
+
+    /// Every mark in a run of bytes that may begin anywhere.
+    pub(crate) fn search(bytes: &[u8]) -> impl Iterator<Item = Mark> + '_ {
+        let mut offset = 0;
+        std::iter::from_fn(move || {
+            while let Some(rest) = bytes.get(offset..) {
+                let found =
+                    rest.windows(MARK_MAGIC.len()).position(|window| window == MARK_MAGIC)?;
+                offset += found + 1;
+                if let Some(mark) = rest.get(found..).and_then(Mark::decode) {
+                    return Some(mark);
+                }
+            }
+            None
+        })
+    }
+}

@@ -1,0 +1,458 @@
+//! Appending: records gather here until the writer takes them.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use types::{SetId, TableId};
+
+use super::disk::{Disk, LogFile};
+use super::frame::{
+    ENTRY_ID_BYTES, EntryId, MARK_BYTES, Mark, Position, RecordKind, SEGMENT_HEAD_BYTES,
+    SegmentHead, push_record, record_bytes,
+};
+use super::recovery::Recovered;
+use super::writer::{self, DurableSink};
+use crate::options::{CommitMode, Options};
+
+/// Spare files wait under names that begin so until they become segments.
+pub(crate) const SPARE_PREFIX: &str = "spare-";
+/// A buffer that grew beyond this is not kept for the next group.
+pub(crate) const REUSABLE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// In periodic mode the writer is woken early when this much has gathered.
+const WAKE_BYTES: usize = 1024 * 1024;
+
+pub(crate) fn segment_name(start: Position) -> String {
+    format!("{start:016x}.log")
+}
+
+/// Why a record was not taken.
+#[derive(Clone, Debug)]
+pub(crate) enum AppendError {
+    TooLarge { bytes: usize, bytes_max: usize },
+    DiskFull,
+    Failed(Arc<str>),
+    Closed,
+}
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    /// Where it begins.
+    pub(crate) position: Position,
+    /// Where the next one begins: it is durable when the log is synced up to here.
+    pub(crate) end: Position,
+}
+
+/// The log, open for appending. `J` is what waits for a record to become durable.
+pub(crate) struct Log<J: Send + 'static> {
+    pub(crate) shared: Arc<Shared<J>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+impl<J: Send + 'static> fmt::Debug for Log<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("synced", &self.shared.synced).finish_non_exhaustive()
+    }
+}
+
+/// What appenders, the writer and the maker of spares share.
+pub(crate) struct Shared<J> {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) mode: CommitMode,
+    pub(crate) segment_bytes: u64,
+    pub(crate) write_interval: Duration,
+    buffer_bytes_max: usize,
+    pub(crate) gathering: Mutex<Gathering<J>>,
+    /// The writer waits here for work.
+    pub(crate) work: Condvar,
+    /// Appenders wait here for room, and others for a sync.
+    pub(crate) progress: Condvar,
+    /// The maker of spares waits here.
+    pub(crate) spare_wanted: Condvar,
+    pub(crate) synced: AtomicU64,
+    pub(crate) failed: OnceLock<Arc<str>>,
+}
+
+/// What was appended and not yet taken by the writer, and where the log ends.
+pub(crate) struct Gathering<J> {
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) jobs: Vec<J>,
+    pub(crate) buffered_bytes: usize,
+    /// Where the next record goes.
+    pub(crate) next: Position,
+    chain: u32,
+    segment_start: Position,
+    /// Where every kept segment begins, the current one last.
+    pub(crate) segment_starts: VecDeque<Position>,
+    pub(crate) spare: Spare,
+    indexes: HashMap<SetId, u64, FixedState>,
+    pub(crate) oldest: Position,
+    /// The `oldest` that the mark of this group carries, once it has one.
+    pub(crate) marked_oldest: Option<Position>,
+    pub(crate) mark_wanted: bool,
+    pub(crate) sync_wanted: bool,
+    pub(crate) is_closing: bool,
+    /// Nothing is written any more.
+    pub(crate) is_abandoned: bool,
+    /// The writer sleeps without a time limit.
+    pub(crate) writer_sleeps: bool,
+    /// The writer took a group and has not come back.
+    pub(crate) writer_is_busy: bool,
+    /// An emptied buffer to use again.
+    pub(crate) reusable: Vec<u8>,
+}
+
+/// A file that is not yet a segment.
+pub(crate) struct SpareFile {
+    pub(crate) name: String,
+    pub(crate) file: Box<dyn LogFile>,
+}
+
+/// What the next segment will be.
+pub(crate) enum Spare {
+    Ready(SpareFile),
+    Wanted,
+    /// It could not be made: the disk is full, or something else.
+    DiskFull,
+    Failed(Arc<str>),
+}
+
+/// Bytes that go to one place of one segment.
+pub(crate) struct Chunk {
+    /// The segment begins with this chunk.
+    pub(crate) begins: Option<(Position, SpareFile)>,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl<J: Send + 'static> Log<J> {
+    /// Goes on where recovery ended, in a new segment.
+    pub(crate) fn start(
+        disk: Arc<dyn Disk>,
+        options: &Options,
+        recovered: &Recovered,
+        sink: Box<dyn DurableSink<J>>,
+    ) -> std::io::Result<Log<J>> {
+        let name = format!("{SPARE_PREFIX}{:016x}", recovered.end);
+        let file = disk.create(&name, options.segment_bytes)?;
+        let first = SpareFile { name, file };
+        let mut gathering = Gathering {
+            chunks: Vec::new(),
+            jobs: Vec::new(),
+            buffered_bytes: 0,
+            next: recovered.end,
+            chain: recovered.chain,
+            segment_start: recovered.end,
+            segment_starts: recovered.segment_starts.iter().copied().collect(),
+            spare: Spare::Wanted,
+            indexes: recovered.indexes.clone(),
+            oldest: recovered.oldest,
+            marked_oldest: None,
+            mark_wanted: false,
+            sync_wanted: false,
+            is_closing: false,
+            is_abandoned: false,
+            writer_sleeps: false,
+            writer_is_busy: false,
+            reusable: Vec::new(),
+        };
+        gathering.begin_segment(first, recovered.end);
+        let shared = Arc::new(Shared {
+            disk,
+            mode: options.commit,
+            segment_bytes: options.segment_bytes,
+            write_interval: options.write_interval,
+            buffer_bytes_max: options.log_buffer_bytes_max,
+            gathering: Mutex::new(gathering),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+            spare_wanted: Condvar::new(),
+            synced: AtomicU64::new(recovered.end),
+            failed: OnceLock::new(),
+        });
+        let threads = writer::start_threads(&shared, sink)?;
+        Ok(Log { shared, threads: Mutex::new(threads) })
+    }
+
+    /// Appends one atomic change. `sets` names each replica set once, in the order of the body;
+    /// `job` makes what is told when the record is durable from the ids the entries got.
+    pub(crate) fn append_change(
+        &self,
+        sets: &[SetId],
+        body: &[u8],
+        job: impl FnOnce(Appended, &[EntryId]) -> Option<J>,
+    ) -> Result<Appended, AppendError> {
+        let body_checksum = crc32fast::hash(body);
+        let head_bytes = sets.len() * ENTRY_ID_BYTES;
+        let mut gathering = self.make_room(head_bytes, body.len())?;
+        let mut ids = Vec::with_capacity(sets.len());
+        let mut head = Vec::with_capacity(head_bytes);
+        for set in sets {
+            let index = gathering.indexes.entry(*set).or_insert(0);
+            *index += 1;
+            ids.push(EntryId { set: *set, index: *index });
+            head.extend_from_slice(&set.0.to_be_bytes());
+            head.extend_from_slice(&index.to_be_bytes());
+        }
+        let appended = gathering.push(
+            RecordKind::Change,
+            &head,
+            body,
+            body_checksum,
+            self.shared.synced.load(Ordering::Acquire),
+        );
+        if let Some(job) = job(appended, &ids) {
+            gathering.jobs.push(job);
+        }
+        self.wake_writer(gathering);
+        Ok(appended)
+    }
+
+    /// Appends that a table was emptied or dropped. `before_others` runs while no other record can
+    /// be appended, with the position.
+    pub(crate) fn append_table_end(
+        &self,
+        kind: RecordKind,
+        table: TableId,
+        before_others: impl FnOnce(Position),
+    ) -> Result<Appended, AppendError> {
+        let body = table.0.to_be_bytes();
+        let mut gathering = self.make_room(0, body.len())?;
+        let synced = self.shared.synced.load(Ordering::Acquire);
+        let appended = gathering.push(kind, &[], &body, crc32fast::hash(&body), synced);
+        before_others(appended.position);
+        self.wake_writer(gathering);
+        Ok(appended)
+    }
+
+    /// Waits until the log is durable up to a place.
+    pub(crate) fn sync_through(&self, end: Position) -> Result<(), AppendError> {
+        let shared = &self.shared;
+        if shared.synced.load(Ordering::Acquire) >= end {
+            return Ok(());
+        }
+        let mut gathering = shared.gathering.lock();
+        loop {
+            if shared.synced.load(Ordering::Acquire) >= end {
+                return Ok(());
+            }
+            if let Some(why) = shared.failed.get() {
+                return Err(AppendError::Failed(Arc::clone(why)));
+            }
+            gathering.sync_wanted = true;
+            shared.work.notify_one();
+            shared.progress.wait(&mut gathering);
+        }
+    }
+
+    /// Up to where the log is durable.
+    pub(crate) fn synced(&self) -> Position {
+        self.shared.synced.load(Ordering::Acquire)
+    }
+
+    /// Waits until everything that was appended is durable and handed over.
+    pub(crate) fn drain(&self) {
+        let shared = &self.shared;
+        let mut gathering = shared.gathering.lock();
+        while shared.failed.get().is_none()
+            && (!gathering.chunks.is_empty() || gathering.writer_is_busy || gathering.sync_wanted)
+        {
+            gathering.sync_wanted = true;
+            shared.work.notify_one();
+            shared.progress.wait(&mut gathering);
+        }
+    }
+
+    /// Where the log ends.
+    pub(crate) fn end(&self) -> Position {
+        self.shared.gathering.lock().next
+    }
+
+    /// How many bytes the log must keep.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let gathering = self.shared.gathering.lock();
+        gathering.next.saturating_sub(gathering.oldest)
+    }
+
+    /// Nothing before this place is needed any more. Files go after the log itself says so.
+    pub(crate) fn forget_before(&self, oldest: Position) {
+        let mut gathering = self.shared.gathering.lock();
+        if oldest <= gathering.oldest {
+            return;
+        }
+        gathering.oldest = oldest;
+        if gathering.segment_starts.get(1).is_some_and(|second| *second <= oldest) {
+            gathering.mark_wanted = true;
+            self.shared.work.notify_one();
+        }
+    }
+
+    /// Writes and syncs everything, and stops the threads.
+    pub(crate) fn close(&self) {
+        {
+            let mut gathering = self.shared.gathering.lock();
+            gathering.is_closing = true;
+            self.shared.work.notify_one();
+            self.shared.spare_wanted.notify_one();
+            self.shared.progress.notify_all();
+        }
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+    }
+
+    /// Stops the threads where they are, as a crash would.
+    pub(crate) fn abandon(&self) {
+        self.shared.gathering.lock().is_abandoned = true;
+        self.close();
+    }
+
+    /// Waits until a record fits, into the buffer and into a segment.
+    fn make_room(
+        &self,
+        head: usize,
+        body: usize,
+    ) -> Result<MutexGuard<'_, Gathering<J>>, AppendError> {
+        let shared = &self.shared;
+        let bytes = record_bytes(head, body);
+        let bytes_max = usize::try_from(shared.segment_bytes / 2).unwrap_or(usize::MAX);
+        if bytes > bytes_max || head > usize::from(u16::MAX) {
+            return Err(AppendError::TooLarge { bytes, bytes_max });
+        }
+        let mut gathering = shared.gathering.lock();
+        loop {
+            if let Some(why) = shared.failed.get() {
+                return Err(AppendError::Failed(Arc::clone(why)));
+            }
+            if gathering.is_closing {
+                return Err(AppendError::Closed);
+            }
+            let has_room = gathering.buffered_bytes == 0
+                || gathering.buffered_bytes + bytes <= shared.buffer_bytes_max;
+            if has_room {
+                if gathering.fits(bytes, shared.segment_bytes) {
+                    return Ok(gathering);
+                }
+                match std::mem::replace(&mut gathering.spare, Spare::Wanted) {
+                    Spare::Ready(file) => {
+                        shared.spare_wanted.notify_one();
+                        let synced = shared.synced.load(Ordering::Acquire);
+                        gathering.end_segment(file, synced);
+                        continue;
+                    }
+                    Spare::Wanted => {}
+                    Spare::DiskFull => {
+                        gathering.spare = Spare::DiskFull;
+                        return Err(AppendError::DiskFull);
+                    }
+                    Spare::Failed(why) => {
+                        gathering.spare = Spare::Failed(Arc::clone(&why));
+                        return Err(AppendError::Failed(why));
+                    }
+                }
+            }
+            shared.work.notify_one();
+            shared.progress.wait(&mut gathering);
+        }
+    }
+
+    fn wake_writer(&self, gathering: MutexGuard<'_, Gathering<J>>) {
+        let wake = match self.shared.mode {
+            CommitMode::Group => true,
+            CommitMode::Periodic { .. } => {
+                gathering.writer_sleeps || gathering.buffered_bytes > WAKE_BYTES
+            }
+        };
+        drop(gathering);
+        if wake {
+            self.shared.work.notify_one();
+        }
+    }
+}
+
+impl<J: Send + 'static> Drop for Log<J> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<J> Gathering<J> {
+    /// Whether a record fits into the current segment, with what else must go in.
+    fn fits(&self, bytes: usize, segment_bytes: u64) -> bool {
+        let used = self.next.saturating_sub(self.segment_start);
+        let others = record_bytes(0, MARK_BYTES) + record_bytes(0, 0);
+        used + bytes as u64 + others as u64 <= segment_bytes
+    }
+
+    /// Appends a record that fits.
+    fn push(
+        &mut self,
+        kind: RecordKind,
+        head: &[u8],
+        body: &[u8],
+        body_checksum: u32,
+        synced: Position,
+    ) -> Appended {
+        if self.marked_oldest.is_none() {
+            self.push_mark(synced);
+        }
+        self.push_raw(kind, head, body, body_checksum)
+    }
+
+    /// Begins the group with what is known about the log.
+    pub(crate) fn push_mark(&mut self, synced: Position) {
+        let mark = Mark { position: self.next, synced, oldest: self.oldest };
+        self.marked_oldest = Some(self.oldest);
+        let body = mark.encode();
+        self.push_raw(RecordKind::Mark, &[], &body, crc32fast::hash(&body));
+    }
+
+    fn push_raw(
+        &mut self,
+        kind: RecordKind,
+        head: &[u8],
+        body: &[u8],
+        body_checksum: u32,
+    ) -> Appended {
+        let (next, segment_start) = (self.next, self.segment_start);
+        if self.chunks.is_empty() {
+            let bytes = std::mem::take(&mut self.reusable);
+            self.chunks.push(Chunk { begins: None, offset: next - segment_start, bytes });
+        }
+        if let Some(chunk) = self.chunks.last_mut() {
+            self.chain = push_record(&mut chunk.bytes, self.chain, kind, head, body, body_checksum);
+        }
+        let length = record_bytes(head.len(), body.len());
+        self.buffered_bytes += length;
+        self.next += length as u64;
+        Appended { position: next, end: self.next }
+    }
+
+    /// Ends the current segment and begins the next.
+    fn end_segment(&mut self, file: SpareFile, synced: Position) {
+        self.push_raw(RecordKind::SegmentEnd, &[], &[], crc32fast::hash(&[]));
+        self.begin_segment(file, synced);
+    }
+
+    fn begin_segment(&mut self, file: SpareFile, synced: Position) {
+        self.segment_start = self.next;
+        self.segment_starts.push_back(self.next);
+        let mut bytes = Vec::new();
+        SegmentHead { start: self.next, chain: self.chain }.encode(&mut bytes);
+        self.chunks.push(Chunk { begins: Some((self.next, file)), offset: 0, bytes });
+        self.next += SEGMENT_HEAD_BYTES as u64;
+        self.buffered_bytes += SEGMENT_HEAD_BYTES;
+        let mut body = Vec::with_capacity(self.indexes.len() * ENTRY_ID_BYTES);
+        for (set, index) in &self.indexes {
+            body.extend_from_slice(&set.0.to_be_bytes());
+            body.extend_from_slice(&index.to_be_bytes());
+        }
+        self.push_raw(RecordKind::SetIndexes, &[], &body, crc32fast::hash(&body));
+        self.push_mark(synced);
+    }
+}

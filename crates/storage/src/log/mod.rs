@@ -1,0 +1,27 @@
+//! The one write-ahead log.
+//!
+//! Writers append records to a buffer in memory under a short lock. One thread takes what has
+//! gathered, writes it, syncs it, and tells whoever waits; while it does, the next group gathers.
+//! So a lone writer waits for one sync, and a thousand writers share one. No lock is held over I/O.
+//!
+//! Room is taken before it is needed: a spare segment always stands ready, and a record is only
+//! accepted when it fits into the current segment or the spare. A full disk is thus noticed before a
+//! record is promised anything, and never in the middle of one.
+//!
+//! After a failed write or sync nothing is acknowledged any more: what the disk holds is unknown
+//! then, and only a restart reads it.
+//!
+//! Reading order: [`frame`] and [`codec`] for the bytes, [`recovery`] for reading them back,
+//! [`gather`] for appending, [`writer`] for the thread.
+
+pub(crate) mod codec;
+pub(crate) mod disk;
+pub(crate) mod frame;
+mod gather;
+pub(crate) mod recovery;
+mod writer;
+
+pub use disk::{Disk, LogFile, RealDisk};
+pub(crate) use frame::{EntryId, Position};
+pub(crate) use gather::{AppendError, Appended, Log};
+pub(crate) use writer::DurableSink;

@@ -1,0 +1,268 @@
+//! Reading the log back after a stop of any kind.
+//!
+//! A record that does not follow its predecessor is one of two things. If some group further on says
+//! that the log was synced past it, it was on the disk and is not any more: damage, and the log is
+//! refused. Otherwise it is the torn end of a log whose last writes never reached the disk, and is
+//! cut. Nothing is written here: the next segment begins where the good records end, and what stands
+//! behind them in the old file is thereby never read again.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use foldhash::fast::FixedState;
+use types::{SetId, TableId};
+
+use super::codec::{BODY_VERSION, Decoder, Malformed};
+use super::disk::Disk;
+use super::frame::{
+    BadHead, ENTRY_ID_BYTES, EntryId, Frame, Mark, Position, RecordKind, RecordRef,
+    SEGMENT_HEAD_BYTES, SegmentHead, read_frame,
+};
+use super::gather::SPARE_PREFIX;
+use crate::error::OpenError;
+
+/// What the log holds, and where it goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    pub(crate) end: Position,
+    pub(crate) chain: u32,
+    pub(crate) indexes: HashMap<SetId, u64, FixedState>,
+    pub(crate) oldest: Position,
+    pub(crate) segment_starts: Vec<Position>,
+    /// How many bytes behind the last good record were cut.
+    pub(crate) torn_bytes: u64,
+}
+
+/// A record that changes tables.
+#[derive(Debug)]
+pub(crate) enum Replayed {
+    Change { position: Position, entries: Vec<EntryId>, body: Bytes },
+    Truncate { position: Position, table: TableId },
+    Drop { table: TableId },
+}
+
+/// Reads every record in order and hands those that change tables to `replay`.
+pub(crate) fn recover(
+    disk: &Arc<dyn Disk>,
+    mut replay: impl FnMut(Replayed) -> Result<(), OpenError>,
+) -> Result<Recovered, OpenError> {
+    let mut recovered = Recovered::default();
+    let segments = list_segments(disk)?;
+    let mut last_mark_oldest = None;
+    for (number, (start, name)) in segments.iter().enumerate() {
+        let is_last = number + 1 == segments.len();
+        let path = disk.path(name);
+        let file = disk.open(name).map_err(OpenError::io(&path))?;
+        let bytes = Bytes::from(file.read_all().map_err(OpenError::io(&path))?);
+        match SegmentHead::decode(&bytes) {
+            Ok(head) if head.start == *start && is_next(&recovered, head, number) => {
+                recovered.end = head.start;
+                recovered.chain = head.chain;
+            }
+            // Begun after the last sync: what it held was promised to nobody.
+            Err(BadHead::Blank | BadHead::Damaged)
+                if is_last && !knows_of_a_sync(&bytes, *start) =>
+            {
+                disk.remove(name).map_err(OpenError::io(&path))?;
+                break;
+            }
+            Ok(_) => return Err(damaged(path, 0, "the segment before it is missing or cut short")),
+            Err(BadHead::UnknownVersion(version)) => {
+                return Err(OpenError::UnknownVersion { path, version });
+            }
+            Err(BadHead::Blank | BadHead::Damaged) => {
+                return Err(damaged(path, 0, "the head of the segment is not readable"));
+            }
+        }
+        recovered.segment_starts.push(*start);
+        recovered.end += SEGMENT_HEAD_BYTES as u64;
+        let mut segment = Segment { path, bytes, start: *start };
+        segment.read(&mut recovered, &mut last_mark_oldest, &mut replay)?;
+        let is_followed = segments.get(number + 1).is_some_and(|(next, _)| *next == recovered.end);
+        if !is_followed {
+            check_tail(disk, &segment, &segments, number, &mut recovered)?;
+            if is_last {
+                // What was read may still be in the operating system's memory only.
+                let mut file = file;
+                file.sync().map_err(OpenError::io(&segment.path))?;
+            }
+        }
+    }
+    recovered.oldest = last_mark_oldest.unwrap_or(recovered.end);
+    if let Some((first, name)) = segments.first()
+        && *first > recovered.oldest
+    {
+        return Err(damaged(disk.path(name), 0, "the segment before it is missing"));
+    }
+    Ok(recovered)
+}
+
+fn is_next(recovered: &Recovered, head: SegmentHead, number: usize) -> bool {
+    number == 0 || head.start == recovered.end && head.chain == recovered.chain
+}
+
+/// The segments by their start. Spares of an earlier run go.
+fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, OpenError> {
+    let mut segments = Vec::new();
+    for name in disk.list().map_err(OpenError::io(disk.path("")))? {
+        if name.starts_with(SPARE_PREFIX) {
+            disk.remove(&name).map_err(OpenError::io(disk.path(&name)))?;
+        } else if let Some(start) = name.strip_suffix(".log") {
+            let start = Position::from_str_radix(start, 16)
+                .map_err(|_| damaged(disk.path(&name), 0, "not the name of a log segment"))?;
+            segments.push((start, name));
+        }
+    }
+    segments.sort();
+    Ok(segments)
+}
+
+/// Whether a mark in these bytes says that the log was synced past a place.
+fn knows_of_a_sync(bytes: &[u8], past: Position) -> bool {
+    bytes.iter().any(|byte| *byte != 0) && Mark::search(bytes).any(|mark| mark.synced > past)
+}
+
+/// After the last good record: torn, or damaged?
+fn check_tail(
+    disk: &Arc<dyn Disk>,
+    segment: &Segment,
+    segments: &[(Position, String)],
+    number: usize,
+    recovered: &mut Recovered,
+) -> Result<(), OpenError> {
+    let offset = recovered.end - segment.start;
+    let tail = segment.tail(recovered.end);
+    let error =
+        || damaged(segment.path.clone(), offset, "a record that was synced is not readable");
+    if knows_of_a_sync(tail, recovered.end) {
+        return Err(error());
+    }
+    for (_, name) in segments.iter().skip(number + 1) {
+        let path = disk.path(name);
+        let file = disk.open(name).map_err(OpenError::io(&path))?;
+        let bytes = file.read_all().map_err(OpenError::io(&path))?;
+        if knows_of_a_sync(&bytes, recovered.end) || SegmentHead::decode(&bytes).is_ok() {
+            // A segment is only begun when the one before it is synced.
+            return Err(error());
+        }
+    }
+    let torn = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+    recovered.torn_bytes = torn;
+    Ok(())
+}
+
+struct Segment {
+    path: PathBuf,
+    bytes: Bytes,
+    start: Position,
+}
+
+impl Segment {
+    fn tail(&self, from: Position) -> &[u8] {
+        usize::try_from(from - self.start)
+            .ok()
+            .and_then(|offset| self.bytes.get(offset..))
+            .unwrap_or_default()
+    }
+
+    /// Reads records up to the first that is none.
+    fn read(
+        &mut self,
+        recovered: &mut Recovered,
+        last_mark_oldest: &mut Option<Position>,
+        replay: &mut impl FnMut(Replayed) -> Result<(), OpenError>,
+    ) -> Result<(), OpenError> {
+        loop {
+            let position = recovered.end;
+            let record = match read_frame(self.tail(position), recovered.chain) {
+                Frame::Record(record) => record,
+                Frame::Blank | Frame::Bad => return Ok(()),
+            };
+            let malformed = || {
+                let offset = position - self.start;
+                damaged(self.path.clone(), offset, "a record does not follow its format")
+            };
+            let next = position + record.bytes() as u64;
+            let checksum = record.checksum;
+            match RecordKind::from_byte(record.kind) {
+                Some(RecordKind::Mark) => {
+                    let mark = Mark::decode(record.body).ok_or_else(malformed)?;
+                    *last_mark_oldest = Some(mark.oldest);
+                }
+                Some(RecordKind::SetIndexes) => {
+                    for id in entry_ids(record.body).ok_or_else(malformed)? {
+                        recovered.indexes.insert(id.set, id.index);
+                    }
+                }
+                Some(RecordKind::Change) => {
+                    let entries = entry_ids(record.head).ok_or_else(malformed)?;
+                    for id in &entries {
+                        recovered.indexes.insert(id.set, id.index);
+                    }
+                    let body = self.bytes.slice_ref(record.body);
+                    replay(Replayed::Change { position, entries, body })?;
+                }
+                Some(RecordKind::Truncate) => {
+                    let table = table_id(&record).ok_or_else(malformed)?;
+                    replay(Replayed::Truncate { position, table })?;
+                }
+                Some(RecordKind::Drop) => {
+                    replay(Replayed::Drop { table: table_id(&record).ok_or_else(malformed)? })?;
+                }
+                Some(RecordKind::SegmentEnd) => {
+                    recovered.end = next;
+                    recovered.chain = checksum;
+                    return Ok(());
+                }
+                None => {
+                    return Err(OpenError::UnknownVersion {
+                        path: self.path.clone(),
+                        version: u16::from(record.kind),
+                    });
+                }
+            }
+            recovered.end = next;
+            recovered.chain = checksum;
+        }
+    }
+}
+
+fn damaged(path: PathBuf, offset: u64, what: &'static str) -> OpenError {
+    OpenError::Damaged { path, offset, what }
+}
+
+fn table_id(record: &RecordRef<'_>) -> Option<TableId> {
+    record.body.try_into().ok().map(|bytes| TableId(u128::from_be_bytes(bytes)))
+}
+
+fn entry_ids(bytes: &[u8]) -> Option<Vec<EntryId>> {
+    let (chunks, rest) = bytes.as_chunks::<ENTRY_ID_BYTES>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let ids = chunks.iter().map(|[s0, s1, s2, s3, index @ ..]| EntryId {
+        set: SetId(u32::from_be_bytes([*s0, *s1, *s2, *s3])),
+        index: u64::from_be_bytes(*index),
+    });
+    Some(ids.collect())
+}
+
+/// The mutations of each entry of a change, in order.
+pub(crate) fn decode_change(
+    entries: &[EntryId],
+    body: Bytes,
+) -> Result<Vec<(EntryId, Vec<types::Mutation>)>, Malformed> {
+    let mut decoder = Decoder::new(body);
+    if decoder.byte()? != BODY_VERSION {
+        return Err(Malformed);
+    }
+    let mut changes = Vec::with_capacity(entries.len());
+    for id in entries {
+        let count = decoder.length()?;
+        let mutations = (0..count).map(|_| decoder.mutation()).collect::<Result<Vec<_>, _>>()?;
+        changes.push((*id, mutations));
+    }
+    if decoder.is_done() { Ok(changes) } else { Err(Malformed) }
+}

@@ -1,0 +1,355 @@
+//! Chores on threads of their own: flushing memtables, compacting, shortening the log; and the push
+//! back on writers when the chores do not keep up.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use types::TableId;
+
+use crate::commit::{AppliedThrough, Job, SetLocks};
+use crate::core::Core;
+use crate::data_dir::sync_folder;
+use crate::error::TreeError;
+use crate::log::{Log, Position};
+use crate::tree::store::TableStore;
+
+/// The longest a writer is slowed down at a time.
+const DELAY_MAX: Duration = Duration::from_millis(10);
+/// How long a writer waits for memory before it is refused.
+const WAIT_ROUNDS_MAX: u32 = 500;
+/// How often the flusher looks around by itself.
+const FLUSHER_ROUND: Duration = Duration::from_millis(200);
+/// Stores that may wait for a compaction; more are found again at their next flush.
+const WAITING_COMPACTIONS_MAX: usize = 4096;
+
+/// Memory that is not yet in sorted files, over all tables.
+#[derive(Debug)]
+pub(crate) struct Pressure {
+    bytes: AtomicU64,
+    bytes_max: u64,
+    /// Flushing failed; the reason is in the log of the node.
+    is_stuck: AtomicBool,
+    lock: Mutex<()>,
+    shrunk: Condvar,
+}
+
+impl Pressure {
+    pub(crate) fn new(bytes_max: u64) -> Pressure {
+        Pressure {
+            bytes: AtomicU64::new(0),
+            bytes_max,
+            is_stuck: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            shrunk: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn grow(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn shrink(&self, bytes: u64) {
+        let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+            Some(old.saturating_sub(bytes))
+        });
+        drop(self.lock.lock());
+        self.shrunk.notify_all();
+    }
+
+    /// Whether there is so much that something should be flushed.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.bytes() > self.bytes_max / 2
+    }
+
+    /// Slows a writer down: not at all below three quarters, then more and more, and at the bound
+    /// until there is room. `false`: it took too long.
+    pub(crate) fn admit(&self) -> bool {
+        let free = self.bytes_max / 4 * 3;
+        let bytes = self.bytes();
+        if bytes < free {
+            return true;
+        }
+        if bytes < self.bytes_max {
+            let share = (bytes - free) as f64 / (self.bytes_max - free).max(1) as f64;
+            let mut lock = self.lock.lock();
+            self.shrunk.wait_for(&mut lock, DELAY_MAX.mul_f64(share * share));
+            return true;
+        }
+        let mut lock = self.lock.lock();
+        for _ in 0..WAIT_ROUNDS_MAX {
+            if self.bytes() < self.bytes_max {
+                return true;
+            }
+            if self.is_stuck.load(Ordering::Relaxed) {
+                return false;
+            }
+            self.shrunk.wait_for(&mut lock, DELAY_MAX);
+        }
+        false
+    }
+}
+
+/// The chores and what they need.
+pub(crate) struct Maintenance {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    core: Arc<Core>,
+    log: Arc<Log<Job>>,
+    through: Option<Arc<AppliedThrough>>,
+    set_locks: Arc<SetLocks>,
+    /// Places in the log of tables that are being emptied or dropped.
+    table_ends: Mutex<Vec<Position>>,
+    is_stopping: AtomicBool,
+    state: Mutex<State>,
+    flush_wanted: Condvar,
+    compaction_wanted: Condvar,
+    /// Only one seals and flushes at a time.
+    flushing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    compactions: VecDeque<Arc<TableStore>>,
+}
+
+impl Maintenance {
+    /// `through`: how far the group commit applied; without it the set locks know.
+    pub(crate) fn start(
+        core: Arc<Core>,
+        log: Arc<Log<Job>>,
+        through: Option<Arc<AppliedThrough>>,
+        set_locks: Arc<SetLocks>,
+    ) -> io::Result<Maintenance> {
+        let compaction_threads = core.options.compaction_threads.max(1);
+        let shared = Arc::new(Shared {
+            core,
+            log,
+            through,
+            set_locks,
+            table_ends: Mutex::new(Vec::new()),
+            is_stopping: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+            flush_wanted: Condvar::new(),
+            compaction_wanted: Condvar::new(),
+            flushing: Mutex::new(()),
+        });
+        let mut threads = Vec::new();
+        let flusher = Arc::clone(&shared);
+        threads.push(Builder::new().name("flush".into()).spawn(move || flusher.run_flusher())?);
+        for number in 0..compaction_threads {
+            let shared = Arc::clone(&shared);
+            let name = format!("compact-{number}");
+            threads.push(Builder::new().name(name).spawn(move || shared.run_compactor())?);
+        }
+        Ok(Maintenance { shared, threads: Mutex::new(threads) })
+    }
+
+    /// Called after a write.
+    pub(crate) fn after_write(&self) {
+        if self.shared.core.pressure.wants_flush() {
+            self.shared.flush_wanted.notify_one();
+        }
+    }
+
+    /// Flushes one store, now.
+    pub(crate) fn flush(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
+        self.shared.flush(store)
+    }
+
+    /// Removes from the log what no store needs any more.
+    pub(crate) fn release_log(&self) {
+        self.shared.release_log();
+    }
+
+    /// While this is held the log is kept from that place on.
+    pub(crate) fn hold_log(&self, position: Position) -> LogHold<'_> {
+        self.shared.table_ends.lock().push(position);
+        LogHold { shared: &self.shared, position }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.shared.is_stopping.store(true, Ordering::Release);
+        {
+            let _state = self.shared.state.lock();
+            self.shared.flush_wanted.notify_all();
+            self.shared.compaction_wanted.notify_all();
+        }
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Keeps the log from a place on.
+pub(crate) struct LogHold<'m> {
+    shared: &'m Shared,
+    position: Position,
+}
+
+impl Drop for LogHold<'_> {
+    fn drop(&mut self) {
+        let mut ends = self.shared.table_ends.lock();
+        if let Some(index) = ends.iter().position(|position| *position == self.position) {
+            ends.swap_remove(index);
+        }
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn run_flusher(&self) {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if self.is_stopping() {
+                    return;
+                }
+                self.flush_wanted.wait_for(&mut state, FLUSHER_ROUND);
+            }
+            while !self.is_stopping() {
+                let Some(store) = self.store_to_flush() else {
+                    break;
+                };
+                if let Err(error) = self.flush(&store) {
+                    tracing::error!(table = %store.id, %error, "a memtable could not be flushed");
+                    self.core.pressure.is_stuck.store(true, Ordering::Relaxed);
+                    break;
+                }
+                self.core.pressure.is_stuck.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The store with the most memory when there is too much of it, or the one that keeps the log
+    /// long when that is too long.
+    fn store_to_flush(&self) -> Option<Arc<TableStore>> {
+        let stores = self.core.all_stores();
+        let open = stores.iter().filter_map(|store| Some((store, store.if_open()?)));
+        if self.core.pressure.wants_flush() {
+            let largest = open.max_by_key(|(_, opened)| opened.memory_bytes());
+            return largest
+                .filter(|(_, opened)| opened.memory_bytes() > 0)
+                .map(|(store, _)| Arc::clone(store));
+        }
+        if self.log.kept_bytes() > self.core.options.log_bytes_max {
+            let oldest = open
+                .filter(|(_, opened)| opened.holds_log_from() != Position::MAX)
+                .min_by_key(|(_, opened)| opened.holds_log_from());
+            if oldest.is_none() {
+                self.release_log();
+            }
+            return oldest.map(|(store, _)| Arc::clone(store));
+        }
+        None
+    }
+
+    fn flush(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
+        let Some(opened) = store.if_open() else {
+            return Ok(());
+        };
+        {
+            let _flushing = self.flushing.lock();
+            opened.seal();
+            // Sorted files never know more than the log.
+            let end = self.log.end();
+            if self.log.sync_through(end).is_err() {
+                return Err(TreeError::Corrupt("the log failed".into()));
+            }
+            let freed = match opened.flush_sealed() {
+                Ok(freed) => freed,
+                Err(_) if store.is_dropped() => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            sync_folder(&self.core.trees_folder).map_err(|error| TreeError::Io(Arc::new(error)))?;
+            self.core.pressure.shrink(freed);
+        }
+        self.release_log();
+        self.queue_compaction(store);
+        Ok(())
+    }
+
+    /// What was applied is in some store's memtable or flushed; what was not is still on its way.
+    fn release_log(&self) {
+        let mut keep_from = match &self.through {
+            Some(through) => through.get(),
+            None => {
+                let end = self.log.end();
+                end.min(self.set_locks.in_flight_since())
+            }
+        };
+        for position in self.table_ends.lock().iter() {
+            keep_from = keep_from.min(*position);
+        }
+        for store in self.core.all_stores() {
+            if let Some(opened) = store.if_open() {
+                keep_from = keep_from.min(opened.holds_log_from());
+            }
+        }
+        self.log.forget_before(keep_from);
+    }
+
+    fn queue_compaction(&self, store: &Arc<TableStore>) {
+        let mut state = self.state.lock();
+        let is_queued = state.compactions.iter().any(|queued| Arc::ptr_eq(queued, store));
+        if !is_queued && state.compactions.len() < WAITING_COMPACTIONS_MAX {
+            state.compactions.push_back(Arc::clone(store));
+            self.compaction_wanted.notify_one();
+        }
+    }
+
+    fn run_compactor(&self) {
+        loop {
+            let store = {
+                let mut state = self.state.lock();
+                loop {
+                    if self.is_stopping() {
+                        return;
+                    }
+                    if let Some(store) = state.compactions.pop_front() {
+                        break store;
+                    }
+                    self.compaction_wanted.wait(&mut state);
+                }
+            };
+            let Some(opened) = store.if_open() else {
+                continue;
+            };
+            match opened.tree.compact(opened.watermark()) {
+                Ok(true) => self.queue_compaction(&store),
+                Ok(false) => {}
+                Err(_) if store.is_dropped() => {}
+                Err(error) => {
+                    tracing::error!(table = %store.id, %error, "a compaction failed");
+                }
+            }
+        }
+    }
+}
+
+/// What a store holds, about.
+#[derive(Clone, Debug)]
+pub struct TableStatistics {
+    /// Which table.
+    pub table: TableId,
+    /// Bytes in sorted files.
+    pub disk_bytes: u64,
+    /// Bytes not yet in sorted files.
+    pub memory_bytes: u64,
+    /// Rows, static rows and tombstones; a row that was changed since its last merge counts twice.
+    pub row_count: u64,
+}

@@ -1,0 +1,282 @@
+//! Whether the condition of a write holds for the rows as they are.
+
+use std::cmp::Ordering;
+
+use schema::{Column, Table};
+use types::value::collection::{write_count, write_element};
+use types::value::{ListIter, MapIter, TupleIter, compare, decode_ordered};
+use types::{
+    CellRef, Check, ColumnPart, Comparison, CorruptRow, CqlType, LiveCells, Liveness, RowWriter,
+};
+
+/// Whether every check holds for a row; `None` when it has no live part.
+pub(crate) fn holds(
+    checks: &[Check],
+    row: Option<&LiveCells<'_>>,
+    table: Option<&Table>,
+) -> Result<bool, CorruptRow> {
+    for check in checks {
+        let is_met = match check {
+            Check::NotExists => row.is_none(),
+            Check::Exists => row.is_some(),
+            Check::Column { column, part, operator, values } => {
+                // Without its table a column has no type and no value.
+                match table.and_then(|table| table.column_by_id(*column)) {
+                    Some(column) => column_holds(column, part, *operator, values_of(values), row)?,
+                    None => false,
+                }
+            }
+        };
+        if !is_met {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn values_of(values: &[Option<bytes::Bytes>]) -> impl Iterator<Item = Option<&[u8]>> + Clone {
+    values.iter().map(|value| value.as_deref())
+}
+
+fn column_holds<'v>(
+    column: &Column,
+    part: &ColumnPart,
+    operator: Comparison,
+    mut values: impl Iterator<Item = Option<&'v [u8]>> + Clone,
+    row: Option<&LiveCells<'_>>,
+) -> Result<bool, CorruptRow> {
+    let whole = current_value(column, row)?;
+    let (current, ty) = match part {
+        ColumnPart::Whole => (whole, Some(&column.cql_type)),
+        _ => part_of(&column.cql_type, part, whole.as_deref()),
+    };
+    // A part that its type does not have is null.
+    let Some(ty) = ty else {
+        return Ok(operator == Comparison::NotEqual);
+    };
+    let current = current.as_deref();
+    let is_collection = is_multi_cell(&column.cql_type) && *part == ColumnPart::Whole;
+    let null_if_empty = |value: Option<&'v [u8]>| {
+        let is_empty_collection = |bytes: &[u8]| ListIter::new(bytes).remaining() == 0;
+        value.filter(|bytes| !(is_collection && is_listed(ty) && is_empty_collection(bytes)))
+    };
+    Ok(match operator {
+        Comparison::In => {
+            values.any(|value| satisfies(ty, current, Comparison::Equal, null_if_empty(value)))
+        }
+        Comparison::NotIn => {
+            values.all(|value| satisfies(ty, current, Comparison::NotEqual, null_if_empty(value)))
+        }
+        Comparison::Contains | Comparison::ContainsKey => {
+            values.all(|value| contains(ty, current, value, operator == Comparison::ContainsKey))
+        }
+        Comparison::NotContains | Comparison::NotContainsKey => values
+            .all(|value| !contains(ty, current, value, operator == Comparison::NotContainsKey)),
+        _ => values.all(|value| satisfies(ty, current, operator, null_if_empty(value))),
+    })
+}
+
+fn satisfies(
+    ty: &CqlType,
+    current: Option<&[u8]>,
+    operator: Comparison,
+    value: Option<&[u8]>,
+) -> bool {
+    let (current, value) = match (current, value) {
+        (Some(current), Some(value)) => (current, value),
+        (current, None) => {
+            return match operator {
+                Comparison::Equal => current.is_none(),
+                Comparison::NotEqual => current.is_some(),
+                _ => false,
+            };
+        }
+        (None, Some(_)) => return operator == Comparison::NotEqual,
+    };
+    if operator == Comparison::Like {
+        return is_like(current, value);
+    }
+    let order = compare(ty, current, value);
+    match operator {
+        Comparison::Equal => order == Ordering::Equal,
+        Comparison::NotEqual => order != Ordering::Equal,
+        Comparison::Less => order == Ordering::Less,
+        Comparison::LessOrEqual => order != Ordering::Greater,
+        Comparison::Greater => order == Ordering::Greater,
+        Comparison::GreaterOrEqual => order != Ordering::Less,
+        Comparison::In
+        | Comparison::NotIn
+        | Comparison::Contains
+        | Comparison::ContainsKey
+        | Comparison::NotContains
+        | Comparison::NotContainsKey
+        | Comparison::Like => false,
+    }
+}
+
+/// `%` at either end stands for anything.
+fn is_like(current: &[u8], pattern: &[u8]) -> bool {
+    let (from_start, pattern) = match pattern.strip_prefix(b"%") {
+        Some(rest) => (false, rest),
+        None => (true, pattern),
+    };
+    let (to_end, pattern) = match pattern.strip_suffix(b"%") {
+        Some(rest) => (false, rest),
+        None => (true, pattern),
+    };
+    match (from_start, to_end) {
+        (true, true) => current == pattern,
+        (true, false) => current.starts_with(pattern),
+        (false, true) => current.ends_with(pattern),
+        (false, false) => {
+            pattern.is_empty() || current.windows(pattern.len()).any(|window| window == pattern)
+        }
+    }
+}
+
+fn contains(ty: &CqlType, current: Option<&[u8]>, value: Option<&[u8]>, in_keys: bool) -> bool {
+    let (Some(current), Some(value)) = (current, value) else {
+        return false;
+    };
+    match ty {
+        CqlType::List { element, .. } | CqlType::Set { element, .. } => ListIter::new(current)
+            .filter_map(|item| item.ok().flatten())
+            .any(|item| compare(element, item, value).is_eq()),
+        CqlType::Map { key, value: value_type, .. } => {
+            MapIter::new(current).filter_map(Result::ok).any(|(entry_key, entry_value)| {
+                if in_keys {
+                    compare(key, entry_key, value).is_eq()
+                } else {
+                    compare(value_type, entry_value, value).is_eq()
+                }
+            })
+        }
+        _ => false,
+    }
+}
+
+/// A part of a value, with its type.
+fn part_of<'t>(
+    ty: &'t CqlType,
+    part: &ColumnPart,
+    whole: Option<&[u8]>,
+) -> (Option<Vec<u8>>, Option<&'t CqlType>) {
+    match (ty, part) {
+        (CqlType::Map { key, value, .. }, ColumnPart::MapValue(wanted)) => {
+            let found = whole.and_then(|whole| {
+                MapIter::new(whole)
+                    .filter_map(Result::ok)
+                    .find(|(entry_key, _)| compare(key, entry_key, wanted).is_eq())
+                    .map(|(_, entry_value)| entry_value.to_vec())
+            });
+            (found, Some(value))
+        }
+        (CqlType::List { element, .. }, ColumnPart::ListIndex(index)) => {
+            let found = whole.and_then(|whole| {
+                let index = usize::try_from(*index).ok()?;
+                ListIter::new(whole).nth(index)?.ok()?.map(<[u8]>::to_vec)
+            });
+            (found, Some(element))
+        }
+        (CqlType::User { definition, .. }, ColumnPart::Field(field)) => {
+            let field = usize::from(*field);
+            let found =
+                whole.and_then(|whole| TupleIter::new(whole).nth(field)?.ok()?.map(<[u8]>::to_vec));
+            (found, definition.fields.get(field).map(|(_, ty)| ty))
+        }
+        _ => (None, None),
+    }
+}
+
+fn is_multi_cell(ty: &CqlType) -> bool {
+    match ty {
+        CqlType::List { frozen, .. }
+        | CqlType::Set { frozen, .. }
+        | CqlType::Map { frozen, .. }
+        | CqlType::User { frozen, .. } => !frozen,
+        _ => false,
+    }
+}
+
+fn is_listed(ty: &CqlType) -> bool {
+    matches!(ty, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. })
+}
+
+/// The live value of a column, as the protocol encodes it.
+fn current_value(
+    column: &Column,
+    row: Option<&LiveCells<'_>>,
+) -> Result<Option<Vec<u8>>, CorruptRow> {
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let mut cells = Vec::new();
+    for cell in row.cells() {
+        let cell = cell?;
+        if cell.column == column.id {
+            cells.push(cell);
+        }
+    }
+    let Some(first) = cells.first() else {
+        return Ok(None);
+    };
+    if !is_multi_cell(&column.cql_type) {
+        return Ok(Some(first.value().to_vec()));
+    }
+    gather_elements(&column.cql_type, &cells).map(Some)
+}
+
+/// The elements of a multi-cell column as one value.
+fn gather_elements(ty: &CqlType, cells: &[CellRef<'_>]) -> Result<Vec<u8>, CorruptRow> {
+    let mut out = Vec::new();
+    match ty {
+        CqlType::List { .. } => {
+            write_count(cells.len(), &mut out);
+            cells.iter().for_each(|cell| write_element(Some(cell.value()), &mut out));
+        }
+        CqlType::Set { element, .. } => {
+            write_count(cells.len(), &mut out);
+            for cell in cells {
+                // A set's cell holds the element only where its path cannot give it back.
+                if cell.value().is_empty() {
+                    write_element(Some(&path_value(element, cell)?), &mut out);
+                } else {
+                    write_element(Some(cell.value()), &mut out);
+                }
+            }
+        }
+        CqlType::Map { key, .. } => {
+            write_count(cells.len(), &mut out);
+            for cell in cells {
+                write_element(Some(&path_value(key, cell)?), &mut out);
+                write_element(Some(cell.value()), &mut out);
+            }
+        }
+        CqlType::User { definition, .. } => {
+            for index in 0..definition.fields.len() {
+                let path = (index as u16).to_be_bytes();
+                let cell = cells.iter().find(|cell| cell.path == Some(path.as_slice()));
+                write_element(cell.map(|cell| cell.value()), &mut out);
+            }
+        }
+        _ => return Err(CorruptRow),
+    }
+    Ok(out)
+}
+
+fn path_value(ty: &CqlType, cell: &CellRef<'_>) -> Result<Vec<u8>, CorruptRow> {
+    let mut path = cell.path.ok_or(CorruptRow)?;
+    let mut value = Vec::new();
+    decode_ordered(ty, false, &mut path, &mut value).map_err(|_| CorruptRow)?;
+    Ok(value)
+}
+
+/// The live part of a row, as a row.
+pub(crate) fn live_part(row: &LiveCells<'_>) -> Result<Vec<u8>, CorruptRow> {
+    let liveness: Option<Liveness> = row.view().liveness().filter(|_| row.has_liveness());
+    let mut writer = RowWriter::new(Vec::new(), liveness, None, row.view().original_clustering());
+    for cell in row.cells() {
+        writer.push(&cell?);
+    }
+    Ok(writer.finish())
+}

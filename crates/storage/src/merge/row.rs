@@ -1,0 +1,270 @@
+//! A row and a change of it become a row.
+
+use std::cmp::Ordering;
+use std::iter::Peekable;
+
+use types::{
+    CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, Liveness, RowChange, RowView,
+    RowWriter,
+};
+
+use super::MergeError;
+use super::lists;
+use super::reconcile::{newer_cell, newer_deletion, newer_liveness};
+
+/// A row before it is changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before<'a> {
+    /// The row, if there is one.
+    pub(crate) row: Option<RowView<'a>>,
+    /// The newest deletion of its partition or of a range over it (`i64::MIN` for none).
+    pub(crate) covering_us: i64,
+    /// The second at which expiry is judged, where the change looks at the row.
+    pub(crate) now_s: u32,
+}
+
+/// A row after it was changed.
+#[derive(Debug)]
+pub(crate) struct After {
+    /// Its bytes; nothing was written to them when `is_empty`.
+    pub(crate) bytes: Vec<u8>,
+    /// Nothing is left, not even a tombstone.
+    pub(crate) is_empty: bool,
+}
+
+/// Merges a change into a row, appending the result to `out`.
+pub(crate) fn merge(
+    before: Before<'_>,
+    change: &RowChange,
+    out: Vec<u8>,
+) -> Result<After, MergeError> {
+    let counters = counter_values(before, change)?;
+    let mut cells = Vec::with_capacity(change.cells.len());
+    resolve_cells(before, change, &counters, &mut cells)?;
+    cells.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
+    let head = Head {
+        liveness: newer_liveness(before.row.and_then(|row| row.liveness()), change.liveness),
+        deletion: newer_deletion(before.row.and_then(|row| row.deletion()), change.deletion),
+        original_clustering: change
+            .original_clustering
+            .as_deref()
+            .or_else(|| before.row.and_then(|row| row.original_clustering())),
+    };
+    Ok(write_row(head, before, &cells, out)?)
+}
+
+struct Head<'a> {
+    liveness: Option<Liveness>,
+    deletion: Option<Deletion>,
+    original_clustering: Option<&'a [u8]>,
+}
+
+fn write_row(
+    head: Head<'_>,
+    before: Before<'_>,
+    changed: &[CellRef<'_>],
+    out: Vec<u8>,
+) -> Result<After, CorruptRow> {
+    let covering_us = before.covering_us;
+    let deletion = head.deletion.filter(|deletion| deletion.timestamp_us > covering_us);
+    let shadow_us = deletion.map_or(covering_us, |deletion| deletion.timestamp_us);
+    let liveness = head.liveness.filter(|liveness| liveness.timestamp_us > shadow_us);
+    let mut is_empty = liveness.is_none() && deletion.is_none();
+    let mut writer = RowWriter::new(out, liveness, deletion, head.original_clustering);
+    let mut merged = MergedCells {
+        old: before.row.map(|row| row.cells()).into_iter().flatten().peekable(),
+        new: changed.iter().copied().peekable(),
+    };
+    let mut elements_gone: Option<(ColumnId, i64)> = None;
+    while let Some(cell) = merged.next_cell()? {
+        let over_us = match elements_gone {
+            Some((column, gone_us)) if column == cell.column => shadow_us.max(gone_us),
+            _ => shadow_us,
+        };
+        if cell.timestamp_us <= over_us {
+            continue;
+        }
+        if cell.deletes_elements() {
+            elements_gone = Some((cell.column, cell.timestamp_us));
+        }
+        is_empty = false;
+        writer.push(&cell);
+    }
+    Ok(After { bytes: writer.finish(), is_empty })
+}
+
+/// Two sorted runs of cells as one, one cell per place.
+struct MergedCells<'a, A, B>
+where
+    A: Iterator<Item = Result<CellRef<'a>, CorruptRow>>,
+    B: Iterator<Item = CellRef<'a>>,
+{
+    old: Peekable<A>,
+    new: Peekable<B>,
+}
+
+impl<'a, A, B> MergedCells<'a, A, B>
+where
+    A: Iterator<Item = Result<CellRef<'a>, CorruptRow>>,
+    B: Iterator<Item = CellRef<'a>>,
+{
+    fn next_cell(&mut self) -> Result<Option<CellRef<'a>>, CorruptRow> {
+        let order = match (self.old.peek(), self.new.peek()) {
+            (Some(Err(corrupt)), _) => return Err(*corrupt),
+            (Some(Ok(old)), Some(new)) => old.sort_key().cmp(&new.sort_key()),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return Ok(None),
+        };
+        let old = match order {
+            Ordering::Less | Ordering::Equal => self.old.next().transpose()?,
+            Ordering::Greater => None,
+        };
+        let new = match order {
+            Ordering::Greater | Ordering::Equal => self.next_new(),
+            Ordering::Less => None,
+        };
+        Ok(match (old, new) {
+            (Some(old), Some(new)) => Some(newer_cell(old, new)),
+            (old, new) => old.or(new),
+        })
+    }
+
+    /// A change may name the same place twice.
+    fn next_new(&mut self) -> Option<CellRef<'a>> {
+        let mut cell = self.new.next()?;
+        while let Some(same) = self.new.next_if(|next| next.sort_key() == cell.sort_key()) {
+            cell = newer_cell(cell, same);
+        }
+        Some(cell)
+    }
+}
+
+/// The value each counter of the change will have, in the order of its cells.
+fn counter_values(before: Before<'_>, change: &RowChange) -> Result<Vec<CounterValue>, CorruptRow> {
+    let mut counters: Vec<CounterValue> = Vec::new();
+    for cell in &change.cells {
+        let CellAction::CounterAdd(delta) = cell.action else {
+            continue;
+        };
+        let known = counters.iter_mut().find(|counter| counter.column == cell.column);
+        let counter = match known {
+            Some(counter) => counter,
+            None => {
+                let current = current_counter(before, cell.column)?;
+                counters.push(current);
+                match counters.last_mut() {
+                    Some(counter) => counter,
+                    None => continue,
+                }
+            }
+        };
+        if counter.dead_us >= cell.timestamp_us {
+            continue;
+        }
+        counter.timestamp_us = counter.timestamp_us.max(cell.timestamp_us);
+        counter.value = counter.value.wrapping_add(delta);
+        counter.bytes = counter.value.to_be_bytes();
+        counter.is_changed = true;
+    }
+    Ok(counters)
+}
+
+/// A counter while it is changed.
+#[derive(Debug)]
+struct CounterValue {
+    column: ColumnId,
+    value: i64,
+    bytes: [u8; 8],
+    timestamp_us: i64,
+    /// Deleted since; changes at or before this are lost.
+    dead_us: i64,
+    is_changed: bool,
+}
+
+fn current_counter(before: Before<'_>, column: ColumnId) -> Result<CounterValue, CorruptRow> {
+    let mut counter = CounterValue {
+        column,
+        value: 0,
+        bytes: [0; 8],
+        timestamp_us: i64::MIN,
+        dead_us: before.covering_us,
+        is_changed: false,
+    };
+    let Some(row) = before.row else {
+        return Ok(counter);
+    };
+    if let Some(deletion) = row.deletion() {
+        counter.dead_us = counter.dead_us.max(deletion.timestamp_us);
+    }
+    for cell in row.cells() {
+        let cell = cell?;
+        if cell.column != column {
+            continue;
+        }
+        match cell.state {
+            CellState::Value { value, .. } if cell.timestamp_us > counter.dead_us => {
+                let bytes = value.first_chunk::<8>().ok_or(CorruptRow)?;
+                counter.value = i64::from_be_bytes(*bytes);
+                counter.timestamp_us = cell.timestamp_us;
+            }
+            CellState::Value { .. } => {}
+            CellState::Dead { .. } | CellState::DeletesElements { .. } => {
+                counter.dead_us = counter.dead_us.max(cell.timestamp_us);
+            }
+        }
+    }
+    Ok(counter)
+}
+
+/// The cells a change writes, list positions and counters looked up.
+fn resolve_cells<'a>(
+    before: Before<'a>,
+    change: &'a RowChange,
+    counters: &'a [CounterValue],
+    cells: &mut Vec<CellRef<'a>>,
+) -> Result<(), MergeError> {
+    for counter in counters.iter().filter(|counter| counter.is_changed) {
+        cells.push(CellRef {
+            column: counter.column,
+            path: None,
+            timestamp_us: counter.timestamp_us,
+            state: CellState::Value { value: &counter.bytes, expiry: None },
+        });
+    }
+    for cell in &change.cells {
+        let (column, timestamp_us) = (cell.column, cell.timestamp_us);
+        let (path, state) = match &cell.action {
+            CellAction::Set { path, value, expiry } => {
+                (path.as_deref(), CellState::Value { value, expiry: *expiry })
+            }
+            CellAction::Delete { path, deleted_at_s } => {
+                (path.as_deref(), CellState::Dead { deleted_at_s: *deleted_at_s })
+            }
+            CellAction::DeleteElements { deleted_at_s } => {
+                (None, CellState::DeletesElements { deleted_at_s: *deleted_at_s })
+            }
+            CellAction::CounterAdd(_) => continue,
+            CellAction::ListSetAt { index, value, expiry } => {
+                let path = lists::path_at(before, change, column, *index)?;
+                (Some(path), CellState::Value { value, expiry: *expiry })
+            }
+            CellAction::ListDeleteAt { index, deleted_at_s } => {
+                let path = lists::path_at(before, change, column, *index)?;
+                (Some(path), CellState::Dead { deleted_at_s: *deleted_at_s })
+            }
+            CellAction::ListRemoveValues { values, deleted_at_s } => {
+                for element in lists::live_elements(before, change, column) {
+                    let element = element?;
+                    if values.iter().any(|value| value.as_ref() == element.value()) {
+                        let state = CellState::Dead { deleted_at_s: *deleted_at_s };
+                        cells.push(CellRef { column, path: element.path, timestamp_us, state });
+                    }
+                }
+                continue;
+            }
+        };
+        cells.push(CellRef { column, path, timestamp_us, state });
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The settings of storage.
+
+use std::time::Duration;
+
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitMode {
+    /// After it is on the disk: one fsync for all writers that wait at that moment.
+    Group,
+    /// After it is in memory. It reaches the operating system within [`Options::write_interval`]
+    /// and the disk at the next interval, as Cassandra does by default.
+    Periodic {
+        /// How often the log is synced.
+        sync_interval: Duration,
+    },
+}
+
+impl CommitMode {
+    /// Cassandra's default.
+    pub const PERIODIC: CommitMode =
+        CommitMode::Periodic { sync_interval: Duration::from_secs(10) };
+}
+
+/// The settings of storage. Every bound has its name here.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When a commit is acknowledged.
+    pub commit: CommitMode,
+    /// The size of one log file. A change may take half of it.
+    pub segment_bytes: u64,
+    /// How large the log may grow before memtables are flushed to shorten it.
+    pub log_bytes_max: u64,
+    /// Appended but not yet written bytes of the log; writers wait beyond it.
+    pub log_buffer_bytes_max: usize,
+    /// How soon a periodic commit is handed to the operating system.
+    pub write_interval: Duration,
+    /// Memory for rows.
+    pub row_cache_bytes: u64,
+    /// Memory for blocks of sorted files.
+    pub block_cache_bytes: u64,
+    /// Memory for what is not yet in sorted files, over all tables.
+    pub memtable_bytes_max: u64,
+    /// Open sorted files over all tables.
+    pub open_files_max: usize,
+    /// Threads that apply what the group commit made durable.
+    pub apply_threads: usize,
+    /// Threads that compact.
+    pub compaction_threads: usize,
+    /// Tombstones stay this long at most (D2); `gc_grace_seconds` may make it shorter.
+    pub tombstone_retention_s: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        const MIB: u64 = 1024 * 1024;
+        Options {
+            commit: CommitMode::Group,
+            segment_bytes: 32 * MIB,
+            log_bytes_max: 256 * MIB,
+            log_buffer_bytes_max: 64 * 1024 * 1024,
+            write_interval: Duration::from_millis(5),
+            row_cache_bytes: 64 * MIB,
+            block_cache_bytes: 128 * MIB,
+            memtable_bytes_max: 128 * MIB,
+            open_files_max: 512,
+            apply_threads: 2,
+            compaction_threads: 1,
+            tombstone_retention_s: 600,
+        }
+    }
+}

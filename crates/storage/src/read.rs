@@ -1,0 +1,596 @@
+//! Reading rows: by key through the cache, in slices and scans from the tree.
+//!
+//! A row known by its whole key is one lookup. Slices and scans read from a snapshot, so that a
+//! mutation is seen as a whole or not at all. Rows are handed to the sink as they lie.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use types::{
+    ClusteringRange, CorruptRow, Flow, LiveCells, LiveRow, PartitionKey, ReadCommand, ReadScope,
+    RingRange, RingToken, RowSelection, RowSink, RowView, SetId, Statics,
+};
+
+use crate::apply::CACHE_ID_BYTES;
+use crate::core::Core;
+use crate::error::{ReadError, TreeError};
+use crate::tree::deletions::{self, PartitionDeletions};
+use crate::tree::engine::{LATEST, SeqNo, TreeBytes};
+use crate::tree::keys::{self, SPACE_ROWS};
+use crate::tree::store::{OpenStore, TableStore};
+
+/// The sink is asked whether to go on once in so many rows.
+const ROWS_PER_QUESTION: u32 = 256;
+/// After so many rows that are not wanted, a scan seeks the next partition instead.
+const SKIPPED_ROWS_MAX: u32 = 32;
+
+thread_local! {
+    static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads what a command asks for.
+pub(crate) fn read(
+    core: &Core,
+    set: SetId,
+    command: &ReadCommand,
+    sink: &mut dyn RowSink,
+) -> Result<(), ReadError> {
+    let Some(store) = core.store(command.table) else {
+        return Ok(());
+    };
+    let result = store.for_read().and_then(|opened| match opened {
+        None => Ok(()),
+        Some(opened) => {
+            let mut reader =
+                Reader { core, store: &store, opened, set, command, sink, rows_seen: 0 };
+            match &command.scope {
+                ReadScope::Partition(key) => reader.read_partition(key).map(|_| ()),
+                ReadScope::Ring(range) => reader.scan(*range),
+            }
+        }
+    });
+    result.map_err(ReadError::of_tree(command.table))
+}
+
+struct Reader<'r> {
+    core: &'r Core,
+    store: &'r TableStore,
+    opened: &'r OpenStore,
+    set: SetId,
+    command: &'r ReadCommand,
+    sink: &'r mut dyn RowSink,
+    rows_seen: u32,
+}
+
+/// Where a read of a partition goes on.
+#[derive(Clone, Copy, Debug)]
+enum Resume<'a> {
+    FromStart,
+    After(&'a Bytes),
+    Done,
+}
+
+/// The partition that is being read.
+struct Partition<'p> {
+    key: &'p [u8],
+    ring: RingToken,
+    /// Value of the static row, without a cut key before it.
+    static_row: Option<&'p [u8]>,
+    static_covering_us: i64,
+}
+
+impl<'r> Reader<'r> {
+    fn resume(&self, key: &PartitionKey) -> Resume<'r> {
+        match &self.command.after {
+            Some(after) if after.key == *key => match &after.clustering {
+                Some(clustering) => Resume::After(clustering),
+                None => Resume::Done,
+            },
+            _ => Resume::FromStart,
+        }
+    }
+
+    /// Reads the selected rows of one partition.
+    fn read_partition(&mut self, key: &PartitionKey) -> Result<Flow, TreeError> {
+        let resume = self.resume(key);
+        if matches!(resume, Resume::Done) {
+            return Ok(Flow::NextPartition);
+        }
+        match &self.command.rows {
+            RowSelection::None => self.read_points(key, &[], resume),
+            RowSelection::Points(points) => self.read_points(key, points, resume),
+            RowSelection::All if self.store.has_single_rows => {
+                self.read_points(key, &[Bytes::new()], resume)
+            }
+            RowSelection::All => self.read_ranges(key, &[ClusteringRange::ALL], resume),
+            RowSelection::Ranges(ranges) => self.read_ranges(key, ranges, resume),
+        }
+    }
+
+    /// Reads rows by their whole keys: one lookup each, through the cache.
+    fn read_points(
+        &mut self,
+        key: &PartitionKey,
+        points: &[Bytes],
+        resume: Resume<'_>,
+    ) -> Result<Flow, TreeError> {
+        let mut buffer = KEY.take();
+        buffer.clear();
+        buffer.extend_from_slice(&self.store.cache_id.to_be_bytes());
+        buffer.push(SPACE_ROWS);
+        keys::push_partition_prefix(&mut buffer, key);
+        let result = self.read_points_with(key, points, resume, &mut buffer);
+        KEY.set(buffer);
+        result
+    }
+
+    fn read_points_with(
+        &mut self,
+        key: &PartitionKey,
+        points: &[Bytes],
+        resume: Resume<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Flow, TreeError> {
+        let prefix_length = buffer.len();
+        let prefix = buffer.get(CACHE_ID_BYTES + 1..).unwrap_or_default();
+        let has_deletions = self.opened.deleted.may_contain(prefix);
+        let tree = self.opened.tree.as_ref();
+        let covering = |buffer: &[u8], clustering| {
+            if !has_deletions {
+                return Ok(i64::MIN);
+            }
+            let prefix = buffer.get(CACHE_ID_BYTES + 1..prefix_length).unwrap_or_default();
+            deletions::covering_us(tree, prefix, clustering, LATEST)
+        };
+        let mut static_value = None;
+        let mut static_covering_us = i64::MIN;
+        if self.command.statics != Statics::Skip {
+            keys::push_static(buffer);
+            static_value = self.cached_row(buffer)?;
+            static_covering_us = covering(buffer, None)?;
+        }
+        let static_row = match &static_value {
+            Some(value) => Some(row_bytes(value, keys::is_cut(key))?),
+            None => None,
+        };
+        let partition =
+            Partition { key: key.bytes(), ring: key.ring(), static_row, static_covering_us };
+        let mut any_live = matches!(resume, Resume::After(_));
+        let count = points.len();
+        for number in 0..count {
+            let index = if self.command.reversed { count - 1 - number } else { number };
+            let Some(clustering) = points.get(index) else {
+                break;
+            };
+            if !self.is_ahead(resume, clustering) {
+                continue;
+            }
+            buffer.truncate(prefix_length);
+            keys::push_clustering(buffer, clustering);
+            let Some(value) = self.cached_row(buffer)? else {
+                continue;
+            };
+            let row = row_bytes(&value, keys::is_cut(key))?;
+            let covering_us = covering(buffer, Some(clustering))?;
+            match self.offer(&partition, clustering, row, covering_us)? {
+                Offered::Dead => {}
+                Offered::Taken(Flow::Continue) => any_live = true,
+                Offered::Taken(flow) => return Ok(flow),
+            }
+        }
+        self.finish_partition(&partition, any_live)
+    }
+
+    /// Whether a row is still to be returned.
+    fn is_ahead(&self, resume: Resume<'_>, clustering: &[u8]) -> bool {
+        match resume {
+            Resume::FromStart => true,
+            Resume::Done => false,
+            Resume::After(after) if self.command.reversed => clustering < after.as_ref(),
+            Resume::After(after) => clustering > after.as_ref(),
+        }
+    }
+
+    fn cached_row(&self, key: &[u8]) -> Result<Option<TreeBytes>, TreeError> {
+        if let Some(row) = self.core.cache.get(key) {
+            return Ok(row);
+        }
+        let tree_key = key.get(CACHE_ID_BYTES..).unwrap_or_default();
+        self.core.cache.get_or_load(key, || self.opened.tree.get(tree_key, LATEST))
+    }
+
+    /// Reads ranges of rows of one partition from a snapshot.
+    fn read_ranges(
+        &mut self,
+        key: &PartitionKey,
+        ranges: &[ClusteringRange],
+        resume: Resume<'_>,
+    ) -> Result<Flow, TreeError> {
+        let snapshot = self.opened.snapshot(self.set);
+        let seqno = snapshot.seqno;
+        let tree = self.opened.tree.as_ref();
+        let mut prefix = vec![SPACE_ROWS];
+        keys::push_partition_prefix(&mut prefix, key);
+        let deletions = self.load_deletions(&prefix, seqno)?;
+        let static_value = match self.command.statics {
+            Statics::Skip => None,
+            Statics::Attach | Statics::AttachOrAlone => {
+                let mut static_key = prefix.clone();
+                keys::push_static(&mut static_key);
+                tree.get(&static_key, seqno)?
+            }
+        };
+        let static_row = match &static_value {
+            Some(value) => Some(row_bytes(value, keys::is_cut(key))?),
+            None => None,
+        };
+        let partition = Partition {
+            key: key.bytes(),
+            ring: key.ring(),
+            static_row,
+            static_covering_us: deletions.covering_us(None),
+        };
+        let mut any_live = matches!(resume, Resume::After(_));
+        for number in 0..ranges.len() {
+            let index = if self.command.reversed { ranges.len() - 1 - number } else { number };
+            let Some(range) = ranges.get(index) else {
+                break;
+            };
+            let (start, end) = range_bounds(&prefix, range, resume, self.command.reversed);
+            let mut items = tree.range(&start, &end, seqno);
+            loop {
+                let item = if self.command.reversed { items.next_back() } else { items.next() };
+                let Some(item) = item else {
+                    break;
+                };
+                let (row_key, value) = item?;
+                let clustering = row_key.get(prefix.len() + 1..).ok_or(CorruptRow)?;
+                let row = row_bytes(&value, keys::is_cut(key))?;
+                let covering_us = deletions.covering_us(Some(clustering));
+                match self.offer(&partition, clustering, row, covering_us)? {
+                    Offered::Dead => {}
+                    Offered::Taken(Flow::Continue) => any_live = true,
+                    Offered::Taken(flow) => return Ok(flow),
+                }
+                if !self.goes_on() {
+                    return Ok(Flow::Stop);
+                }
+            }
+        }
+        self.finish_partition(&partition, any_live)
+    }
+
+    /// `prefix`: row space and partition prefix.
+    fn load_deletions(&self, prefix: &[u8], seqno: SeqNo) -> Result<PartitionDeletions, TreeError> {
+        let prefix = prefix.get(1..).unwrap_or_default();
+        if !self.opened.deleted.may_contain(prefix) {
+            return Ok(PartitionDeletions::default());
+        }
+        PartitionDeletions::load(self.opened.tree.as_ref(), prefix, seqno)
+    }
+
+    /// Hands a row to the sink if it is live.
+    fn offer(
+        &mut self,
+        partition: &Partition<'_>,
+        clustering: &[u8],
+        row: &[u8],
+        covering_us: i64,
+    ) -> Result<Offered, TreeError> {
+        let cells = LiveCells::new(RowView::decode(row)?, covering_us, self.command.now_s);
+        if !cells.is_live()? {
+            return Ok(Offered::Dead);
+        }
+        let static_row = self.live_static(partition)?;
+        let flow = self.sink.on_row(&LiveRow {
+            partition_key: partition.key,
+            ring: partition.ring,
+            clustering: Some(clustering),
+            row: Some(cells),
+            static_row,
+        })?;
+        Ok(Offered::Taken(flow))
+    }
+
+    fn live_static<'p>(
+        &self,
+        partition: &Partition<'p>,
+    ) -> Result<Option<LiveCells<'p>>, TreeError> {
+        let Some(row) = partition.static_row else {
+            return Ok(None);
+        };
+        let view = RowView::decode(row)?;
+        let cells = LiveCells::new(view, partition.static_covering_us, self.command.now_s);
+        Ok(if cells.is_live()? { Some(cells) } else { None })
+    }
+
+    /// After the last row: the static row comes alone where nothing else was live.
+    fn finish_partition(
+        &mut self,
+        partition: &Partition<'_>,
+        any_live: bool,
+    ) -> Result<Flow, TreeError> {
+        let wants_alone = self.command.statics == Statics::AttachOrAlone
+            || self.command.rows == RowSelection::None;
+        if any_live || !wants_alone {
+            return Ok(Flow::NextPartition);
+        }
+        let Some(static_row) = self.live_static(partition)? else {
+            return Ok(Flow::NextPartition);
+        };
+        let flow = self.sink.on_row(&LiveRow {
+            partition_key: partition.key,
+            ring: partition.ring,
+            clustering: None,
+            row: None,
+            static_row: Some(static_row),
+        })?;
+        Ok(if flow == Flow::Stop { Flow::Stop } else { Flow::NextPartition })
+    }
+
+    /// Asks the sink now and then.
+    fn goes_on(&mut self) -> bool {
+        self.rows_seen += 1;
+        !self.rows_seen.is_multiple_of(ROWS_PER_QUESTION) || self.sink.go_on()
+    }
+
+    /// Reads every partition in a part of the ring.
+    fn scan(&mut self, range: RingRange) -> Result<(), TreeError> {
+        let (mut start, end) = keys::ring_bounds(range);
+        if let Some(after) = &self.command.after {
+            let mut from = vec![SPACE_ROWS];
+            keys::push_partition_prefix(&mut from, &after.key);
+            match (&after.clustering, self.command.reversed) {
+                (Some(_), true) => {}
+                (Some(clustering), false) => {
+                    keys::push_clustering(&mut from, clustering);
+                    from.push(0);
+                }
+                (None, _) => keys::push_rows_end(&mut from),
+            }
+            start = start.max(from);
+        }
+        if self.command.reversed {
+            return self.scan_partition_by_partition(start, &end);
+        }
+        let snapshot = self.opened.snapshot(self.set);
+        let mut scan = Scan { reader: self, seqno: snapshot.seqno, current: None };
+        scan.run(start, &end)
+    }
+
+    /// Partitions in the order of the ring, the rows of each from the last to the first.
+    fn scan_partition_by_partition(
+        &mut self,
+        mut start: Vec<u8>,
+        end: &[u8],
+    ) -> Result<(), TreeError> {
+        loop {
+            let seqno = self.opened.snapshot(self.set).seqno;
+            let Some(item) = self.opened.tree.range(&start, end, seqno).next() else {
+                return Ok(());
+            };
+            let (key, value) = item?;
+            let split = keys::split_row_key(&key).ok_or(CorruptRow)?;
+            let partition_key = match split.partition_key {
+                Some(partition_key) => partition_key,
+                None => keys::split_cut_key(&value).ok_or(CorruptRow)?.0,
+            };
+            let partition_key = PartitionKey::new(Bytes::copy_from_slice(partition_key));
+            if self.read_partition(&partition_key)? == Flow::Stop || !self.sink.go_on() {
+                return Ok(());
+            }
+            start.clear();
+            start.extend_from_slice(split.prefix);
+            keys::push_rows_end(&mut start);
+        }
+    }
+}
+
+/// What became of a row that was read.
+enum Offered {
+    Dead,
+    Taken(Flow),
+}
+
+/// The row in a value: behind the partition key if that was cut.
+fn row_bytes(value: &[u8], is_cut: bool) -> Result<&[u8], CorruptRow> {
+    if !is_cut {
+        return Ok(value);
+    }
+    keys::split_cut_key(value).map(|(_, row)| row).ok_or(CorruptRow)
+}
+
+/// The keys of a range of rows, without those that were returned already.
+fn range_bounds(
+    prefix: &[u8],
+    range: &ClusteringRange,
+    resume: Resume<'_>,
+    reversed: bool,
+) -> (Vec<u8>, Vec<u8>) {
+    let mut start = prefix.to_vec();
+    keys::push_clustering(&mut start, &range.start);
+    let mut end = prefix.to_vec();
+    match &range.end {
+        Some(range_end) => keys::push_clustering(&mut end, range_end),
+        None => keys::push_rows_end(&mut end),
+    }
+    if let Resume::After(after) = resume {
+        let mut at = prefix.to_vec();
+        keys::push_clustering(&mut at, after);
+        if reversed {
+            end = end.min(at);
+        } else {
+            at.push(0);
+            start = start.max(at);
+        }
+    }
+    (start, end)
+}
+
+/// A scan over many partitions with one iterator.
+struct Scan<'s, 'r> {
+    reader: &'s mut Reader<'r>,
+    seqno: SeqNo,
+    current: Option<Current>,
+}
+
+/// The partition a scan is in.
+struct Current {
+    /// Row space and partition prefix.
+    prefix: Vec<u8>,
+    /// A value of this partition, for the key that was cut.
+    cut_key: Option<TreeBytes>,
+    ring: RingToken,
+    static_value: Option<TreeBytes>,
+    deletions: PartitionDeletions,
+    any_live: bool,
+    /// The sink, or the selection, wants no more of it.
+    is_over: bool,
+}
+
+impl Current {
+    fn partition(&self) -> Result<Partition<'_>, CorruptRow> {
+        let key = match &self.cut_key {
+            Some(value) => keys::split_cut_key(value).ok_or(CorruptRow)?.0,
+            None => self.prefix.get(19..).ok_or(CorruptRow)?,
+        };
+        let static_row = match &self.static_value {
+            Some(value) => Some(row_bytes(value, self.cut_key.is_some())?),
+            None => None,
+        };
+        let static_covering_us = self.deletions.covering_us(None);
+        Ok(Partition { key, ring: self.ring, static_row, static_covering_us })
+    }
+}
+
+impl Scan<'_, '_> {
+    fn run(&mut self, start: Vec<u8>, end: &[u8]) -> Result<(), TreeError> {
+        let tree = self.reader.opened.tree.as_ref();
+        let mut items = tree.range(&start, end, self.seqno);
+        let mut skipped = 0;
+        while let Some(item) = items.next() {
+            let (key, value) = item?;
+            if self.on_item(&key, &value)? == Flow::Stop || !self.reader.goes_on() {
+                return Ok(());
+            }
+            let Some(current) = &self.current else {
+                continue;
+            };
+            skipped = if current.is_over { skipped + 1 } else { 0 };
+            if skipped > SKIPPED_ROWS_MAX {
+                let mut next = current.prefix.clone();
+                keys::push_rows_end(&mut next);
+                items = tree.range(&next, end, self.seqno);
+                skipped = 0;
+            }
+        }
+        self.finish_current().map(|_| ())
+    }
+
+    fn on_item(&mut self, key: &TreeBytes, value: &TreeBytes) -> Result<Flow, TreeError> {
+        let split = keys::split_row_key(key).ok_or(CorruptRow)?;
+        let is_same = self.current.as_ref().is_some_and(|current| current.prefix == split.prefix);
+        if !is_same {
+            if self.finish_current()? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            self.begin(&split, value)?;
+        }
+        let Some(current) = &mut self.current else {
+            return Ok(Flow::Continue);
+        };
+        if current.is_over {
+            return Ok(Flow::Continue);
+        }
+        let Some(clustering) = split.clustering else {
+            if self.reader.command.statics != Statics::Skip {
+                current.static_value = Some(value.clone());
+            }
+            return Ok(Flow::Continue);
+        };
+        match select(&self.reader.command.rows, clustering) {
+            Selected::Yes => {}
+            Selected::No => return Ok(Flow::Continue),
+            Selected::NoneBehind => {
+                current.is_over = true;
+                return Ok(Flow::Continue);
+            }
+        }
+        let row = row_bytes(value, current.cut_key.is_some())?;
+        let covering_us = current.deletions.covering_us(Some(clustering));
+        let offered = self.reader.offer(&current.partition()?, clustering, row, covering_us)?;
+        if let Offered::Taken(flow) = offered {
+            current.any_live = true;
+            current.is_over = flow == Flow::NextPartition;
+            return Ok(flow);
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn begin(&mut self, split: &keys::RowKey<'_>, value: &TreeBytes) -> Result<(), TreeError> {
+        let reader = &self.reader;
+        let deletions = reader.load_deletions(split.prefix, self.seqno)?;
+        let mut current = Current {
+            prefix: split.prefix.to_vec(),
+            cut_key: split.partition_key.is_none().then(|| value.clone()),
+            ring: split.ring,
+            static_value: None,
+            deletions,
+            any_live: false,
+            is_over: false,
+        };
+        // Where a page ended inside this partition, its static row lies behind us.
+        if let Some(after) = &reader.command.after
+            && after.clustering.is_some()
+            && current.partition()?.key == after.key.bytes()
+        {
+            current.any_live = true;
+            if reader.command.statics != Statics::Skip {
+                let mut key = current.prefix.clone();
+                keys::push_static(&mut key);
+                current.static_value = reader.opened.tree.get(&key, self.seqno)?;
+            }
+        }
+        self.current = Some(current);
+        Ok(())
+    }
+
+    fn finish_current(&mut self) -> Result<Flow, TreeError> {
+        match self.current.take() {
+            Some(current) => self.reader.finish_partition(&current.partition()?, current.any_live),
+            None => Ok(Flow::Continue),
+        }
+    }
+}
+
+/// Whether a selection contains a row.
+enum Selected {
+    Yes,
+    No,
+    /// Nor any row behind it.
+    NoneBehind,
+}
+
+fn select(rows: &RowSelection, clustering: &[u8]) -> Selected {
+    match rows {
+        RowSelection::All => Selected::Yes,
+        RowSelection::None => Selected::NoneBehind,
+        RowSelection::Points(points) => {
+            match points.binary_search_by(|point| point.as_ref().cmp(clustering)) {
+                Ok(_) => Selected::Yes,
+                Err(index) if index == points.len() => Selected::NoneBehind,
+                Err(_) => Selected::No,
+            }
+        }
+        RowSelection::Ranges(ranges) => {
+            let ends_before = |range: &ClusteringRange| {
+                range.end.as_ref().is_some_and(|end| end.as_ref() <= clustering)
+            };
+            match ranges.get(ranges.partition_point(ends_before)) {
+                Some(range) if range.start.as_ref() <= clustering => Selected::Yes,
+                Some(_) => Selected::No,
+                None => Selected::NoneBehind,
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The door of storage.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use types::{Mutation, ReadCommand, RowSink, SetId, TableId};
+
+use crate::clock::Clock;
+use crate::commit::{
+    AppliedThrough, Appliers, CommitResult, Committed, Entry, Job, Outcomes, SetLock, SetLocks,
+    apply_entry, encode_body, split_by_set, validate,
+};
+use crate::core::Core;
+use crate::data_dir::DataDir;
+use crate::error::{CommitError, OpenError, ReadError, TreeError};
+use crate::log::frame::RecordKind;
+use crate::log::recovery::{Replayed, decode_change, recover};
+use crate::log::{Appended, Disk, DurableSink, EntryId, Log, Position, RealDisk};
+use crate::maintenance::{Maintenance, TableStatistics};
+use crate::options::{CommitMode, Options};
+use crate::read;
+use crate::schema_source::SchemaSource;
+
+/// The rows of a node, on disk.
+pub struct Storage {
+    data_dir: DataDir,
+    core: Arc<Core>,
+    log: Arc<Log<Job>>,
+    through: Arc<AppliedThrough>,
+    set_locks: Arc<SetLocks>,
+    maintenance: Maintenance,
+    is_closed: AtomicBool,
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Storage").field("path", &self.data_dir.path()).finish_non_exhaustive()
+    }
+}
+
+/// What storage holds.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Every table that something was written to.
+    pub tables: Vec<TableStatistics>,
+    /// Bytes of the log that are still needed.
+    pub log_bytes: u64,
+    /// Bytes not yet in sorted files.
+    pub memtable_bytes: u64,
+    /// Bytes in the row cache.
+    pub row_cache_bytes: u64,
+}
+
+impl Storage {
+    /// Opens what a data folder holds and replays what is only in its log.
+    pub fn open(
+        data_dir: DataDir,
+        options: Options,
+        schema: Arc<dyn SchemaSource>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Storage, OpenError> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data_dir.log_folder()));
+        Storage::open_with_disk(data_dir, disk, options, schema, clock)
+    }
+
+    /// As [`Storage::open`], with another disk under the log.
+    pub fn open_with_disk(
+        data_dir: DataDir,
+        disk: Arc<dyn Disk>,
+        options: Options,
+        schema: Arc<dyn SchemaSource>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Storage, OpenError> {
+        let core = Arc::new(Core::new(options, data_dir.trees_folder(), schema, clock)?);
+        let log_path = data_dir.log_folder();
+        let recovered = recover(&disk, |replayed| replay(&core, replayed))?;
+        core.finish_recovery(recovered.indexes.clone())?;
+        if recovered.torn_bytes > 0 {
+            tracing::warn!(bytes = recovered.torn_bytes, "cut the torn end of the log");
+        }
+        let through = Arc::new(AppliedThrough::default());
+        through.start_at(recovered.end);
+        let sink: Box<dyn DurableSink<Job>> = Box::new(
+            Appliers::start(Arc::clone(&core), Arc::clone(&through))
+                .map_err(OpenError::io(&log_path))?,
+        );
+        let log = Log::start(disk, &core.options, &recovered, sink);
+        let log = Arc::new(log.map_err(OpenError::io(&log_path))?);
+        let set_locks = Arc::new(SetLocks::default());
+        let group_through = match core.options.commit {
+            CommitMode::Group => Some(Arc::clone(&through)),
+            CommitMode::Periodic { .. } => None,
+        };
+        let maintenance = Maintenance::start(
+            Arc::clone(&core),
+            Arc::clone(&log),
+            group_through,
+            Arc::clone(&set_locks),
+        )
+        .map_err(OpenError::io(data_dir.path()))?;
+        let is_closed = AtomicBool::new(false);
+        let storage = Storage { data_dir, core, log, through, set_locks, maintenance, is_closed };
+        storage.maintenance.release_log();
+        Ok(storage)
+    }
+
+    /// The folder, for its documents.
+    pub fn data_dir(&self) -> &DataDir {
+        &self.data_dir
+    }
+
+    /// Replaces a document as a whole.
+    pub fn save_document(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.data_dir.save_document(name, bytes)
+    }
+
+    /// A document as it was last saved.
+    pub fn load_document(&self, name: &str) -> Result<Option<Vec<u8>>, OpenError> {
+        self.data_dir.load_document(name)
+    }
+
+    /// Commits mutations as one atomic change: after a crash all of them are there or none.
+    pub fn commit(&self, change: Vec<(SetId, Mutation)>) -> Committed {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Committed::Now(Err(CommitError::Closed));
+        }
+        for (_, mutation) in &change {
+            if let Err(error) = validate(mutation) {
+                return Committed::Now(Err(error));
+            }
+        }
+        if !self.core.pressure.admit() {
+            return Committed::Now(Err(CommitError::Overloaded));
+        }
+        let mutation_count = change.len();
+        let entries = split_by_set(change);
+        let mut body = Vec::with_capacity(256);
+        encode_body(&entries, &mut body);
+        match self.core.options.commit {
+            CommitMode::Group => self.commit_group(entries, mutation_count, &body),
+            CommitMode::Periodic { .. } => {
+                let result = self.commit_periodic(&entries, mutation_count, &body);
+                self.maintenance.after_write();
+                Committed::Now(result)
+            }
+        }
+    }
+
+    fn commit_group(&self, entries: Vec<Entry>, mutation_count: usize, body: &[u8]) -> Committed {
+        let (reply, receiver) = tokio::sync::oneshot::channel();
+        let sets: Vec<SetId> = entries.iter().map(|entry| entry.set).collect();
+        let make_job = |appended: Appended, ids: &[EntryId]| {
+            let Appended { position, end } = appended;
+            let ids = ids.to_vec();
+            Some(Job { position, end, ids, entries, mutation_count, reply })
+        };
+        let appended = self.log.append_change(&sets, body, make_job);
+        self.maintenance.after_write();
+        match appended {
+            Ok(_) => Committed::Later(receiver),
+            Err(error) => Committed::Now(Err(error.into())),
+        }
+    }
+
+    fn commit_periodic(
+        &self,
+        entries: &[Entry],
+        mutation_count: usize,
+        body: &[u8],
+    ) -> CommitResult {
+        let sets: Vec<SetId> = entries.iter().map(|entry| entry.set).collect();
+        let mut in_order = sets.clone();
+        in_order.sort_unstable();
+        let locks: Vec<Arc<SetLock>> =
+            in_order.into_iter().map(|set| self.set_locks.get(set)).collect();
+        // Always in the same order, so that two changes over the same sets cannot wait in a circle.
+        let turns: Vec<_> = locks.iter().map(|lock| lock.turn.lock()).collect();
+        let since = self.log.synced();
+        for lock in &locks {
+            lock.in_flight_since.store(since, Ordering::SeqCst);
+        }
+        let mut entry_ids = Vec::new();
+        let appended = self.log.append_change(&sets, body, |_, ids| {
+            entry_ids.extend_from_slice(ids);
+            None
+        });
+        let result = appended.map_err(CommitError::from).and_then(|appended| {
+            let mut outcomes = Outcomes::new(mutation_count);
+            for (id, entry) in entry_ids.iter().zip(entries) {
+                let position = appended.position;
+                apply_entry(&self.core, *id, position, &entry.mutations, |number, outcome| {
+                    outcomes.set(entry.slots.get(number).copied().unwrap_or(0), outcome);
+                });
+            }
+            outcomes.finish()
+        });
+        for lock in &locks {
+            lock.in_flight_since.store(Position::MAX, Ordering::SeqCst);
+        }
+        drop(turns);
+        result
+    }
+
+    /// Reads rows of one replica set.
+    pub fn read(
+        &self,
+        set: SetId,
+        command: &ReadCommand,
+        sink: &mut dyn RowSink,
+    ) -> Result<(), ReadError> {
+        read::read(&self.core, set, command, sink)
+    }
+
+    /// Prepares for a table. Nothing is written: files come with the first row.
+    pub fn create_table(&self, table: TableId) {
+        self.core.store_or_new(table);
+    }
+
+    /// Removes a table and all its rows. Its id is never used again.
+    pub fn drop_table(&self, table: TableId) -> Result<(), CommitError> {
+        let mut dropped = None;
+        let mut hold = None;
+        let appended = self.log.append_table_end(RecordKind::Drop, table, |position| {
+            hold = Some(self.maintenance.hold_log(position));
+            dropped = self.core.drop_store(table);
+        })?;
+        self.log.sync_through(appended.end)?;
+        if let Some(store) = dropped {
+            self.core.remove_files(&store);
+        }
+        drop(hold);
+        Ok(())
+    }
+
+    /// Removes all rows of a table that were committed before.
+    pub fn truncate(&self, table: TableId) -> Result<(), CommitError> {
+        let mut replaced = None;
+        let mut hold = None;
+        let appended = self.log.append_table_end(RecordKind::Truncate, table, |position| {
+            hold = Some(self.maintenance.hold_log(position));
+            replaced = self.core.replace_store(table, position);
+        })?;
+        self.log.sync_through(appended.end)?;
+        if let Some(store) = replaced {
+            self.core.remove_files(&store);
+        }
+        drop(hold);
+        Ok(())
+    }
+
+    /// Writes what a table holds in memory into sorted files; all tables without one.
+    pub fn flush(&self, table: Option<TableId>) -> Result<(), TreeError> {
+        for store in self.core.all_stores() {
+            if table.is_none_or(|table| table == store.id) {
+                self.maintenance.flush(&store)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges the sorted files of a table into one run; of all tables without one.
+    pub fn compact(&self, table: Option<TableId>) -> Result<(), TreeError> {
+        self.flush(table)?;
+        for store in self.core.all_stores() {
+            if table.is_none_or(|table| table == store.id)
+                && let Some(opened) = store.for_read()?
+            {
+                opened.tree.compact_all(opened.watermark())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is stored, about. Opens nothing that is not open.
+    pub fn statistics(&self) -> Statistics {
+        let tables = self.core.all_stores().into_iter().filter_map(|store| {
+            let opened = store.if_open()?;
+            Some(TableStatistics {
+                table: store.id,
+                disk_bytes: opened.tree.disk_bytes(),
+                memory_bytes: opened.memory_bytes(),
+                row_count: opened.tree.key_count(),
+            })
+        });
+        Statistics {
+            tables: tables.collect(),
+            log_bytes: self.log.kept_bytes(),
+            memtable_bytes: self.core.pressure.bytes(),
+            row_cache_bytes: self.core.cache.bytes(),
+        }
+    }
+
+    /// Stops cleanly: everything that was committed is in sorted files afterwards, so that the next
+    /// start has nothing to replay. A second call does nothing.
+    pub fn close(&self) -> Result<(), TreeError> {
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.set_locks.wait_idle();
+        self.log.drain();
+        self.through.wait_for(self.log.synced());
+        let flushed = self.flush(None);
+        self.maintenance.stop();
+        self.maintenance.release_log();
+        self.log.close();
+        flushed
+    }
+
+    /// Stops where it is, as a crash would: nothing is flushed or synced. For tests of recovery.
+    pub fn abandon(self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.log.abandon();
+        self.maintenance.stop();
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "storage was not closed cleanly; the log will be replayed");
+        }
+    }
+}
+
+/// Applies a record of the log again, as far as the trees do not have it.
+fn replay(core: &Core, replayed: Replayed) -> Result<(), OpenError> {
+    match replayed {
+        Replayed::Change { position, entries, body } => {
+            let changes = decode_change(&entries, body).map_err(|_| OpenError::Damaged {
+                path: core.trees_folder.clone(),
+                offset: position,
+                what: "a change in the log does not follow its format",
+            })?;
+            let mut failed = None;
+            for (id, mutations) in changes {
+                apply_entry(core, id, position, &mutations, |_, outcome| {
+                    if let Err(CommitError::Tree { table, error }) = outcome {
+                        failed = Some(OpenError::Tree { table, error });
+                    }
+                });
+            }
+            failed.map_or(Ok(()), Err)
+        }
+        Replayed::Truncate { position, table } => {
+            if core.store(table).is_some_and(|store| store.born < position)
+                && let Some(old) = core.replace_store(table, position)
+            {
+                core.remove_files(&old);
+            }
+            Ok(())
+        }
+        Replayed::Drop { table } => {
+            if let Some(old) = core.drop_store(table) {
+                core.remove_files(&old);
+            }
+            Ok(())
+        }
+    }
+}

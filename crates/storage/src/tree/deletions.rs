@@ -1,0 +1,323 @@
+//! Deletions of whole partitions and of ranges of rows.
+//!
+//! They lie over rows without touching them, so a read must know them. Few partitions have any: a
+//! set in memory knows which, and everybody else looks no further. The ranges of a partition never
+//! overlap: a new one is cut into the old ones, and equal neighbours become one.
+
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use foldhash::fast::FixedState;
+use parking_lot::RwLock;
+use types::{ClusteringRange, Deletion};
+
+use super::engine::{SeqNo, SortedTree, TreeBytes};
+use super::keys::{
+    self, DeletionKey, SPACE_DELETIONS, push_partition_deletion, push_range_deletion,
+    push_range_deletions_end,
+};
+use crate::error::TreeError;
+use crate::merge::reconcile::newer_deletion;
+
+const VALUE_VERSION: u8 = 1;
+
+/// Which partitions have deletions: by hash, so a rare stranger looks for nothing and finds nothing.
+#[derive(Debug, Default)]
+pub(crate) struct DeletedPartitions {
+    has_any: AtomicBool,
+    hashes: RwLock<HashSet<u64, FixedState>>,
+}
+
+impl DeletedPartitions {
+    /// Reads which partitions of a tree have deletions.
+    pub(crate) fn load(tree: &dyn SortedTree, seqno: SeqNo) -> Result<Self, TreeError> {
+        let deleted = DeletedPartitions::default();
+        let bounds = ([SPACE_DELETIONS], [SPACE_DELETIONS + 1]);
+        for item in tree.range(&bounds.0, &bounds.1, seqno) {
+            let (key, _) = item?;
+            let (prefix, _) = keys::split_prefix(&key).ok_or_else(malformed)?;
+            deleted.add(prefix.get(1..).unwrap_or_default());
+        }
+        Ok(deleted)
+    }
+
+    /// `prefix`: the partition prefix without the space.
+    pub(crate) fn add(&self, prefix: &[u8]) {
+        self.hashes.write().insert(FixedState::default().hash_one(prefix));
+        self.has_any.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn may_contain(&self, prefix: &[u8]) -> bool {
+        self.has_any.load(Ordering::Acquire)
+            && self.hashes.read().contains(&FixedState::default().hash_one(prefix))
+    }
+}
+
+/// A range of rows that was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RangeDeletion {
+    pub(crate) start: Bytes,
+    pub(crate) end: Option<Bytes>,
+    pub(crate) deletion: Deletion,
+}
+
+/// The deletions of one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartitionDeletions {
+    pub(crate) partition: Option<Deletion>,
+    /// Sorted, not overlapping.
+    pub(crate) ranges: Vec<RangeDeletion>,
+}
+
+impl PartitionDeletions {
+    /// Reads the deletions of a partition.
+    pub(crate) fn load(
+        tree: &dyn SortedTree,
+        prefix: &[u8],
+        seqno: SeqNo,
+    ) -> Result<PartitionDeletions, TreeError> {
+        let mut start = vec![SPACE_DELETIONS];
+        start.extend_from_slice(prefix);
+        let mut end = start.clone();
+        push_partition_deletion(&mut start);
+        push_range_deletions_end(&mut end);
+        let mut deletions = PartitionDeletions::default();
+        for item in tree.range(&start, &end, seqno) {
+            let (key, value) = item?;
+            let (_, rest) = keys::split_prefix(&key).ok_or_else(malformed)?;
+            let (deletion, range_end) = decode_value(&value)?;
+            match keys::split_deletion(rest).ok_or_else(malformed)? {
+                DeletionKey::Partition => deletions.partition = Some(deletion),
+                DeletionKey::Range { start } => deletions.ranges.push(RangeDeletion {
+                    start: Bytes::copy_from_slice(start),
+                    end: range_end.map(Bytes::copy_from_slice),
+                    deletion,
+                }),
+            }
+        }
+        Ok(deletions)
+    }
+
+    /// The newest deletion over a row; `None` is the static row, which no range covers.
+    pub(crate) fn covering_us(&self, clustering: Option<&[u8]>) -> i64 {
+        let partition_us = self.partition.map_or(i64::MIN, |deletion| deletion.timestamp_us);
+        let Some(clustering) = clustering else {
+            return partition_us;
+        };
+        let after = self.ranges.partition_point(|range| range.start.as_ref() <= clustering);
+        let range = after.checked_sub(1).and_then(|index| self.ranges.get(index));
+        match range {
+            Some(range) if range.end.as_ref().is_none_or(|end| clustering < end.as_ref()) => {
+                partition_us.max(range.deletion.timestamp_us)
+            }
+            _ => partition_us,
+        }
+    }
+
+    /// Deletes the whole partition.
+    pub(crate) fn delete_partition(&mut self, deletion: Deletion) {
+        self.partition = newer_deletion(self.partition, Some(deletion));
+        let covering = self.partition;
+        self.ranges.retain(|range| {
+            covering.is_none_or(|deletion| range.deletion.timestamp_us > deletion.timestamp_us)
+        });
+    }
+
+    /// Deletes a range: where it meets others, the newer deletion stays.
+    pub(crate) fn delete_range(&mut self, range: &ClusteringRange, deletion: Deletion) {
+        let is_covered =
+            self.partition.is_some_and(|partition| partition.timestamp_us >= deletion.timestamp_us);
+        if range.is_empty() || is_covered {
+            return;
+        }
+        let mut pieces = Vec::with_capacity(self.ranges.len() + 2);
+        // What of the new range lies behind everything looked at so far.
+        let mut rest = Some((range.start.clone(), range.end.clone()));
+        for old in self.ranges.drain(..) {
+            rest = cut_in(old, deletion, rest, &mut pieces);
+        }
+        if let Some((start, end)) = rest {
+            pieces.push(RangeDeletion { start, end, deletion });
+        }
+        self.ranges = join_neighbours(pieces);
+    }
+}
+
+type Rest = Option<(Bytes, Option<Bytes>)>;
+
+/// Lays what is left of a new range over one old range; returns what lies behind it.
+fn cut_in(
+    old: RangeDeletion,
+    deletion: Deletion,
+    rest: Rest,
+    out: &mut Vec<RangeDeletion>,
+) -> Rest {
+    let Some((start, end)) = rest else {
+        out.push(old);
+        return None;
+    };
+    let ends_before =
+        |end: &Option<Bytes>, start: &Bytes| end.as_ref().is_some_and(|end| end <= start);
+    if ends_before(&old.end, &start) {
+        out.push(old);
+        return Some((start, end));
+    }
+    if ends_before(&end, &old.start) {
+        out.push(RangeDeletion { start, end, deletion });
+        out.push(old);
+        return None;
+    }
+    // They overlap: before, common, behind.
+    if start < old.start {
+        let piece_end = Some(old.start.clone());
+        out.push(RangeDeletion { start: start.clone(), end: piece_end, deletion });
+    } else if old.start < start {
+        let (piece_start, piece_end) = (old.start.clone(), Some(start.clone()));
+        out.push(RangeDeletion { start: piece_start, end: piece_end, deletion: old.deletion });
+    }
+    let common_start = start.max(old.start);
+    let (common_end, is_new_longer) = match (&old.end, &end) {
+        (None, None) => (None, None),
+        (Some(old_end), None) => (Some(old_end.clone()), Some(true)),
+        (None, Some(end)) => (Some(end.clone()), Some(false)),
+        (Some(old_end), Some(end)) if old_end == end => (Some(end.clone()), None),
+        (Some(old_end), Some(end)) => (Some(old_end.min(end).clone()), Some(old_end < end)),
+    };
+    if let Some(winner) = newer_deletion(Some(old.deletion), Some(deletion)) {
+        let piece_end = common_end.clone();
+        out.push(RangeDeletion { start: common_start, end: piece_end, deletion: winner });
+    }
+    match (common_end, is_new_longer) {
+        (Some(common_end), Some(true)) => Some((common_end, end)),
+        (Some(common_end), Some(false)) => {
+            let (piece_end, deletion) = (old.end, old.deletion);
+            out.push(RangeDeletion { start: common_end, end: piece_end, deletion });
+            None
+        }
+        _ => None,
+    }
+}
+
+fn join_neighbours(pieces: Vec<RangeDeletion>) -> Vec<RangeDeletion> {
+    let mut joined: Vec<RangeDeletion> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match joined.last_mut() {
+            Some(last)
+                if last.deletion == piece.deletion && last.end.as_ref() == Some(&piece.start) =>
+            {
+                last.end = piece.end;
+            }
+            _ => joined.push(piece),
+        }
+    }
+    joined
+}
+
+/// The newest deletion over one row, without reading every range of its partition.
+pub(crate) fn covering_us(
+    tree: &dyn SortedTree,
+    prefix: &[u8],
+    clustering: Option<&[u8]>,
+    seqno: SeqNo,
+) -> Result<i64, TreeError> {
+    let mut key = vec![SPACE_DELETIONS];
+    key.extend_from_slice(prefix);
+    let prefix_length = key.len();
+    push_partition_deletion(&mut key);
+    let partition_us = match tree.get(&key, seqno)? {
+        Some(value) => decode_value(&value)?.0.timestamp_us,
+        None => i64::MIN,
+    };
+    let Some(clustering) = clustering else {
+        return Ok(partition_us);
+    };
+    key.truncate(prefix_length);
+    let mut end = key.clone();
+    push_range_deletion(&mut key, &[]);
+    push_range_deletion(&mut end, clustering);
+    // The first key behind a range that starts right at the row.
+    end.push(0);
+    let Some(item) = tree.range(&key, &end, seqno).next_back() else {
+        return Ok(partition_us);
+    };
+    let (_, value) = item?;
+    let (deletion, range_end) = decode_value(&value)?;
+    Ok(match range_end {
+        Some(end) if end <= clustering => partition_us,
+        _ => partition_us.max(deletion.timestamp_us),
+    })
+}
+
+/// The writes that turn one state of a partition's deletions into another: key, and value or none.
+pub(crate) fn difference(
+    prefix: &[u8],
+    before: &PartitionDeletions,
+    after: &PartitionDeletions,
+) -> Vec<(Vec<u8>, Option<TreeBytes>)> {
+    let mut writes = Vec::new();
+    let mut space = vec![SPACE_DELETIONS];
+    space.extend_from_slice(prefix);
+    if before.partition != after.partition {
+        let mut key = space.clone();
+        push_partition_deletion(&mut key);
+        let value = after.partition.map(|deletion| encode_value(deletion, None));
+        writes.push((key, value));
+    }
+    let range_key = |start: &[u8]| {
+        let mut key = space.clone();
+        push_range_deletion(&mut key, start);
+        key
+    };
+    for gone in &before.ranges {
+        if !after.ranges.iter().any(|range| range.start == gone.start) {
+            writes.push((range_key(&gone.start), None));
+        }
+    }
+    for range in &after.ranges {
+        if !before.ranges.contains(range) {
+            let value = encode_value(range.deletion, Some(range.end.as_deref()));
+            writes.push((range_key(&range.start), Some(value)));
+        }
+    }
+    writes
+}
+
+/// Version, timestamp, second of deletion; for a range: 1 and its end, or 0 for none.
+fn encode_value(deletion: Deletion, range_end: Option<Option<&[u8]>>) -> TreeBytes {
+    let mut out = vec![VALUE_VERSION];
+    out.extend_from_slice(&deletion.timestamp_us.to_be_bytes());
+    out.extend_from_slice(&deletion.deleted_at_s.to_be_bytes());
+    match range_end {
+        None => {}
+        Some(None) => out.push(0),
+        Some(Some(end)) => {
+            out.push(1);
+            out.extend_from_slice(end);
+        }
+    }
+    TreeBytes::from(out)
+}
+
+fn decode_value(value: &[u8]) -> Result<(Deletion, Option<&[u8]>), TreeError> {
+    let (version, rest) = value.split_first().ok_or_else(malformed)?;
+    let (timestamp, rest) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
+    let (deleted_at, rest) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
+    if *version != VALUE_VERSION {
+        return Err(malformed());
+    }
+    let deletion = Deletion {
+        timestamp_us: i64::from_be_bytes(*timestamp),
+        deleted_at_s: u32::from_be_bytes(*deleted_at),
+    };
+    match rest.split_first() {
+        None | Some((0, [])) => Ok((deletion, None)),
+        Some((1, end)) => Ok((deletion, Some(end))),
+        Some(_) => Err(malformed()),
+    }
+}
+
+fn malformed() -> TreeError {
+    TreeError::Corrupt("a stored deletion does not follow its format".into())
+}

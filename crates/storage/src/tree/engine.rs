@@ -1,0 +1,208 @@
+//! The library's tree behind a small trait of ours.
+
+use std::fmt;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use lsm_tree::compaction::{Factory, Leveled};
+use lsm_tree::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+};
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard,
+    SequenceNumberCounter,
+};
+
+use crate::error::TreeError;
+use crate::options::Options;
+
+/// Bytes as the tree hands them out: shared, not copied.
+pub(crate) type TreeBytes = lsm_tree::Slice;
+
+/// The tree's own order of writes. Drawn when a change is applied; says nothing about the log.
+pub(crate) type SeqNo = u64;
+
+/// Sees everything.
+pub(crate) const LATEST: SeqNo = SeqNo::MAX;
+
+/// A key with its value, or why it could not be read.
+pub(crate) type TreeItem = Result<(TreeBytes, TreeBytes), TreeError>;
+
+/// Keys and values in order, from both ends.
+pub(crate) type TreeIter = Box<dyn DoubleEndedIterator<Item = TreeItem> + Send>;
+
+/// What storage asks of a sorted tree.
+pub(crate) trait SortedTree: Send + Sync + fmt::Debug {
+    /// The newest value of a key before `seqno`.
+    fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<TreeBytes>, TreeError>;
+    /// Keys from `start` (inside) to `end` (outside) as they were before `seqno`.
+    fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter;
+    /// Writes a value; returns by how many bytes memory grew.
+    fn insert(&self, key: &[u8], value: TreeBytes, seqno: SeqNo) -> u64;
+    /// Removes a key; returns by how many bytes memory grew.
+    fn remove(&self, key: &[u8], seqno: SeqNo) -> u64;
+    /// One more than the highest sequence number that was ever written.
+    fn next_seqno(&self) -> SeqNo;
+    /// Draws a sequence number.
+    fn draw_seqno(&self) -> SeqNo;
+    /// Freezes what is in memory and starts afresh; `false` if there was nothing.
+    fn seal(&self) -> bool;
+    /// Writes everything that is frozen into sorted files. Nobody reads before `watermark`.
+    fn flush(&self, watermark: SeqNo) -> Result<(), TreeError>;
+    /// Merges sorted files where there are too many; `true` if something was done.
+    fn compact(&self, watermark: SeqNo) -> Result<bool, TreeError>;
+    /// Merges all sorted files into one run.
+    fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError>;
+    /// Bytes of sorted files.
+    fn disk_bytes(&self) -> u64;
+    /// About how many keys there are.
+    fn key_count(&self) -> u64;
+    /// How many runs a read may have to look at before the sorted levels.
+    fn unsorted_runs(&self) -> usize;
+}
+
+/// What all trees share.
+#[derive(Clone)]
+pub(crate) struct TreeShared {
+    cache: Arc<Cache>,
+    descriptors: Arc<DescriptorTable>,
+}
+
+impl fmt::Debug for TreeShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TreeShared").finish_non_exhaustive()
+    }
+}
+
+impl TreeShared {
+    pub(crate) fn new(options: &Options) -> TreeShared {
+        TreeShared {
+            cache: Arc::new(Cache::with_capacity_bytes(options.block_cache_bytes)),
+            descriptors: Arc::new(DescriptorTable::new(options.open_files_max)),
+        }
+    }
+}
+
+/// The library's tree.
+pub(crate) struct LsmTree {
+    tree: AnyTree,
+    seqno: SequenceNumberCounter,
+    strategy: Arc<Leveled>,
+}
+
+impl fmt::Debug for LsmTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LsmTree").finish_non_exhaustive()
+    }
+}
+
+/// Sorted files are about this large.
+const FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+impl LsmTree {
+    /// Opens the tree in a folder, or makes a new one there.
+    pub(crate) fn open(
+        folder: &Path,
+        shared: &TreeShared,
+        filter: Option<Arc<dyn Factory>>,
+    ) -> Result<LsmTree, TreeError> {
+        let seqno = SequenceNumberCounter::new(1);
+        let bloom = BloomConstructionPolicy::BitsPerKey(10.0);
+        let tree = Config::new(folder, seqno.clone(), SequenceNumberCounter::default())
+            .use_cache(Arc::clone(&shared.cache))
+            .use_descriptor_table(Some(Arc::clone(&shared.descriptors)))
+            .data_block_size_policy(BlockSizePolicy::all(4 * 1024))
+            .data_block_compression_policy(CompressionPolicy::new([
+                CompressionType::None,
+                CompressionType::Lz4,
+            ]))
+            .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(bloom)))
+            .with_compaction_filter_factory(filter)
+            .open()
+            .map_err(tree_error)?;
+        if let Some(highest) = tree.get_highest_seqno() {
+            seqno.fetch_max(highest + 1);
+        }
+        let strategy = Arc::new(Leveled::default().with_table_target_size(FILE_BYTES));
+        Ok(LsmTree { tree, seqno, strategy })
+    }
+
+    /// What changes when a compaction did something.
+    fn shape(&self) -> (usize, usize, u64) {
+        (self.tree.table_count(), self.tree.l0_run_count(), self.tree.disk_space())
+    }
+}
+
+fn tree_error(error: lsm_tree::Error) -> TreeError {
+    match error {
+        lsm_tree::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+            TreeError::Io(Arc::new(error))
+        }
+        other => TreeError::Corrupt(Arc::from(other.to_string())),
+    }
+}
+
+impl SortedTree for LsmTree {
+    fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<TreeBytes>, TreeError> {
+        self.tree.get(key, seqno).map_err(tree_error)
+    }
+
+    fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter {
+        if start >= end {
+            return Box::new(std::iter::empty());
+        }
+        let bounds = (Bound::Included(start), Bound::Excluded(end));
+        let items = self.tree.range::<&[u8], _>(bounds, seqno, None);
+        Box::new(items.map(|guard| guard.into_inner().map_err(tree_error)))
+    }
+
+    fn insert(&self, key: &[u8], value: TreeBytes, seqno: SeqNo) -> u64 {
+        self.tree.insert(key, value, seqno).0
+    }
+
+    fn remove(&self, key: &[u8], seqno: SeqNo) -> u64 {
+        self.tree.remove(key, seqno).0
+    }
+
+    fn next_seqno(&self) -> SeqNo {
+        self.seqno.get()
+    }
+
+    fn draw_seqno(&self) -> SeqNo {
+        self.seqno.next()
+    }
+
+    fn seal(&self) -> bool {
+        self.tree.rotate_memtable().is_some()
+    }
+
+    fn flush(&self, watermark: SeqNo) -> Result<(), TreeError> {
+        let lock = self.tree.get_flush_lock();
+        self.tree.flush(&lock, watermark).map_err(tree_error)?;
+        Ok(())
+    }
+
+    fn compact(&self, watermark: SeqNo) -> Result<bool, TreeError> {
+        let before = self.shape();
+        let strategy = Arc::clone(&self.strategy);
+        self.tree.compact(strategy, watermark).map_err(tree_error)?;
+        Ok(self.shape() != before)
+    }
+
+    fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError> {
+        self.tree.major_compact(FILE_BYTES, watermark).map_err(tree_error)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.tree.disk_space()
+    }
+
+    fn key_count(&self) -> u64 {
+        self.tree.approximate_len() as u64
+    }
+
+    fn unsorted_runs(&self) -> usize {
+        self.tree.l0_run_count()
+    }
+}

@@ -1,0 +1,249 @@
+//! Keys of a tree (see `docs/formats/tree.md`).
+//!
+//! A *partition prefix* is ring token (16), length of the partition key (2), partition key. The
+//! length makes an end without escaping, so that keys can be handed out as they lie. A first byte
+//! says what lives there: replay points, deletions, or rows. A row's key is
+//! `ROWS ‖ partition prefix ‖ kind ‖ clustering key`.
+
+use types::{PartitionKey, RingRange, RingToken, RowPosition, SetId};
+
+/// Replay points: how far each replica set was applied.
+pub(crate) const SPACE_PROGRESS: u8 = 0;
+/// Partition deletions and range tombstones.
+pub(crate) const SPACE_DELETIONS: u8 = 1;
+/// Static rows and rows.
+pub(crate) const SPACE_ROWS: u8 = 2;
+
+const KIND_PARTITION_DELETION: u8 = 1;
+const KIND_RANGE_DELETION: u8 = 2;
+const KIND_STATIC: u8 = 3;
+const KIND_ROW: u8 = 4;
+
+/// Longer partition keys are cut, and their hash takes the place of the tail.
+pub(crate) const PARTITION_KEY_WHOLE_BYTES_MAX: usize = 32 * 1024;
+const CUT_KEY_BYTES: usize = PARTITION_KEY_WHOLE_BYTES_MAX - 16;
+/// Stands in the length of a partition key that was cut.
+const CUT_KEY_LENGTH: u16 = u16::MAX;
+/// Clustering keys may take this much (D2).
+pub(crate) const CLUSTERING_BYTES_MAX: usize = 24 * 1024;
+
+/// Whether a partition key is too long to stand in a tree key whole. Its rows then begin with it.
+pub(crate) fn is_cut(key: &PartitionKey) -> bool {
+    key.bytes().len() > PARTITION_KEY_WHOLE_BYTES_MAX
+}
+
+/// Appends ring token, length and partition key.
+pub(crate) fn push_partition_prefix(out: &mut Vec<u8>, key: &PartitionKey) {
+    let bytes = key.bytes();
+    out.extend_from_slice(&key.ring().to_bytes());
+    match (bytes.get(..CUT_KEY_BYTES), is_cut(key)) {
+        (Some(start), true) => {
+            out.extend_from_slice(&CUT_KEY_LENGTH.to_be_bytes());
+            out.extend_from_slice(start);
+            let tail = bytes.get(CUT_KEY_BYTES..).unwrap_or_default();
+            let (high, low) = types::token::murmur3(tail);
+            out.extend_from_slice(&high.to_be_bytes());
+            out.extend_from_slice(&low.to_be_bytes());
+        }
+        _ => {
+            out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+            out.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// Appends the kind and clustering key that name a row within its partition.
+pub(crate) fn push_position(out: &mut Vec<u8>, position: &RowPosition) {
+    match position {
+        RowPosition::Static => out.push(KIND_STATIC),
+        RowPosition::Clustered(clustering) => push_clustering(out, clustering),
+    }
+}
+
+/// Appends the end of a static row's key.
+pub(crate) fn push_static(out: &mut Vec<u8>) {
+    out.push(KIND_STATIC);
+}
+
+/// Appends the end of a row's key.
+pub(crate) fn push_clustering(out: &mut Vec<u8>, clustering: &[u8]) {
+    out.push(KIND_ROW);
+    out.extend_from_slice(clustering);
+}
+
+/// Appends what comes after the last row of a partition.
+pub(crate) fn push_rows_end(out: &mut Vec<u8>) {
+    out.push(KIND_ROW + 1);
+}
+
+/// The key of a partition's deletion.
+pub(crate) fn push_partition_deletion(out: &mut Vec<u8>) {
+    out.push(KIND_PARTITION_DELETION);
+}
+
+/// The key of a range tombstone: where the range starts.
+pub(crate) fn push_range_deletion(out: &mut Vec<u8>, start: &[u8]) {
+    out.push(KIND_RANGE_DELETION);
+    out.extend_from_slice(start);
+}
+
+/// What comes after the last range tombstone of a partition.
+pub(crate) fn push_range_deletions_end(out: &mut Vec<u8>) {
+    out.push(KIND_RANGE_DELETION + 1);
+}
+
+/// The key of a replica set's replay point.
+pub(crate) fn progress_key(set: SetId) -> [u8; 5] {
+    let [a, b, c, d] = set.0.to_be_bytes();
+    [SPACE_PROGRESS, a, b, c, d]
+}
+
+/// The keys of all rows in a part of the ring: from, and before.
+pub(crate) fn ring_bounds(range: RingRange) -> (Vec<u8>, Vec<u8>) {
+    let mut start = vec![SPACE_ROWS];
+    start.extend_from_slice(&range.start.to_bytes());
+    let end = match range.last.0.checked_add(1) {
+        Some(next) => {
+            let mut end = vec![SPACE_ROWS];
+            end.extend_from_slice(&RingToken(next).to_bytes());
+            end
+        }
+        None => vec![SPACE_ROWS + 1],
+    };
+    (start, end)
+}
+
+/// A key of the row space, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowKey<'a> {
+    /// Space and partition prefix.
+    pub(crate) prefix: &'a [u8],
+    pub(crate) ring: RingToken,
+    /// The partition key; `None` if it was cut and stands before the row.
+    pub(crate) partition_key: Option<&'a [u8]>,
+    /// `None` for the static row.
+    pub(crate) clustering: Option<&'a [u8]>,
+}
+
+/// Takes a key of the row space or the deletion space apart; `None` if it is none.
+pub(crate) fn split_row_key(key: &[u8]) -> Option<RowKey<'_>> {
+    let (prefix, rest) = split_prefix(key)?;
+    let ring = RingToken(u128::from_be_bytes(*prefix.get(1..)?.first_chunk::<16>()?));
+    let length = u16::from_be_bytes(*prefix.get(17..)?.first_chunk::<2>()?);
+    let partition_key = if length == CUT_KEY_LENGTH { None } else { prefix.get(19..) };
+    let clustering = match rest.split_first()? {
+        (&KIND_STATIC, []) => None,
+        (&KIND_ROW, clustering) => Some(clustering),
+        _ => return None,
+    };
+    Some(RowKey { prefix, ring, partition_key, clustering })
+}
+
+/// Splits a key after its partition prefix.
+pub(crate) fn split_prefix(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = u16::from_be_bytes(*key.get(17..)?.first_chunk::<2>()?);
+    let length =
+        if length == CUT_KEY_LENGTH { PARTITION_KEY_WHOLE_BYTES_MAX } else { usize::from(length) };
+    key.split_at_checked(19 + length)
+}
+
+/// What stands in the deletion space after the partition prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeletionKey<'a> {
+    Partition,
+    Range { start: &'a [u8] },
+}
+
+/// Takes the end of a key of the deletion space apart.
+pub(crate) fn split_deletion(rest: &[u8]) -> Option<DeletionKey<'_>> {
+    match rest.split_first()? {
+        (&KIND_PARTITION_DELETION, []) => Some(DeletionKey::Partition),
+        (&KIND_RANGE_DELETION, start) => Some(DeletionKey::Range { start }),
+        _ => None,
+    }
+}
+
+/// A partition key that was cut, and the row behind it: length (2), key, row.
+pub(crate) fn split_cut_key(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = value.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
+}
+
+/// Appends what stands before a row whose partition key was cut.
+pub(crate) fn push_cut_key(out: &mut Vec<u8>, key: &PartitionKey) {
+    out.extend_from_slice(&(key.bytes().len() as u16).to_be_bytes());
+    out.extend_from_slice(key.bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn row_key(key: &PartitionKey, position: &RowPosition) -> Vec<u8> {
+        let mut out = vec![SPACE_ROWS];
+        push_partition_prefix(&mut out, key);
+        push_position(&mut out, position);
+        out
+    }
+
+    #[test]
+    fn keys_come_apart_as_they_were_put_together() {
+        let long = vec![7; 40_000];
+        for bytes in [b"".as_slice(), b"k", &[0, 1, 0], &long] {
+            let key = PartitionKey::new(Bytes::copy_from_slice(bytes));
+            for position in [
+                RowPosition::Static,
+                RowPosition::Clustered(Bytes::new()),
+                RowPosition::Clustered(Bytes::from_static(b"\x00\x04c")),
+            ] {
+                let encoded = row_key(&key, &position);
+                let split = split_row_key(&encoded).unwrap();
+                assert_eq!(split.ring, key.ring());
+                assert_eq!(split.partition_key.is_none(), is_cut(&key));
+                if let Some(partition_key) = split.partition_key {
+                    assert_eq!(partition_key, bytes);
+                }
+                let expected = match &position {
+                    RowPosition::Static => None,
+                    RowPosition::Clustered(clustering) => Some(clustering.as_ref()),
+                };
+                assert_eq!(split.clustering, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_key_fits_the_library() {
+        let key = PartitionKey::new(Bytes::from(vec![1; PartitionKey::BYTES_MAX]));
+        let clustering = RowPosition::Clustered(Bytes::from(vec![2; CLUSTERING_BYTES_MAX]));
+        assert!(row_key(&key, &clustering).len() <= usize::from(u16::MAX));
+    }
+
+    #[test]
+    fn long_keys_that_differ_in_their_tails_differ() {
+        let mut bytes = vec![1; 50_000];
+        let one = PartitionKey::new(Bytes::from(bytes.clone()));
+        bytes[49_999] = 2;
+        let other = PartitionKey::new(Bytes::from(bytes));
+        assert_ne!(row_key(&one, &RowPosition::Static), row_key(&other, &RowPosition::Static));
+    }
+
+    #[test]
+    fn static_rows_come_before_rows_and_partitions_follow_the_ring() {
+        let mut keys: Vec<PartitionKey> =
+            (0..50u32).map(|n| PartitionKey::new(Bytes::from(n.to_be_bytes().to_vec()))).collect();
+        keys.sort_by_key(PartitionKey::ring);
+        let encoded: Vec<Vec<u8>> = keys
+            .iter()
+            .flat_map(|key| {
+                [RowPosition::Static, RowPosition::Clustered(Bytes::new())]
+                    .map(|position| row_key(key, &position))
+            })
+            .collect();
+        assert!(encoded.is_sorted());
+        let (start, end) = ring_bounds(RingRange::FULL);
+        assert!(encoded.iter().all(|key| start <= *key && *key < end));
+    }
+}

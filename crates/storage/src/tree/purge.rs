@@ -1,0 +1,149 @@
+//! Clearing what is dead for long enough, while sorted files are merged anyway.
+//!
+//! A tombstone or expired cell only guards against late writes with old timestamps, because what it
+//! covers is not kept (see `merge`). After min(`gc_grace_seconds`, retention) it goes.
+
+use std::fmt;
+use std::panic::RefUnwindSafe;
+use std::sync::Arc;
+
+use lsm_tree::compaction::filter::Context;
+use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
+use types::{
+    CellRef, CellState, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter, TableId,
+};
+
+use super::engine::TreeBytes;
+use super::keys::{self, SPACE_ROWS};
+use crate::clock::Clock;
+use crate::schema_source::SchemaSource;
+
+/// Makes a filter for each compaction of one table.
+pub(crate) struct PurgeFactory {
+    table: TableId,
+    schema: Arc<dyn SchemaSource>,
+    clock: Arc<dyn Clock>,
+    retention_s: u32,
+}
+
+impl fmt::Debug for PurgeFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PurgeFactory").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+// The library asks for it; a panic in a filter leaves nothing of ours half changed.
+impl RefUnwindSafe for PurgeFactory {}
+
+impl PurgeFactory {
+    pub(crate) fn new(
+        table: TableId,
+        schema: Arc<dyn SchemaSource>,
+        clock: Arc<dyn Clock>,
+        retention_s: u32,
+    ) -> PurgeFactory {
+        PurgeFactory { table, schema, clock, retention_s }
+    }
+
+    /// What died before this second may go.
+    pub(crate) fn horizon_s(&self) -> u32 {
+        let grace_s = self.schema.table(self.table).map(|table| table.options.gc_grace_s);
+        let kept_s = grace_s.unwrap_or(self.retention_s).min(self.retention_s);
+        self.clock.now_s().saturating_sub(kept_s)
+    }
+}
+
+impl Factory for PurgeFactory {
+    fn name(&self) -> &str {
+        "purge"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(PurgeFilter { horizon_s: self.horizon_s(), scratch: Vec::new() })
+    }
+}
+
+struct PurgeFilter {
+    horizon_s: u32,
+    scratch: Vec<u8>,
+}
+
+impl CompactionFilter for PurgeFilter {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        let key = item.key();
+        if key.first() != Some(&SPACE_ROWS) {
+            return Ok(Verdict::Keep);
+        }
+        let Some(split) = keys::split_row_key(key) else {
+            return Ok(Verdict::Keep);
+        };
+        let value = item.value()?;
+        let row_at = match split.partition_key {
+            Some(_) => 0,
+            None => match keys::split_cut_key(&value) {
+                Some((partition_key, _)) => 2 + partition_key.len(),
+                None => return Ok(Verdict::Keep),
+            },
+        };
+        let (before, row) = value.split_at(row_at);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(before);
+        let scratch = std::mem::take(&mut self.scratch);
+        // A damaged row is not for a filter to judge: a read will report it.
+        match purge_row(row, self.horizon_s, scratch) {
+            Err(CorruptRow) | Ok(Purged::Unchanged) => Ok(Verdict::Keep),
+            Ok(Purged::Gone) => Ok(Verdict::Remove),
+            Ok(Purged::Smaller(bytes)) => {
+                let verdict = Verdict::ReplaceValue(TreeBytes::from(bytes.as_slice()));
+                self.scratch = bytes;
+                Ok(verdict)
+            }
+        }
+    }
+}
+
+/// What is left of a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Purged {
+    Unchanged,
+    Smaller(Vec<u8>),
+    Gone,
+}
+
+/// Drops what died before the horizon; a smaller row is appended to `out`.
+pub(crate) fn purge_row(row: &[u8], horizon_s: u32, out: Vec<u8>) -> Result<Purged, CorruptRow> {
+    let view = RowView::decode(row)?;
+    let is_expired =
+        |expiry: Option<Expiry>| expiry.is_some_and(|expiry| expiry.expires_at_s < horizon_s);
+    let is_old = |deleted_at_s: u32| deleted_at_s < horizon_s;
+    let liveness = view.liveness().filter(|liveness: &Liveness| !is_expired(liveness.expiry));
+    let deletion = view.deletion().filter(|deletion: &Deletion| !is_old(deletion.deleted_at_s));
+    let is_dead = |cell: &CellRef<'_>| match cell.state {
+        CellState::Value { expiry, .. } => is_expired(expiry),
+        CellState::Dead { deleted_at_s } | CellState::DeletesElements { deleted_at_s } => {
+            is_old(deleted_at_s)
+        }
+    };
+    let (mut kept, mut dropped) = (0usize, 0usize);
+    for cell in view.cells() {
+        if is_dead(&cell?) {
+            dropped += 1;
+        } else {
+            kept += 1;
+        }
+    }
+    if liveness.is_none() && deletion.is_none() && kept == 0 {
+        return Ok(Purged::Gone);
+    }
+    if dropped == 0 && liveness == view.liveness() && deletion == view.deletion() {
+        return Ok(Purged::Unchanged);
+    }
+    let mut writer = RowWriter::new(out, liveness, deletion, view.original_clustering());
+    for cell in view.cells() {
+        let cell = cell?;
+        if !is_dead(&cell) {
+            writer.push(&cell);
+        }
+    }
+    Ok(Purged::Smaller(writer.finish()))
+}

@@ -1,0 +1,373 @@
+//! One table's tree with what storage keeps beside it: how far each replica set was applied, who
+//! reads, which partitions have deletions, and since where in the log it holds what is not yet in
+//! sorted files.
+//!
+//! **Replay points.** A change is applied under the read side of `seal`. To freeze the memtable the
+//! write side is taken: no change is half applied then, and each set's last applied entry is written
+//! into that same memtable. So sorted files always say exactly which entries they hold, and counters
+//! and conditions are never applied twice.
+//!
+//! **Isolation.** All writes of a mutation carry one sequence number, and `published` moves past it
+//! when the last of them is in the tree. A reader of several rows reads before `published` of its
+//! set, and is registered, so that nothing it may need is merged away.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use foldhash::fast::FixedState;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use types::{SetId, TableId};
+
+use super::deletions::DeletedPartitions;
+use super::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared};
+use super::keys::{SPACE_PROGRESS, progress_key};
+use super::purge::PurgeFactory;
+use crate::error::TreeError;
+use crate::log::Position;
+
+/// The last entry of every replica set that recovery found in the log.
+pub(crate) type LogIndexes = HashMap<SetId, u64, FixedState>;
+
+/// How far a replica set was applied: its entry, and how many mutations of that entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Applied {
+    pub(crate) index: u64,
+    pub(crate) ordinal: u32,
+}
+
+const PROGRESS_BYTES: usize = 12;
+
+impl Applied {
+    fn encode(self) -> TreeBytes {
+        let mut bytes = [0; PROGRESS_BYTES];
+        let (index, ordinal) = bytes.split_at_mut(8);
+        index.copy_from_slice(&self.index.to_be_bytes());
+        ordinal.copy_from_slice(&self.ordinal.to_be_bytes());
+        TreeBytes::from(bytes)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Applied> {
+        let (index, ordinal) = bytes.split_first_chunk::<8>()?;
+        let ordinal = ordinal.try_into().ok()?;
+        Some(Applied { index: u64::from_be_bytes(*index), ordinal: u32::from_be_bytes(ordinal) })
+    }
+}
+
+/// What a tree knows of a replica set.
+#[derive(Debug)]
+pub(crate) struct SetProgress {
+    set: SetId,
+    /// Everything of the set before this is whole.
+    published: AtomicU64,
+    index: AtomicU64,
+    ordinal: AtomicU32,
+}
+
+impl SetProgress {
+    fn new(set: SetId, applied: Applied, published: SeqNo) -> SetProgress {
+        SetProgress {
+            set,
+            published: AtomicU64::new(published),
+            index: AtomicU64::new(applied.index),
+            ordinal: AtomicU32::new(applied.ordinal),
+        }
+    }
+
+    pub(crate) fn applied(&self) -> Applied {
+        Applied {
+            index: self.index.load(Ordering::Acquire),
+            ordinal: self.ordinal.load(Ordering::Acquire),
+        }
+    }
+
+    /// Only ever called by the one who applies this set, under the read side of `seal`.
+    pub(crate) fn set_applied(&self, applied: Applied) {
+        self.index.store(applied.index, Ordering::Release);
+        self.ordinal.store(applied.ordinal, Ordering::Release);
+    }
+
+    pub(crate) fn publish(&self, before: SeqNo) {
+        self.published.store(before, Ordering::Release);
+    }
+
+    pub(crate) fn published(&self) -> SeqNo {
+        self.published.load(Ordering::Acquire)
+    }
+}
+
+/// Where a table's sorted files are, opened when first needed.
+pub(crate) struct TableStore {
+    pub(crate) id: TableId,
+    /// Records before this place in the log are not for this store: the table was emptied here.
+    pub(crate) born: Position,
+    /// Tells apart what different stores put into the row cache.
+    pub(crate) cache_id: u64,
+    /// The table has no clustering column: one row per partition.
+    pub(crate) has_single_rows: bool,
+    folder: PathBuf,
+    /// Something was there when storage opened.
+    is_on_disk: bool,
+    opened: OnceLock<OpenStore>,
+    opening: Mutex<()>,
+    shared: TreeShared,
+    purge: Arc<PurgeFactory>,
+    log_indexes: Arc<OnceLock<LogIndexes>>,
+    is_dropped: AtomicBool,
+}
+
+impl fmt::Debug for TableStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableStore").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What a new store is made of.
+pub(crate) struct StoreSeed {
+    pub(crate) id: TableId,
+    pub(crate) born: Position,
+    pub(crate) cache_id: u64,
+    pub(crate) has_single_rows: bool,
+    pub(crate) folder: PathBuf,
+    pub(crate) is_on_disk: bool,
+    pub(crate) shared: TreeShared,
+    pub(crate) purge: Arc<PurgeFactory>,
+    /// Empty until recovery is through.
+    pub(crate) log_indexes: Arc<OnceLock<LogIndexes>>,
+}
+
+impl TableStore {
+    pub(crate) fn new(seed: StoreSeed) -> TableStore {
+        TableStore {
+            id: seed.id,
+            born: seed.born,
+            cache_id: seed.cache_id,
+            has_single_rows: seed.has_single_rows,
+            folder: seed.folder,
+            is_on_disk: seed.is_on_disk,
+            opened: OnceLock::new(),
+            opening: Mutex::new(()),
+            shared: seed.shared,
+            purge: seed.purge,
+            log_indexes: seed.log_indexes,
+            is_dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// The tree for reading; `None` while there is nothing to read.
+    pub(crate) fn for_read(&self) -> Result<Option<&OpenStore>, TreeError> {
+        match self.opened.get() {
+            Some(opened) => Ok(Some(opened)),
+            None if self.is_on_disk => self.for_write().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The tree, made if there is none.
+    pub(crate) fn for_write(&self) -> Result<&OpenStore, TreeError> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let _opening = self.opening.lock();
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let filter = Arc::clone(&self.purge) as Arc<dyn lsm_tree::compaction::Factory>;
+        let tree = LsmTree::open(&self.folder, &self.shared, Some(filter))?;
+        let opened = OpenStore::new(Box::new(tree))?;
+        if let Some(indexes) = self.log_indexes.get() {
+            opened.check_against(indexes)?;
+        }
+        Ok(self.opened.get_or_init(|| opened))
+    }
+
+    /// The tree if it is open.
+    pub(crate) fn if_open(&self) -> Option<&OpenStore> {
+        self.opened.get()
+    }
+
+    /// Its files are of no use any more.
+    pub(crate) fn mark_dropped(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn folder(&self) -> &PathBuf {
+        &self.folder
+    }
+}
+
+/// Nothing that must be kept in the log.
+const NOWHERE: Position = Position::MAX;
+
+/// An opened tree and its companions.
+#[derive(Debug)]
+pub(crate) struct OpenStore {
+    pub(crate) tree: Box<dyn SortedTree>,
+    pub(crate) deleted: DeletedPartitions,
+    sets: RwLock<Vec<Arc<SetProgress>>>,
+    seal: RwLock<()>,
+    snapshots: Mutex<Vec<SeqNo>>,
+    /// The first record of the log whose effect is in the active memtable.
+    active_since: AtomicU64,
+    sealed_since: AtomicU64,
+    pub(crate) active_bytes: AtomicU64,
+    pub(crate) sealed_bytes: AtomicU64,
+}
+
+impl OpenStore {
+    pub(crate) fn new(tree: Box<dyn SortedTree>) -> Result<OpenStore, TreeError> {
+        let deleted = DeletedPartitions::load(tree.as_ref(), LATEST)?;
+        let mut sets = Vec::new();
+        for item in tree.range(&[SPACE_PROGRESS], &[SPACE_PROGRESS + 1], LATEST) {
+            let (key, value) = item?;
+            let malformed = || TreeError::Corrupt("a replay point is not readable".into());
+            let set = key.get(1..).and_then(|set| set.try_into().ok()).ok_or_else(malformed)?;
+            let applied = Applied::decode(&value).ok_or_else(malformed)?;
+            let set = SetId(u32::from_be_bytes(set));
+            sets.push(Arc::new(SetProgress::new(set, applied, tree.next_seqno())));
+        }
+        Ok(OpenStore {
+            tree,
+            deleted,
+            sets: RwLock::new(sets),
+            seal: RwLock::new(()),
+            snapshots: Mutex::new(Vec::new()),
+            active_since: AtomicU64::new(NOWHERE),
+            sealed_since: AtomicU64::new(NOWHERE),
+            active_bytes: AtomicU64::new(0),
+            sealed_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// What is known of a set, made if it is new here.
+    pub(crate) fn progress(&self, set: SetId) -> Arc<SetProgress> {
+        if let Some(known) = self.sets.read().iter().find(|progress| progress.set == set) {
+            return Arc::clone(known);
+        }
+        let mut sets = self.sets.write();
+        if let Some(known) = sets.iter().find(|progress| progress.set == set) {
+            return Arc::clone(known);
+        }
+        let fresh = SetProgress::new(set, Applied::default(), self.tree.next_seqno());
+        let fresh = Arc::new(fresh);
+        sets.push(Arc::clone(&fresh));
+        fresh
+    }
+
+    /// Files that hold more than the log ever did: the log, or a part of it, is not theirs.
+    pub(crate) fn check_against(&self, log: &LogIndexes) -> Result<(), TreeError> {
+        for progress in self.sets.read().iter() {
+            if progress.applied().index > log.get(&progress.set).copied().unwrap_or(0) {
+                let what = "its files hold changes that the log does not know; was it removed?";
+                return Err(TreeError::Corrupt(what.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Held while a change is applied, so that the memtable is not frozen in the middle of it.
+    pub(crate) fn hold_open(&self) -> RwLockReadGuard<'_, ()> {
+        self.seal.read()
+    }
+
+    /// Notes that a record's effect is in the active memtable, by so many bytes. Called under
+    /// [`OpenStore::hold_open`].
+    pub(crate) fn note_write(&self, position: Position, bytes: u64) {
+        self.active_since.fetch_min(position, Ordering::AcqRel);
+        self.active_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The first record of the log that is still needed for this tree.
+    pub(crate) fn holds_log_from(&self) -> Position {
+        self.active_since.load(Ordering::Acquire).min(self.sealed_since.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.active_bytes.load(Ordering::Relaxed) + self.sealed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Freezes the memtable with the replay points in it; `false` if it is empty.
+    pub(crate) fn seal(&self) -> bool {
+        let _nobody_applies = self.seal.write();
+        if self.active_since.load(Ordering::Acquire) == NOWHERE {
+            return false;
+        }
+        let seqno = self.tree.draw_seqno();
+        for progress in self.sets.read().iter() {
+            let applied = progress.applied();
+            if applied != Applied::default() {
+                self.tree.insert(&progress_key(progress.set), applied.encode(), seqno);
+            }
+        }
+        self.publish_all();
+        self.tree.seal();
+        let since = self.active_since.swap(NOWHERE, Ordering::AcqRel);
+        self.sealed_since.fetch_min(since, Ordering::AcqRel);
+        let bytes = self.active_bytes.swap(0, Ordering::AcqRel);
+        self.sealed_bytes.fetch_add(bytes, Ordering::AcqRel);
+        true
+    }
+
+    /// Writes what is frozen into sorted files; returns how many bytes of memory that freed. The
+    /// caller has synced the log, and is the only one who seals and flushes this store.
+    pub(crate) fn flush_sealed(&self) -> Result<u64, TreeError> {
+        if self.sealed_since.load(Ordering::Acquire) == NOWHERE {
+            return Ok(0);
+        }
+        self.tree.flush(self.watermark())?;
+        self.sealed_since.store(NOWHERE, Ordering::Release);
+        Ok(self.sealed_bytes.swap(0, Ordering::AcqRel))
+    }
+
+    /// Nobody reads before this.
+    pub(crate) fn watermark(&self) -> SeqNo {
+        {
+            let _nobody_applies = self.seal.write();
+            self.publish_all();
+        }
+        let published = self.sets.read().iter().map(|progress| progress.published()).min();
+        let published = published.unwrap_or_else(|| self.tree.next_seqno());
+        let snapshots = self.snapshots.lock();
+        snapshots.iter().copied().min().unwrap_or(published).min(published)
+    }
+
+    /// While nobody applies, everything is whole.
+    fn publish_all(&self) {
+        let next = self.tree.next_seqno();
+        for progress in self.sets.read().iter() {
+            progress.publish(next);
+        }
+    }
+
+    /// A view of a set that does not change while it is held.
+    pub(crate) fn snapshot(&self, set: SetId) -> Snapshot<'_> {
+        let progress = self.progress(set);
+        let mut snapshots = self.snapshots.lock();
+        let seqno = progress.published();
+        snapshots.push(seqno);
+        Snapshot { store: self, seqno }
+    }
+}
+
+/// Registered while somebody reads.
+#[derive(Debug)]
+pub(crate) struct Snapshot<'s> {
+    store: &'s OpenStore,
+    /// Read before this.
+    pub(crate) seqno: SeqNo,
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        let mut snapshots = self.store.snapshots.lock();
+        if let Some(index) = snapshots.iter().position(|seqno| *seqno == self.seqno) {
+            snapshots.swap_remove(index);
+        }
+    }
+}

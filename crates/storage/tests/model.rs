@@ -1,0 +1,380 @@
+//! Storage against a plain model: every change ever made is kept as a fact, and what is visible is
+//! worked out from all facts, in no order. Any order, any duplicates, flushed, compacted and
+//! restarted at any point: the same rows.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use storage::{CommitMode, Storage};
+use support::*;
+use types::{
+    CellAction, CellChange, ClusteringRange, ColumnId, Deletion, Expiry, Liveness, Mutation,
+    Operation, ReadPosition, ReadScope, RowChange, RowPosition, RowSelection, Statics,
+};
+
+/// A cell of a fact, ranked as Cassandra ranks: timestamp, mortality, end, value.
+type Rank = (i64, u8, u32, Vec<u8>, u32);
+
+#[derive(Default)]
+struct Model {
+    mutations: Vec<Mutation>,
+}
+
+#[derive(Default)]
+struct RowFacts {
+    livenesses: Vec<Liveness>,
+    deleted_us: Option<i64>,
+    elements_deleted: BTreeMap<u32, i64>,
+    cells: BTreeMap<(u32, Option<Vec<u8>>), Rank>,
+}
+
+impl Model {
+    fn visible(&self) -> Vec<SeenRow> {
+        let mut keys = BTreeSet::new();
+        for mutation in &self.mutations {
+            keys.insert((mutation.key.ring(), mutation.key.bytes().to_vec()));
+        }
+        keys.into_iter().flat_map(|(_, key)| self.visible_in(&key)).collect()
+    }
+
+    fn visible_in(&self, key: &[u8]) -> Vec<SeenRow> {
+        let mut partition_us = i64::MIN;
+        let mut ranges: Vec<(ClusteringRange, i64)> = Vec::new();
+        let mut rows: BTreeMap<RowPosition, RowFacts> = BTreeMap::new();
+        for mutation in self.mutations.iter().filter(|m| m.key.bytes().as_ref() == key) {
+            for operation in &mutation.operations {
+                match operation {
+                    Operation::DeletePartition(deletion) => {
+                        partition_us = partition_us.max(deletion.timestamp_us);
+                    }
+                    Operation::DeleteRange { range, deletion } => {
+                        ranges.push((range.clone(), deletion.timestamp_us));
+                    }
+                    Operation::Row(change) => {
+                        rows.entry(change.position.clone()).or_default().add(change);
+                    }
+                }
+            }
+        }
+        let mut statics = Vec::new();
+        let mut seen = Vec::new();
+        for (position, facts) in rows {
+            match position {
+                RowPosition::Static => statics = facts.live(partition_us).1,
+                RowPosition::Clustered(clustering) => {
+                    let covering = ranges
+                        .iter()
+                        .filter(|(range, _)| range.contains(&clustering))
+                        .map(|(_, us)| *us)
+                        .fold(partition_us, i64::max);
+                    let (has_liveness, cells) = facts.live(covering);
+                    if has_liveness || !cells.is_empty() {
+                        seen.push((clustering.to_vec(), has_liveness, cells));
+                    }
+                }
+            }
+        }
+        let row = |clustering, has_liveness, cells| SeenRow {
+            partition: key.to_vec(),
+            clustering,
+            has_liveness,
+            cells,
+            statics: statics.clone(),
+        };
+        if seen.is_empty() && !statics.is_empty() {
+            return vec![row(None, false, Vec::new())];
+        }
+        seen.into_iter().map(|(c, live, cells)| row(Some(c), live, cells)).collect()
+    }
+}
+
+impl RowFacts {
+    fn add(&mut self, change: &RowChange) {
+        self.livenesses.extend(change.liveness);
+        if let Some(deletion) = change.deletion {
+            self.deleted_us = self.deleted_us.max(Some(deletion.timestamp_us));
+        }
+        for cell in &change.cells {
+            let us = cell.timestamp_us;
+            let (path, rank): (&Option<Bytes>, Rank) = match &cell.action {
+                CellAction::Set { path, value, expiry: None } => {
+                    (path, (us, 0, 0, value.to_vec(), 0))
+                }
+                CellAction::Set { path, value, expiry: Some(expiry) } => {
+                    (path, (us, 1, expiry.expires_at_s, value.to_vec(), expiry.ttl_s))
+                }
+                CellAction::Delete { path, deleted_at_s } => {
+                    (path, (us, 2, *deleted_at_s, Vec::new(), 0))
+                }
+                CellAction::DeleteElements { .. } => {
+                    let known = self.elements_deleted.entry(cell.column.0).or_insert(us);
+                    *known = (*known).max(us);
+                    continue;
+                }
+                other => panic!("not in the model: {other:?}"),
+            };
+            let place = (cell.column.0, path.as_ref().map(|path| path.to_vec()));
+            let known = self.cells.entry(place).or_insert_with(|| rank.clone());
+            if *known < rank {
+                *known = rank;
+            }
+        }
+    }
+
+    fn live(&self, covering_us: i64) -> (bool, Vec<SeenCell>) {
+        let shadow = covering_us.max(self.deleted_us.unwrap_or(i64::MIN));
+        let liveness = self
+            .livenesses
+            .iter()
+            .max_by_key(|l| (l.timestamp_us, l.expiry.map(|e| (e.expires_at_s, e.ttl_s))));
+        let has_liveness = liveness.is_some_and(|liveness| {
+            liveness.timestamp_us > shadow
+                && liveness.expiry.is_none_or(|expiry| expiry.expires_at_s > NOW_S)
+        });
+        let cells = self.cells.iter().filter_map(|((column, path), rank)| {
+            let (us, mortality, end_s, value, _) = rank;
+            let elements = self.elements_deleted.get(column).copied().unwrap_or(i64::MIN);
+            let live = *us > shadow.max(elements)
+                && (*mortality == 0 || *mortality == 1 && *end_s > NOW_S);
+            live.then(|| (*column, path.clone(), *us, value.clone()))
+        });
+        (has_liveness, cells.collect())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<Mutation>),
+    Again(usize),
+    Flush,
+    Compact,
+    Reopen,
+    Crash,
+}
+
+fn timestamp() -> impl Strategy<Value = i64> {
+    0..8i64
+}
+
+fn deletion() -> impl Strategy<Value = Deletion> {
+    (timestamp(), 900..910u32)
+        .prop_map(|(timestamp_us, deleted_at_s)| Deletion { timestamp_us, deleted_at_s })
+}
+
+fn expiry() -> impl Strategy<Value = Option<Expiry>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => (1..4u32, NOW_S - 2..NOW_S + 3)
+            .prop_map(|(ttl_s, expires_at_s)| Some(Expiry { ttl_s, expires_at_s })),
+    ]
+}
+
+fn clustering() -> impl Strategy<Value = Bytes> {
+    (0..5u8).prop_map(|byte| Bytes::from(vec![byte]))
+}
+
+fn bound() -> impl Strategy<Value = Option<Bytes>> {
+    prop_oneof![1 => Just(None), 4 => clustering().prop_map(Some)]
+}
+
+fn cell() -> impl Strategy<Value = CellChange> {
+    let value = prop_oneof![Just(""), Just("a"), Just("b"), Just("bb")].prop_map(Bytes::from);
+    let plain = (1..3u32, value.clone(), expiry(), any::<bool>(), 900..910u32).prop_map(
+        |(column, value, expiry, dead, deleted_at_s)| {
+            let action = match dead {
+                true => CellAction::Delete { path: None, deleted_at_s },
+                false => CellAction::Set { path: None, value, expiry },
+            };
+            (column, action)
+        },
+    );
+    let element = (0..3u8, value, expiry(), 0..5u8, 900..910u32).prop_map(
+        |(path, value, expiry, kind, deleted_at_s)| {
+            let path = Some(Bytes::from(vec![path]));
+            let action = match kind {
+                0 => CellAction::DeleteElements { deleted_at_s },
+                1 => CellAction::Delete { path, deleted_at_s },
+                _ => CellAction::Set { path, value, expiry },
+            };
+            (7, action)
+        },
+    );
+    (timestamp(), prop_oneof![plain, element]).prop_map(|(timestamp_us, (column, action))| {
+        CellChange { column: ColumnId(column), timestamp_us, action }
+    })
+}
+
+fn row_change() -> impl Strategy<Value = RowChange> {
+    let position = prop_oneof![
+        1 => Just(RowPosition::Static),
+        4 => clustering().prop_map(RowPosition::Clustered),
+    ];
+    let liveness = (timestamp(), expiry())
+        .prop_map(|(timestamp_us, expiry)| Liveness { timestamp_us, expiry });
+    let cells = prop::collection::vec(cell(), 0..4);
+    (position, prop::option::of(liveness), prop::option::weighted(0.15, deletion()), cells)
+        .prop_map(|(position, liveness, deletion, cells)| {
+            let is_static = position == RowPosition::Static;
+            let liveness = liveness.filter(|_| !is_static);
+            RowChange { position, original_clustering: None, liveness, deletion, cells }
+        })
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        12 => row_change().prop_map(Operation::Row),
+        1 => deletion().prop_map(Operation::DeletePartition),
+        3 => (clustering(), bound(), deletion()).prop_map(|(start, end, deletion)| {
+            Operation::DeleteRange { range: ClusteringRange { start, end }, deletion }
+        }),
+    ]
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    (0..3u8, prop::collection::vec(operation(), 1..4)).prop_map(|(number, operations)| Mutation {
+        table: TABLE,
+        key: key(number),
+        condition: None,
+        operations,
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => prop::collection::vec(mutation(), 1..3).prop_map(Step::Commit),
+        3 => any::<usize>().prop_map(Step::Again),
+        2 => Just(Step::Flush),
+        1 => Just(Step::Compact),
+        1 => Just(Step::Reopen),
+        1 => Just(Step::Crash),
+    ]
+}
+
+fn commit(storage: &Storage, mutations: &[Mutation]) {
+    let change = mutations.iter().cloned().map(|mutation| (SET, mutation)).collect();
+    storage.commit(change).wait().unwrap();
+}
+
+/// Every way to read must give what the model gives.
+fn check_reads(storage: &Storage, model: &Model) {
+    let expected = model.visible();
+    assert_eq!(read_all(storage, &everything()), expected, "a scan");
+    let mut reversed = everything();
+    reversed.reversed = true;
+    for number in 0..3u8 {
+        let expected = model.visible_in(&[number]);
+        let scope = ReadScope::Partition(key(number));
+        let slice = command(scope.clone(), RowSelection::All);
+        assert_eq!(read_all(storage, &slice), expected, "a slice of {number}");
+        let points = (0..5u8).map(|byte| Bytes::from(vec![byte])).collect();
+        let points = command(scope.clone(), RowSelection::Points(points));
+        assert_eq!(read_all(storage, &points), expected, "points of {number}");
+        let mut backwards = slice.clone();
+        backwards.reversed = true;
+        let mut turned = expected.clone();
+        turned.reverse();
+        assert_eq!(read_all(storage, &backwards), turned, "backwards {number}");
+        let mut bare = command(
+            scope,
+            RowSelection::Ranges(vec![
+                ClusteringRange {
+                    start: Bytes::from_static(&[1]),
+                    end: Some(Bytes::from_static(&[3])),
+                },
+                ClusteringRange { start: Bytes::from_static(&[4]), end: None },
+            ]),
+        );
+        bare.statics = Statics::Skip;
+        let some: Vec<SeenRow> = expected
+            .into_iter()
+            .filter(|row| matches!(row.clustering.as_deref(), Some([1 | 2 | 4])))
+            .map(|row| SeenRow { statics: Vec::new(), ..row })
+            .collect();
+        assert_eq!(read_all(storage, &bare), some, "ranges of {number}");
+    }
+    check_pages(storage, &expected, false);
+    check_pages(storage, &expected, true);
+}
+
+/// Row by row, each time going on after the last one.
+fn check_pages(storage: &Storage, expected: &[SeenRow], reversed: bool) {
+    let mut expected = expected.to_vec();
+    if reversed {
+        // Partitions stay in ring order.
+        let mut turned: Vec<SeenRow> = Vec::new();
+        for part in expected.chunk_by(|a, b| a.partition == b.partition) {
+            turned.extend(part.iter().rev().cloned());
+        }
+        expected = turned;
+    }
+    let mut page = everything();
+    page.reversed = reversed;
+    let mut seen = Vec::new();
+    loop {
+        let mut sink = Remember { row_count_max: Some(1), ..Remember::default() };
+        storage.read(SET, &page, &mut sink).unwrap();
+        let Some(row) = sink.rows.pop() else {
+            break;
+        };
+        page.after = Some(ReadPosition {
+            key: types::PartitionKey::new(Bytes::from(row.partition.clone())),
+            clustering: row.clustering.clone().map(Bytes::from),
+        });
+        seen.push(row);
+    }
+    assert_eq!(seen, expected, "pages, reversed: {reversed}");
+}
+
+fn run(steps: Vec<Step>, mode: CommitMode) {
+    let folder = Folder::new("model");
+    let mut storage = open(&folder.0, small_options(mode));
+    let mut model = Model::default();
+    for step in steps {
+        match step {
+            Step::Commit(mutations) => {
+                commit(&storage, &mutations);
+                model.mutations.extend(mutations);
+            }
+            Step::Again(number) => {
+                let count = model.mutations.len();
+                if let Some(mutation) = number.checked_rem(count).map(|n| &model.mutations[n]) {
+                    commit(&storage, std::slice::from_ref(mutation));
+                }
+                continue;
+            }
+            Step::Flush => storage.flush(None).unwrap(),
+            Step::Compact => storage.compact(None).unwrap(),
+            Step::Reopen => {
+                storage.close().unwrap();
+                drop(storage);
+                storage = open(&folder.0, small_options(mode));
+            }
+            Step::Crash => {
+                if mode != CommitMode::Group {
+                    // What the thread of the log has not yet written would be lost.
+                    continue;
+                }
+                storage.abandon();
+                storage = open(&folder.0, small_options(mode));
+            }
+        }
+        check_reads(&storage, &model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn group_commit_equals_the_model(steps in prop::collection::vec(step(), 1..24)) {
+        run(steps, CommitMode::Group);
+    }
+
+    #[test]
+    fn periodic_commit_equals_the_model(steps in prop::collection::vec(step(), 1..24)) {
+        run(steps, CommitMode::PERIODIC);
+    }
+}
