@@ -335,3 +335,90 @@ pub fn sorted_collection(ty: &CqlType, bytes: &[u8]) -> Result<Option<Vec<u8>>, 
         _ => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn int(value: i32) -> Vec<u8> {
+        value.to_be_bytes().to_vec()
+    }
+
+    fn ints(bytes: &[u8]) -> Vec<i32> {
+        ListIter::new(bytes)
+            .map(|item| i32::from_be_bytes(item.unwrap().unwrap().try_into().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn sets_are_sorted_without_duplicates() {
+        let mut out = Vec::new();
+        write_set(&CqlType::Int, &mut vec![int(3), int(-1), int(3), int(2)], &mut out);
+        assert_eq!(ints(&out), [-1, 2, 3]);
+        // Of equal values the first one stays.
+        let decimal = |text: &str| super::super::Decimal::parse(text).unwrap().to_bytes();
+        let mut out = Vec::new();
+        let mut elements = vec![decimal("1.0"), decimal("1.00")];
+        write_set(&CqlType::Decimal, &mut elements, &mut out);
+        assert_eq!(elements, [decimal("1.0")]);
+    }
+
+    #[test]
+    fn the_last_value_of_a_key_stays() {
+        let mut out = Vec::new();
+        let mut entries = vec![(int(2), int(20)), (int(1), int(10)), (int(2), int(22))];
+        write_map(&CqlType::Int, &mut entries, &mut out);
+        let entries: Vec<_> = MapIter::new(&out).map(Result::unwrap).collect();
+        assert_eq!(entries, [(&*int(1), &*int(10)), (&*int(2), &*int(22))]);
+    }
+
+    #[test]
+    fn received_collections_are_put_in_order() {
+        let set = CqlType::Set { element: Arc::new(CqlType::Int), frozen: true };
+        let mut sorted = Vec::new();
+        write_list(&[int(1), int(2)], &mut sorted);
+        assert_eq!(sorted_collection(&set, &sorted), Ok(None));
+        let mut unsorted = Vec::new();
+        write_list(&[int(2), int(1), int(2)], &mut unsorted);
+        assert_eq!(sorted_collection(&set, &unsorted), Ok(Some(sorted.clone())));
+        let list = CqlType::List { element: Arc::new(CqlType::Int), frozen: true };
+        assert_eq!(sorted_collection(&list, &unsorted), Ok(None));
+    }
+
+    #[test]
+    fn what_is_cut_off_ends_with_an_error() {
+        let mut bytes = Vec::new();
+        write_list(&[int(1), int(2)], &mut bytes);
+        for length in 0..bytes.len() {
+            let items: Vec<_> = ListIter::new(&bytes[..length]).collect();
+            assert!(items.last().is_some_and(Result::is_err), "{length}");
+            assert!(items.len() <= 2);
+        }
+        let many = [0x7f, 0xff, 0xff, 0xff];
+        assert_eq!(ListIter::new(&many).count(), 1);
+        assert_eq!(MapIter::new(&many).count(), 1);
+        assert_eq!(ListIter::new(&[0xff; 4]).count(), 0);
+    }
+
+    #[test]
+    fn nulls_are_told_from_empty_values() {
+        let mut bytes = Vec::new();
+        write_tuple(&[None, Some(Vec::new()), Some(int(1))], &mut bytes);
+        let components: Vec<_> = TupleIter::new(&bytes).map(Result::unwrap).collect();
+        assert_eq!(components, [None, Some(&[][..]), Some(&int(1)[..])]);
+    }
+
+    #[test]
+    fn vectors_of_variable_elements_carry_lengths() {
+        let mut bytes = Vec::new();
+        write_vector(&CqlType::Text, &["a", "bcd"], &mut bytes);
+        assert_eq!(bytes, b"\x01a\x03bcd");
+        let elements: Vec<_> = VectorIter::new(&CqlType::Text, 2, &bytes).collect();
+        assert_eq!(elements, [Ok(&b"a"[..]), Ok(&b"bcd"[..])]);
+        let mut bytes = Vec::new();
+        write_vector(&CqlType::Int, &[int(1), int(2)], &mut bytes);
+        assert_eq!(bytes.len(), 8);
+    }
+}

@@ -13,16 +13,69 @@ pub fn parse(text: &str) -> Option<Vec<u8>> {
     }
     let text = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
     // A numeric scope is read and dropped.
-    let address = match text.split_once('%') {
-        Some((address, scope)) if scope.bytes().all(|b| b.is_ascii_digit()) => address,
-        Some(_) => return None,
-        None => text,
+    let (address, has_scope) = match text.split_once('%') {
+        Some((address, scope)) => {
+            let is_number = !scope.is_empty() && scope.bytes().all(|b| b.is_ascii_digit());
+            (Some(address).filter(|_| is_number)?, true)
+        }
+        None => (text, false),
     };
-    let address: Ipv6Addr = address.parse().ok()?;
-    Some(match address.to_ipv4_mapped() {
-        Some(mapped) => mapped.octets().to_vec(),
-        None => address.octets().to_vec(),
-    })
+    let address = parse_v6(address)?;
+    match address.to_ipv4_mapped() {
+        Some(_) if has_scope => None,
+        Some(mapped) => Some(mapped.octets().to_vec()),
+        None => Some(address.octets().to_vec()),
+    }
+}
+
+/// Eight groups of hex digits, a version 4 address for the last two, and one `::` for zeros. Groups
+/// may have more than four digits as long as their number fits.
+fn parse_v6(text: &str) -> Option<Ipv6Addr> {
+    let (head, tail) = match text.split_once("::") {
+        Some((head, tail)) => (head, Some(tail)),
+        None => (text, None),
+    };
+    let is_last = tail.is_none();
+    let head = parse_groups(head, is_last)?;
+    let Some(tail) = tail else {
+        let groups: [u16; 8] = head.try_into().ok()?;
+        return Some(Ipv6Addr::from(groups));
+    };
+    let tail = parse_groups(tail, true)?;
+    if head.len() + tail.len() >= 8 {
+        return None;
+    }
+    let mut groups = [0; 8];
+    let zeros = 8 - head.len() - tail.len();
+    let numbers = head.into_iter().chain(std::iter::repeat_n(0, zeros)).chain(tail);
+    for (group, number) in groups.iter_mut().zip(numbers) {
+        *group = number;
+    }
+    Some(Ipv6Addr::from(groups))
+}
+
+fn parse_groups(text: &str, may_end_in_v4: bool) -> Option<Vec<u16>> {
+    let mut groups = Vec::new();
+    if text.is_empty() {
+        return Some(groups);
+    }
+    let count = text.split(':').take(9).count();
+    for (index, part) in text.split(':').take(9).enumerate() {
+        if part.contains('.') {
+            let whole = part.split('.').count() == 4 && may_end_in_v4 && index + 1 == count;
+            let [a, b, c, d] = parse_v4(part).filter(|_| whole)?;
+            groups.extend([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]);
+            continue;
+        }
+        let digits = part.trim_start_matches('0');
+        let is_hex = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        groups.push(if digits.is_empty() {
+            Some(0).filter(|_| is_hex)?
+        } else {
+            u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)?
+        });
+    }
+    Some(groups)
 }
 
 /// One to four decimal parts, of which the last fills the bytes that are left.

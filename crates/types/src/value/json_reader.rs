@@ -67,6 +67,11 @@ fn ascii(unit: u16) -> u8 {
     u8::try_from(unit).unwrap_or(0xff)
 }
 
+/// Half a character alone becomes a question mark, as when Java writes it.
+fn decode(units: &[u16]) -> String {
+    char::decode_utf16(units.iter().copied()).map(|c| c.unwrap_or('?')).collect()
+}
+
 /// What Java lets stand inside of a name.
 fn is_name_part(unit: u16) -> bool {
     match unit {
@@ -101,7 +106,7 @@ impl Reader<'_> {
     fn source(&self) -> String {
         let mut shown = String::from("(String)\"");
         let snippet = self.units.get(..SNIPPET_UNITS_MAX).unwrap_or(self.units);
-        for c in String::from_utf16_lossy(snippet).chars() {
+        for c in decode(snippet).chars() {
             match c {
                 '\r' | '\n' => shown.push(c),
                 c if c.is_control() => shown.push_str(&format!("\\u{:04X}", u32::from(c))),
@@ -232,13 +237,7 @@ impl Reader<'_> {
         };
         if let Some(word) = non_standard {
             return match self.word(word, Value::Null) {
-                Ok(_) => self.complain(
-                    PARSE,
-                    &format!(
-                        "Non-standard token '{word}': enable \
-                         JsonParser.Feature.ALLOW_NON_NUMERIC_NUMBERS to allow"
-                    ),
-                ),
+                Ok(_) => self.non_standard(word),
                 Err(error) => error,
             };
         }
@@ -260,14 +259,19 @@ impl Reader<'_> {
                 break;
             }
         }
-        let word = String::from_utf16_lossy(&word);
+        let word = decode(&word);
         self.complain(PARSE, &format!("Unrecognized token '{word}{cut}': was expecting {TOKENS}"))
     }
 
     /// A word whose first letter has been read.
     fn word(&mut self, word: &str, value: Value) -> Result<Value> {
+        self.rest_of_word(word, 1).map(|()| value)
+    }
+
+    /// A word of which so many letters have been read.
+    fn rest_of_word(&mut self, word: &str, read: usize) -> Result<()> {
         let letters: Vec<u16> = word.encode_utf16().collect();
-        for (index, letter) in letters.iter().enumerate().skip(1) {
+        for (index, letter) in letters.iter().enumerate().skip(read) {
             if self.units.get(self.at) != Some(letter) {
                 return Err(self.unknown_word(letters.get(..index).unwrap_or(&[])));
             }
@@ -277,7 +281,7 @@ impl Reader<'_> {
             Some(unit) if *unit >= u16::from(b'0') && is_name_part(*unit) => {
                 Err(self.unknown_word(&letters))
             }
-            _ => Ok(value),
+            _ => Ok(()),
         }
     }
 
@@ -361,7 +365,6 @@ impl Reader<'_> {
             if !is_first {
                 unit = self.comma(unit)?;
             }
-            is_first = false;
             if ascii(unit) != b'"' {
                 let why = "was expecting double-quote to start field name";
                 return Err(self.unexpected(unit, why));
@@ -378,8 +381,11 @@ impl Reader<'_> {
                 None => return Err(self.end(within)),
             }
             let first = self.skip_blanks()?.ok_or_else(|| self.end(within))?;
-            let value = self.value(first)?;
-            entries.insert(name, value);
+            // Jackson has another complaint about a missing value for all fields but the first.
+            let missing = !is_first && ascii(first) == b'}';
+            let value = if missing { Err(self.odd_value(first)) } else { self.value(first) };
+            entries.insert(name, value?);
+            is_first = false;
         }
     }
 
@@ -393,7 +399,7 @@ impl Reader<'_> {
         loop {
             let unit = self.next().ok_or_else(|| self.end(end))?;
             match ascii(unit) {
-                b'"' => return Ok(String::from_utf16_lossy(&units)),
+                b'"' => return Ok(decode(&units)),
                 b'\\' => units.push(self.escape()?),
                 0..=0x1f => {
                     let shown = describe(unit);
@@ -459,16 +465,7 @@ impl Reader<'_> {
             digit = self.next().ok_or_else(|| self.end("No digit following minus sign"))?;
             match ascii(digit) {
                 b'0'..=b'9' => {}
-                b'I' => {
-                    return Err(match self.word("Infinity", Value::Null) {
-                        Ok(_) => self.complain(
-                            PARSE,
-                            "Non-standard token '-Infinity': enable \
-                             JsonParser.Feature.ALLOW_NON_NUMERIC_NUMBERS to allow",
-                        ),
-                        Err(error) => error,
-                    });
-                }
+                b'I' => return Err(self.negative_infinity()),
                 _ => return Err(self.unexpected_in_number(digit, NO_DIGIT)),
             }
         }
@@ -502,6 +499,27 @@ impl Reader<'_> {
             .parse()
             .map_err(|_| self.complain(PARSE, &format!("Invalid numeric value: {text}")))?;
         Ok(Value::Number(number))
+    }
+
+    /// `-I` has been read.
+    fn negative_infinity(&mut self) -> JsonSyntaxError {
+        let word = match self.next() {
+            None => return self.end(" in a Number value"),
+            Some(unit) => match ascii(unit) {
+                b'N' => "-INF",
+                b'n' => "-Infinity",
+                _ => return self.unexpected_in_number(unit, NO_DIGIT),
+            },
+        };
+        match self.rest_of_word(word, 3) {
+            Ok(()) => self.non_standard(word),
+            Err(error) => error,
+        }
+    }
+
+    fn non_standard(&self, word: &str) -> JsonSyntaxError {
+        let why = "enable JsonParser.Feature.ALLOW_NON_NUMERIC_NUMBERS to allow";
+        self.complain(PARSE, &format!("Non-standard token '{word}': {why}"))
     }
 
     fn exponent(&mut self, text: &mut String, whole_end: Option<usize>) -> Result<Option<u16>> {

@@ -126,7 +126,8 @@ fn is_raw_number(text: &str) -> bool {
 /// A `date` from `yyyy-mm-dd`, or from the raw day number with the epoch at 2^31.
 pub fn parse_date(text: &str) -> Result<u32, ValueError> {
     if is_raw_number(text) {
-        return text.parse().map_err(|_| ValueError::Unreadable {
+        let days = text.parse::<i64>().ok().and_then(|days| u32::try_from(days).ok());
+        return days.ok_or_else(|| ValueError::Unreadable {
             before: "Unable to make unsigned int (for date) from: '",
             text: text.into(),
             after: "'",
@@ -246,7 +247,12 @@ fn read_date_time(text: &str) -> Option<i64> {
 fn read_date_only(text: &str) -> Option<i64> {
     let mut cursor = Cursor(text);
     let (year, month, day) = cursor.padded_date()?;
-    let offset = read_zone(cursor.0, true)?;
+    let zone = cursor.0;
+    // Years before the first are read by one format only, which knows these offsets.
+    if year < 1 && !matches!(zone, "" | "Z") && (zone.starts_with(' ') || !zone.contains(':')) {
+        return None;
+    }
+    let offset = read_zone(zone, true)?;
     let days = lenient_day(year, i64::from(month), i64::from(day))?;
     days.checked_mul(MILLIS_PER_DAY)?.checked_sub(offset * 1000)
 }
