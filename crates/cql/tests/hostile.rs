@@ -1,5 +1,7 @@
 //! Texts that mean harm: the parser neither panics nor hangs nor overflows the stack.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may fail")]
+
 use cql::{NESTING_MAX, OPERATORS_MAX};
 
 /// A small generator of numbers; the seed tells the whole run.
@@ -84,7 +86,7 @@ fn check(text: &str) {
 
 #[test]
 fn nesting_is_bounded() {
-    let deep = 100_000;
+    let deep = 20_000;
     for (open, inner, close) in [
         ("SELECT ", "(", ""),
         ("SELECT ", "[", ""),
@@ -123,7 +125,7 @@ fn chains_are_bounded() {
     ] {
         let within = format!("{open}{} FROM t", link.repeat(10));
         let _ = cql::parse(&within);
-        let error = cql::parse(&format!("{open}{}", link.repeat(100_000))).unwrap_err();
+        let error = cql::parse(&format!("{open}{}", link.repeat(30_000))).unwrap_err();
         let expected = format!("Statement has more than {OPERATORS_MAX} operators");
         assert_eq!(error.message(), expected);
     }
@@ -131,16 +133,16 @@ fn chains_are_bounded() {
 
 #[test]
 fn long_flat_texts_take_linear_time() {
-    let values = "1, ".repeat(100_000);
+    let values = "1, ".repeat(30_000);
     let parsed = cql::parse(&format!("SELECT * FROM t WHERE a IN ({values}1)"));
     assert!(parsed.is_ok());
     let broken = cql::parse(&format!("SELECT * FROM t WHERE a IN ({values})"));
     assert!(broken.is_err());
-    let sets = "a[?] = ?, ".repeat(50_000);
+    let sets = "a[?] = ?, ".repeat(20_000);
     let parsed = cql::parse(&format!("UPDATE t SET {sets} b = 1 WHERE k = 1")).unwrap();
-    assert_eq!(parsed.markers.len(), 100_000);
-    let selectors = "a, ".repeat(50_000);
+    assert_eq!(parsed.markers.len(), 40_000);
+    let selectors = "a, ".repeat(20_000);
     assert!(cql::parse(&format!("SELECT JSON {selectors} FROM t")).is_err());
-    let columns: String = (0..20_000).map(|index| format!("c{index} int, ")).collect();
+    let columns: String = (0..5_000).map(|index| format!("c{index} int, ")).collect();
     assert!(cql::parse(&format!("CREATE TABLE t ({columns} PRIMARY KEY (c0))")).is_ok());
 }

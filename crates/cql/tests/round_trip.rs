@@ -1,5 +1,7 @@
 //! What is written out parses to the same again.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may fail")]
+
 use cql::ast::{
     ArithmeticOperator, ComparisonOperator, Constant, ConstantKind, FunctionName, InValues, Name,
     NativeType, QualifiedName, RawType, Relation, Statement, Term,
@@ -8,9 +10,9 @@ use proptest::prelude::*;
 
 fn name() -> impl Strategy<Value = Name> {
     prop_oneof![
-        "[a-z][a-z0-9_]{0,6}".prop_map(|text| Name::new(text)),
-        "[A-Za-z0-9 \"'.é]{1,5}".prop_map(|text| Name::new(text)),
-        prop_oneof!["select", "key", "token", "values", "int"].prop_map(|text| Name::new(text)),
+        "[a-z][a-z0-9_]{0,6}".prop_map(Name::new),
+        "[A-Za-z0-9 \"'.é]{1,5}".prop_map(Name::new),
+        prop_oneof!["select", "key", "token", "values", "int"].prop_map(Name::new),
     ]
 }
 

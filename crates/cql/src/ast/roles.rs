@@ -1,5 +1,7 @@
 //! Roles, users, identities and permissions.
 
+use std::fmt;
+
 use super::{FunctionName, Name, QualifiedName, RawType};
 
 /// What roles may do.
@@ -172,7 +174,7 @@ pub struct RevokeRole {
 }
 
 /// Options of CREATE and ALTER ROLE and USER, as far as written.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct RoleOptions {
     /// PASSWORD.
     pub password: Option<Box<str>>,
@@ -188,6 +190,22 @@ pub struct RoleOptions {
     pub datacenters: Option<AccessList>,
     /// ACCESS FROM.
     pub cidr_groups: Option<AccessList>,
+}
+
+/// Passwords stay out of logs.
+impl fmt::Debug for RoleOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hidden = |password: &Option<Box<str>>| password.as_ref().map(|_| "*******");
+        f.debug_struct("RoleOptions")
+            .field("password", &hidden(&self.password))
+            .field("hashed_password", &hidden(&self.hashed_password))
+            .field("superuser", &self.superuser)
+            .field("login", &self.login)
+            .field("custom", &self.custom)
+            .field("datacenters", &self.datacenters)
+            .field("cidr_groups", &self.cidr_groups)
+            .finish()
+    }
 }
 
 /// Where a role may come from.

@@ -3,6 +3,7 @@
 use logos::Logos;
 
 /// A word or sign. The order matters: the classes of keywords are ranges, see `class`.
+#[expect(clippy::enum_variant_names, reason = "the keyword TOKEN is a token too")]
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Token {
