@@ -29,7 +29,7 @@ pub(crate) struct Collector<'a, 'p> {
     current_key: Option<PartitionKey>,
     /// The last row that counts as returned.
     last: Option<ReadPosition>,
-    groups: Option<Groups>,
+    groups: Option<Groups<'a>>,
     /// With a sort: each row's order and its place in the body.
     sorted: Vec<(Vec<u8>, std::ops::Range<usize>)>,
     stopped: Option<Stop>,
@@ -46,8 +46,8 @@ enum Stop {
 }
 
 /// The group that is being gathered.
-struct Groups {
-    accumulator: Accumulator,
+struct Groups<'a> {
+    accumulator: Accumulator<'a>,
     key: Vec<u8>,
     /// Reused for the key of the row that is looked at.
     next_key: Vec<u8>,
@@ -62,7 +62,7 @@ impl<'a, 'p> Collector<'a, 'p> {
         resume: Option<&PageState>,
         deadline: &'a dyn Deadline,
     ) -> Collector<'a, 'p> {
-        let groups = plan.selection.is_aggregate().then(|| Groups {
+        let groups = plan.selection.is_grouped().then(|| Groups {
             accumulator: plan.selection.accumulator(),
             key: Vec::new(),
             next_key: Vec::new(),
@@ -74,7 +74,7 @@ impl<'a, 'p> Collector<'a, 'p> {
         let limit_left = resume.map_or(plan.limit, |state| state.limit_left);
         let mut collector = Collector {
             plan,
-            evaluation: plan.evaluation(),
+            evaluation: plan.evaluation,
             deadline,
             body: RowsBody::default(),
             limit_left: if is_single_row { None } else { limit_left },
@@ -117,11 +117,13 @@ impl<'a, 'p> Collector<'a, 'p> {
             self.sort_rows();
         }
         let next = match (self.stopped, self.last) {
-            (Some(Stop::PageFull), Some(position)) if self.limit_left != Some(0) => Some(PageState {
-                position,
-                limit_left: self.limit_left,
-                partition_count: self.partition_count,
-            }),
+            (Some(Stop::PageFull), Some(position)) if self.limit_left != Some(0) => {
+                Some(PageState {
+                    position,
+                    limit_left: self.limit_left,
+                    partition_count: self.partition_count,
+                })
+            }
             _ => None,
         };
         Ok((self.body, next))
@@ -141,18 +143,18 @@ impl<'a, 'p> Collector<'a, 'p> {
     }
 
     fn take(&mut self, live: &LiveRow<'_>) -> Result<Result<Flow, PlanError>, CorruptRow> {
-        let row = StoredRow::new(self.plan.table, live)?;
-        if !self.plan.filters.is_empty() {
-            match self.plan.filters.accepts(&row) {
-                Ok(true) => {}
-                Ok(false) => return Ok(Ok(Flow::Continue)),
-                Err(error) => return Ok(Err(error)),
-            }
+        let row = StoredRow::new(self.plan.layout, live)?;
+        if !self.plan.filters.accepts(&row) {
+            return Ok(Ok(Flow::Continue));
         }
         if self.plan.per_partition_limit.is_some() {
             self.enter_partition(live);
         }
-        Ok(if self.groups.is_some() { self.take_grouped(live, &row) } else { self.take_row(live, &row) })
+        Ok(if self.groups.is_some() {
+            self.take_grouped(live, &row)
+        } else {
+            self.take_row(live, &row)
+        })
     }
 
     /// Starts counting anew when a row is of another logical partition than the one before.
@@ -162,7 +164,8 @@ impl<'a, 'p> Collector<'a, 'p> {
             .as_ref()
             .is_some_and(|key| key.ring() == live.ring && key.bytes() == live.partition_key);
         if !is_same {
-            let key = PartitionKey::from_parts(Bytes::copy_from_slice(live.partition_key), live.ring);
+            let key =
+                PartitionKey::from_parts(Bytes::copy_from_slice(live.partition_key), live.ring);
             self.current_key = Some(key);
             self.partition_count = 0;
         }

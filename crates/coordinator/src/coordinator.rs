@@ -189,7 +189,9 @@ impl Coordinator {
                 reply: Reply::UseKeyspace(Arc::clone(&keyspace.name)),
                 warnings: Vec::new(),
             }),
-            None => Err(ExecuteError::Invalid(format!("Keyspace '{}' does not exist", name.as_str()))),
+            None => {
+                Err(ExecuteError::Invalid(format!("Keyspace '{}' does not exist", name.as_str())))
+            }
         }
     }
 

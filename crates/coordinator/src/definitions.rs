@@ -121,6 +121,7 @@ impl Coordinator {
     ) -> Result<Answer, ExecuteError> {
         let schema = self.schema.load();
         let facts = self.world.facts(&schema);
+        let Statement::Describe(statement) = statement else { return Ok(Answer::void()) };
         let result = schema::describe(statement, &schema, request.keyspace, &facts)?;
         let columns = result
             .columns
@@ -132,7 +133,8 @@ impl Coordinator {
                 cql_type: cql_type.clone(),
             })
             .collect();
-        let reply = Reply::Rows(Rows::from_values(columns, result.rows));
+        let rows = result.rows.into_iter().map(|row| row.into_iter().map(Some).collect()).collect();
+        let reply = Reply::Rows(Rows::from_values(columns, rows));
         Ok(Answer { reply, warnings: Vec::new() })
     }
 }
@@ -143,7 +145,8 @@ fn refused(error: impl std::fmt::Display) -> ExecuteError {
 
 /// The map for a schema: every keyspace with stored tables has its space, and no other.
 fn place(map: &PartitionMap, schema: &Schema, partitions_per_space: u32) -> PartitionMap {
-    let stored = || schema.keyspaces.values().filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
+    let stored =
+        || schema.keyspaces.values().filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
     let mut next = map.clone();
     for keyspace in stored() {
         next = next.with_space(Space::Keyspace(Arc::clone(&keyspace.name)), partitions_per_space);

@@ -5,6 +5,7 @@ use std::fmt;
 use plan::PlanError;
 use replica::{CommitError, ReadError};
 use schema::SchemaError;
+use types::CorruptRow;
 
 /// What went wrong, by who must act on it.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub enum ExecuteError {
     Read(ReadError),
     /// A change could not be made.
     Commit(CommitError),
+    /// A computed row, or one that a condition looked at, does not follow the format.
+    Corrupt(CorruptRow),
     /// The paging state is not one of ours for this statement.
     PagingState,
     /// The time for the request was up.
@@ -32,6 +35,7 @@ impl fmt::Display for ExecuteError {
             ExecuteError::Schema(error) => error.fmt(f),
             ExecuteError::Read(error) => error.fmt(f),
             ExecuteError::Commit(error) => error.fmt(f),
+            ExecuteError::Corrupt(corrupt) => corrupt.fmt(f),
             ExecuteError::PagingState => f.write_str("Invalid value for the paging state"),
             ExecuteError::ReadTimedOut => f.write_str("Operation timed out"),
             ExecuteError::Invalid(text) => f.write_str(text),
@@ -62,5 +66,11 @@ impl From<ReadError> for ExecuteError {
 impl From<CommitError> for ExecuteError {
     fn from(error: CommitError) -> ExecuteError {
         ExecuteError::Commit(error)
+    }
+}
+
+impl From<CorruptRow> for ExecuteError {
+    fn from(corrupt: CorruptRow) -> ExecuteError {
+        ExecuteError::Corrupt(corrupt)
     }
 }

@@ -17,6 +17,7 @@ mod virtual_rows;
 pub use coordinator::{
     Answer, Coordinator, Deadline, Executed, Reply, RequestContext, Settings, Waiting, World,
 };
+pub use definitions::{PARTITIONS_DOCUMENT, SCHEMA_DOCUMENT};
 pub use error::ExecuteError;
 pub use page_state::PagingSecret;
 pub use rows::Rows;

@@ -50,16 +50,15 @@ impl Coordinator {
         if plan.table.is_virtual {
             let rows = virtual_rows::collect(plan.table, &self.schema(), &self.facts())?;
             return self.for_each_scope(plan, after, collector, |command, collector| {
-                virtual_rows::read(&rows, command, collector).map_err(ExecuteError::from)
+                virtual_rows::read(&rows, &command, collector).map_err(ExecuteError::from)
             });
         }
         let map = self.map();
         self.for_each_scope(plan, after, collector, |mut command, collector| {
             match command.scope {
                 ReadScope::Partition(ref key) => {
-                    let partition = map
-                        .locate(command.table, key.ring())
-                        .ok_or_else(|| unknown_table(plan))?;
+                    let partition =
+                        map.locate(command.table, key.ring()).ok_or_else(|| unknown_table(plan))?;
                     self.replicas().read(partition, &command, collector)?;
                 }
                 ReadScope::Ring(range) => {
@@ -127,8 +126,7 @@ fn remaining(scope: ReadScope, after: Option<&ReadPosition>) -> Option<ReadScope
         }
         ReadScope::Ring(range) => {
             let start = range.start.max(position.key.ring());
-            (start <= range.last)
-                .then_some(ReadScope::Ring(RingRange { start, last: range.last }))
+            (start <= range.last).then_some(ReadScope::Ring(RingRange { start, last: range.last }))
         }
     }
 }
@@ -136,4 +134,3 @@ fn remaining(scope: ReadScope, after: Option<&ReadPosition>) -> Option<ReadScope
 fn unknown_table(plan: &SelectPlan<'_>) -> ExecuteError {
     ExecuteError::Invalid(format!("table {} does not exist", plan.table.name))
 }
-

@@ -121,8 +121,7 @@ pub(crate) fn read(
 fn is_after(command: &ReadCommand, row: &ComputedRow) -> bool {
     command.after.as_ref().is_none_or(|after| {
         let order = |key: &PartitionKey| (key.ring(), key.bytes().clone());
-        order(&row.key) > order(&after.key)
-            || (row.key == after.key && after.clustering.is_some())
+        order(&row.key) > order(&after.key) || (row.key == after.key && after.clustering.is_some())
     })
 }
 
@@ -132,8 +131,11 @@ fn is_selected(command: &ReadCommand, row: &ComputedRow) -> bool {
         && after.key == row.key
         && let Some(last) = &after.clustering
     {
-        let is_done =
-            if command.reversed { clustering >= last.as_ref() } else { clustering <= last.as_ref() };
+        let is_done = if command.reversed {
+            clustering >= last.as_ref()
+        } else {
+            clustering <= last.as_ref()
+        };
         if is_done {
             return false;
         }
