@@ -17,7 +17,8 @@ use std::fmt::Write;
 
 use bytes::BytesMut;
 use protocol::{
-    Frame, FrameDecoder, MESSAGE_BYTES_MAX_DEFAULT, Outgoing, RequestMessage, ResponseMessage,
+    Flags, Frame, FrameDecoder, MESSAGE_BYTES_MAX_DEFAULT, Opcode, Outgoing, RequestMessage,
+    ResponseMessage,
 };
 use recording::{Connection, Side, connections, golden_files};
 
@@ -78,6 +79,13 @@ fn messages_are_encoded_to_the_recorded_bytes() {
         for connection in connections(&path) {
             for (side, message) in &connection.messages {
                 let Ok(frame) = message else { continue };
+                // The order of the events is the client's choice.
+                if frame.opcode == Opcode::Register {
+                    continue;
+                }
+                // The Java driver also sets this flag in v5, where it means nothing.
+                let flags = frame.flags.without(Flags::COMPRESSED);
+                let frame = &Frame { flags, ..frame.clone() };
                 let mut recorded = BytesMut::new();
                 frame.encode(&mut recorded);
                 let mut encoded = BytesMut::new();
