@@ -127,7 +127,7 @@ impl<'b> RowsWriter<'b> {
     }
 
     /// The message is complete with these cells, which are encoded already.
-    pub(crate) fn finish_with_cells(mut self, row_count: usize, cells: &[u8]) {
+    pub fn finish_with_cells(mut self, row_count: usize, cells: &[u8]) {
         self.buf.put_slice(cells);
         self.row_count = wire::int_length(row_count);
         self.finish();
