@@ -76,11 +76,14 @@ pub(crate) fn name_map_order<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec
     order_by_bucket(keys, buckets, buffer_hash)
 }
 
-fn order_by_bucket<'a>(
-    mut keys: Vec<&'a str>,
-    buckets: usize,
-    hash: fn(&str) -> u32,
-) -> Vec<&'a str> {
+/// The same for a map that was made as a copy of another.
+pub(crate) fn copied_name_map_order<'a>(keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let keys: Vec<&str> = keys.into_iter().collect();
+    let buckets = copy_buckets(keys.len());
+    order_by_bucket(keys, buckets, buffer_hash)
+}
+
+fn order_by_bucket(mut keys: Vec<&str>, buckets: usize, hash: fn(&str) -> u32) -> Vec<&str> {
     // Stable, so that keys of one bucket stay in the order they came in.
     keys.sort_by_key(|key| spread(hash(key)) as usize & (buckets - 1));
     keys

@@ -73,8 +73,7 @@ impl Node {
                 Ok(vec![format!("= USE {name}")])
             }
             Statement::Describe(statement) => {
-                let result =
-                    describe(statement, &self.schema, self.keyspace.as_deref(), &facts())?;
+                let result = describe(statement, &self.schema, self.keyspace.as_deref(), &facts())?;
                 let rows = result.rows.iter().map(|row| {
                     let values = row.iter().map(|value| Some(value.clone()));
                     row_line(&result.columns, values)
@@ -207,10 +206,7 @@ const VARYING: [&str; 11] = [
     "range_ownership",
 ];
 
-fn row_line(
-    columns: &[(&str, CqlType)],
-    values: impl Iterator<Item = Option<Vec<u8>>>,
-) -> String {
+fn row_line(columns: &[(&str, CqlType)], values: impl Iterator<Item = Option<Vec<u8>>>) -> String {
     let values: Vec<Option<Vec<u8>>> = values.collect();
     let keyspace = columns.iter().position(|(name, _)| *name == "keyspace_name");
     let is_system = keyspace
@@ -296,7 +292,9 @@ fn window(line: &str, difference: usize) -> String {
 /// One test per script, so that all of them are seen to fail.
 macro_rules! scripts {
     ($($name:ident)*) => {
-        $(#[test] fn $name() { replay(stringify!($name)); })*
+        mod script {
+            $(#[test] fn $name() { super::replay(stringify!($name)); })*
+        }
 
         #[test]
         fn every_script_is_replayed() {

@@ -102,12 +102,11 @@ fn check_class(class: &str, options: &OptionMap) -> Result<String, SchemaError> 
 }
 
 fn check_lz4(options: &OptionMap) -> Result<(), SchemaError> {
-    if let Some(kind) = options.get("lz4_compressor_type") {
-        if kind != "fast" && kind != "high" {
-            return Err(configuration!(
-                "Invalid compressor type '{kind}' specified for LZ4 parameter 'lz4_compressor_type'. Valid options are [high, fast]."
-            ));
-        }
+    let kind = options.get("lz4_compressor_type");
+    if let Some(kind) = kind.filter(|kind| !["fast", "high"].contains(kind)) {
+        return Err(configuration!(
+            "Invalid compressor type '{kind}' specified for LZ4 parameter 'lz4_compressor_type'. Valid options are [high, fast]."
+        ));
     }
     let Some(text) = options.get("lz4_high_compressor_level") else { return Ok(()) };
     match java::parse_int(text) {

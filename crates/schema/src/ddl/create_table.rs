@@ -7,12 +7,15 @@ use cql::ast::{ColumnDefinition, CreateTable, PrimaryKey};
 use cql::quote_if_needed;
 use types::{ColumnId, CqlType, TableId};
 
-use super::access::{NAME_LENGTH_MAX, Resource, Wish, check_keyspace, check_rights, is_valid_name};
+use super::access::{NAME_LENGTH_MAX, Resource, Wish, check_keyspace, check_rights, is_word};
 use super::properties::PropertyReader;
 use super::{Change, ChangeKind, ChangeTarget, DdlContext, SchemaEvent, mask, options, resolve};
 use crate::error::{SchemaError, configuration, invalid};
 use crate::model::{Column, ColumnKind, Keyspace, Schema, Table, TableShape};
 use crate::options::TableOptions;
+
+/// The longest name of a table. Cassandra names a folder after it and breaks past this length.
+const TABLE_NAME_LENGTH_MAX: usize = 222;
 
 pub(super) fn create(
     schema: &Schema,
@@ -378,7 +381,13 @@ fn check_clustering_order(
 pub(super) fn check_table(table: &Table) -> Result<(), SchemaError> {
     let fail =
         |message: String| Err(configuration!("{}.{}: {message}", table.keyspace, table.name));
-    if !is_valid_name(&table.name) {
+    if table.name.len() > TABLE_NAME_LENGTH_MAX {
+        return fail(format!(
+            "Table name must not be more than {TABLE_NAME_LENGTH_MAX} characters long (got \"{}\")",
+            table.name
+        ));
+    }
+    if !is_word(&table.name) {
         return fail(format!(
             "Table name must not be empty, more than {NAME_LENGTH_MAX} characters long, or contain non-alphanumeric-underscore characters (got \"{}\")",
             table.name

@@ -161,7 +161,7 @@ fn check_target(table: &Table, column: &Column, target: IndexTarget) -> Result<(
         let what = match cql_type {
             collection if collection.is_collection() => "collections containing durations",
             CqlType::Tuple(_) => "tuples containing durations",
-            CqlType::User { .. } => "tuples containing durations",
+            CqlType::User { .. } => "UDTs containing durations",
             _ => "duration columns",
         };
         return Err(invalid!("Secondary indexes are not supported on {what}"));

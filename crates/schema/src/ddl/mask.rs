@@ -56,14 +56,13 @@ pub(crate) fn read(
                 return Err(unknown());
             }
         }
+        ("mask_hash", [] | [_]) if *column_type == CqlType::Blob => {}
         ("mask_hash", [] | [_]) => {
             return Err(invalid!(
                 "Masking function {written} return type is blob. This is different to the type of \
                  the masked column {column} of type {column_type}. Masking functions can only be \
                  attached to table columns if they return the same data type as the masked column."
-            ))
-            .or_else(|error| if *column_type == CqlType::Blob { Ok(()) } else { Err(error) })
-            .map(|()| Arc::from(format!("system.{name}({})", texts.join(", "))));
+            ));
         }
         _ => return Err(unknown()),
     }

@@ -30,10 +30,10 @@ use types::TableId;
 use crate::error::{SchemaError, invalid};
 use crate::model::{Keyspace, Schema, Table};
 
+pub(crate) use access::{is_local_system_keyspace, is_system_keyspace};
 pub(crate) use create_table::{in_definition_order, system_table};
 pub use resolve::resolve_type;
 pub use truncate::truncated_table;
-pub(crate) use access::{is_local_system_keyspace, is_system_keyspace};
 
 /// What a definition needs from the world.
 pub struct DdlContext<'a> {

@@ -109,7 +109,7 @@ fn add_field(
     if_not_exists: bool,
 ) -> Result<UserType, SchemaError> {
     check_field(field_type)?;
-    let type_name = quote_if_needed(&before.name);
+    let type_name = type_name(before);
     if before.fields.iter().any(|(name, _)| **name == **field) {
         if if_not_exists {
             return Ok(before.clone());
@@ -182,10 +182,7 @@ fn rename_fields(
             (Some((name, _)), Some((_, new_name))) => *name = Arc::from(new_name.as_str()),
             _ if if_exists => {}
             _ => {
-                return Err(invalid!(
-                    "Unkown field {old_name} in user type {}",
-                    quote_if_needed(&before.name)
-                ));
+                return Err(invalid!("Unkown field {old_name} in user type {}", type_name(before)));
             }
         }
     }
@@ -195,6 +192,11 @@ fn rename_fields(
         }
     }
     Ok(after)
+}
+
+/// Keyspace and name as messages show a type.
+fn type_name(definition: &UserType) -> String {
+    format!("{}.{}", quote_if_needed(&definition.keyspace), quote_if_needed(&definition.name))
 }
 
 /// The keyspace with a type replaced everywhere, and the tables that this changed.

@@ -30,7 +30,8 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> String {
         Some(short) if !short.contains('.') => short,
         _ => class,
     };
-    let mut text = format!("CREATE KEYSPACE {name} WITH replication = {{'class': {}", quoted(class));
+    let mut text =
+        format!("CREATE KEYSPACE {name} WITH replication = {{'class': {}", quoted(class));
     let keys = replication.keys().map(String::as_str).filter(|key| *key != "class");
     for key in java::hash_map_order(keys) {
         let value = replication.get(key).map(String::as_str).unwrap_or_default();
@@ -253,7 +254,7 @@ fn write_drops(text: &mut String, table: &Table) {
 }
 
 fn dropped_columns(table: &Table) -> Vec<(&str, &DroppedColumn)> {
-    java::name_map_order(table.dropped_columns.keys().map(|name| &**name))
+    java::copied_name_map_order(table.dropped_columns.keys().map(|name| &**name))
         .into_iter()
         .filter_map(|name| table.dropped_columns.get(name).map(|column| (name, column)))
         .collect()

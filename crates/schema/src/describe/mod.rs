@@ -42,19 +42,25 @@ pub fn describe(
         DescribeTarget::Keyspaces => {
             return Ok(list(by_name(schema.keyspaces.values().map(|k| Element::Keyspace(k)))));
         }
-        DescribeTarget::Tables => return scope.listing(|k| k.tables.values().map(|t| Element::Table(k, t)).collect()),
-        DescribeTarget::Types => return scope.listing(|k| k.types.values().map(|t| Element::Type(t)).collect()),
+        DescribeTarget::Tables => {
+            return scope.listing(|k| k.tables.values().map(|t| Element::Table(k, t)).collect());
+        }
+        DescribeTarget::Types => {
+            return scope.listing(|k| k.types.values().map(|t| Element::Type(t)).collect());
+        }
         DescribeTarget::Functions | DescribeTarget::Aggregates => {
             return scope.listing(|_| Vec::new());
         }
-        DescribeTarget::Schema { full } => by_name(schema.keyspaces.values().map(|k| Element::Keyspace(k)))
-            .into_iter()
-            .filter(|element| *full || !is_system_keyspace(element.keyspace()))
-            .flat_map(|element| match element {
-                Element::Keyspace(keyspace) => keyspace_elements(keyspace),
-                other => vec![other],
-            })
-            .collect(),
+        DescribeTarget::Schema { full } => {
+            by_name(schema.keyspaces.values().map(|k| Element::Keyspace(k)))
+                .into_iter()
+                .filter(|element| *full || !is_system_keyspace(element.keyspace()))
+                .flat_map(|element| match element {
+                    Element::Keyspace(keyspace) => keyspace_elements(keyspace),
+                    other => vec![other],
+                })
+                .collect()
+        }
         DescribeTarget::Keyspace { name, only } => {
             let keyspace = scope.keyspace(name.as_deref())?;
             if *only { vec![Element::Keyspace(keyspace)] } else { keyspace_elements(keyspace) }
@@ -220,10 +226,9 @@ impl<'a> Scope<'a> {
         let found = keyspace.indexed_table(name);
         match found.and_then(|table| table.indexes.get(name).map(|index| (table, index))) {
             Some((table, index)) => Ok(vec![Element::Index(table, index)]),
-            None => Err(invalid!(
-                "Table for existing index '{name}' not found in '{}'",
-                keyspace.name
-            )),
+            None => {
+                Err(invalid!("Table for existing index '{name}' not found in '{}'", keyspace.name))
+            }
         }
     }
 
@@ -231,11 +236,9 @@ impl<'a> Scope<'a> {
         let keyspace = self.keyspace(name.keyspace.as_deref())?;
         match keyspace.types.get(name.name.as_str()) {
             Some(definition) => Ok(vec![Element::Type(definition)]),
-            None => Err(invalid!(
-                "User defined type '{}' not found in '{}'",
-                name.name,
-                keyspace.name
-            )),
+            None => {
+                Err(invalid!("User defined type '{}' not found in '{}'", name.name, keyspace.name))
+            }
         }
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use types::{CqlType, UserType};
 
-use crate::type_text::print_type;
 use crate::model::{
     Column, ColumnKind, DroppedColumn, Index, IndexTarget, Keyspace, Table, TableShape,
 };
 use crate::options::{TableOptions, Throughput};
+use crate::type_text::print_type;
 
 pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
@@ -64,7 +64,9 @@ fn add_after_used<'k>(
     }
     for (_, field) in &definition.fields {
         for name in user_types_in(field) {
-            if let Some(used) = keyspace.types.get(&name).filter(|used| used.name != definition.name) {
+            if let Some(used) =
+                keyspace.types.get(&name).filter(|used| used.name != definition.name)
+            {
                 add_after_used(keyspace, used, ordered);
             }
         }

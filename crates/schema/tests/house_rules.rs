@@ -1,0 +1,177 @@
+//! Where we differ from Cassandra on purpose: what is refused, what is accepted, and the profile.
+
+use schema::{
+    Change, DdlContext, IndexTarget, Profile, Schema, SchemaError, Throughput, apply,
+    initial_schema,
+};
+
+struct Node {
+    schema: Schema,
+    profile: Profile,
+    masking_enabled: bool,
+    next_id: u128,
+}
+
+impl Node {
+    fn new(profile: Profile) -> Node {
+        Node { schema: initial_schema(), profile, masking_enabled: true, next_id: 100 }
+    }
+
+    fn run(&mut self, text: &str) -> Result<Option<Change>, SchemaError> {
+        let parsed = cql::parse(text).unwrap();
+        let next_id = &mut self.next_id;
+        let change = apply(
+            &self.schema,
+            &parsed.statement,
+            &mut DdlContext {
+                session_keyspace: Some("k"),
+                now_us: 0,
+                fresh_id: &mut || {
+                    *next_id += 1;
+                    *next_id
+                },
+                data_center: "here",
+                node_count: 1,
+                profile: self.profile,
+                masking_enabled: self.masking_enabled,
+            },
+        )?;
+        if let Some(change) = &change {
+            self.schema = change.schema.clone();
+        }
+        Ok(change)
+    }
+
+    fn refuse(&mut self, text: &str) -> String {
+        self.run(text).unwrap_err().to_string()
+    }
+}
+
+fn node_with_table() -> Node {
+    let mut node = Node::new(Profile::Default);
+    node.run("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy'}").unwrap();
+    node.run("CREATE TABLE t (k int PRIMARY KEY, v text, c text)").unwrap();
+    node
+}
+
+#[test]
+fn what_we_lack_is_refused_in_plain_words() {
+    let mut node = node_with_table();
+    for (statement, part) in [
+        ("CREATE INDEX ON t (v) USING 'sai'", "SAI"),
+        ("CREATE CUSTOM INDEX ON t (v) USING 'StorageAttachedIndex'", "SAI"),
+        ("CREATE CUSTOM INDEX ON t (v) USING 'org.apache.cassandra.index.sasi.SASIIndex'", "SASI"),
+        ("CREATE CUSTOM INDEX ON t (v) USING 'nope'", "Unable to find custom indexer class 'nope'"),
+        (
+            "CREATE MATERIALIZED VIEW w AS SELECT * FROM t WHERE k IS NOT NULL AND v IS NOT NULL PRIMARY KEY (v, k)",
+            "Materialized views are not supported",
+        ),
+        ("DROP MATERIALIZED VIEW w", "Materialized view 'k.w' doesn't exist"),
+        (
+            "CREATE FUNCTION f (a int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return a;'",
+            "User-defined functions are not supported",
+        ),
+        ("CREATE AGGREGATE a (int) SFUNC f STYPE int", "User-defined aggregates are not supported"),
+        ("CREATE TRIGGER r ON t USING 'x'", "Triggers are not supported"),
+        ("CREATE TABLE wide (k int PRIMARY KEY, v vector<float, 100000>)", "at most 65535"),
+    ] {
+        let message = node.refuse(statement);
+        assert!(message.contains(part), "{statement}: {message}");
+    }
+    assert!(node.run("DROP MATERIALIZED VIEW IF EXISTS w").unwrap().is_none());
+    assert!(node.run("DROP FUNCTION IF EXISTS f").unwrap().is_none());
+}
+
+#[test]
+fn the_partition_key_may_be_indexed() {
+    let mut node = node_with_table();
+    let change = node.run("CREATE INDEX ON t (k)").unwrap().unwrap();
+    let table = node.schema.table("k", "t").unwrap();
+    let index = table.indexes.get("t_k_idx").unwrap();
+    assert_eq!(index.target, IndexTarget::Value);
+    assert_eq!(change.altered, [table.id]);
+    assert_eq!(change.created_indexes, [(table.id, index.id)]);
+}
+
+#[test]
+fn throughput_is_kept() {
+    let mut node = node_with_table();
+    node.run("ALTER TABLE t WITH cosmosdb_provisioned_throughput = 400").unwrap();
+    let throughput = |node: &Node| node.schema.table("k", "t").unwrap().options.throughput;
+    assert_eq!(throughput(&node), Some(Throughput::Manual(400)));
+    node.run("ALTER TABLE t WITH cosmosdb_autoscale_max_throughput = 5000").unwrap();
+    assert_eq!(throughput(&node), Some(Throughput::Autoscale(5000)));
+    node.run("ALTER TABLE t WITH comment = 'x'").unwrap();
+    assert_eq!(throughput(&node), Some(Throughput::Autoscale(5000)));
+    for refused in [
+        "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 399",
+        "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 450",
+        "ALTER TABLE t WITH cosmosdb_autoscale_max_throughput = 1500",
+        "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 'many'",
+        "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 400 AND cosmosdb_autoscale_max_throughput = 1000",
+    ] {
+        assert!(node.run(refused).is_err(), "{refused}");
+    }
+}
+
+#[test]
+fn the_cosmos_profile_needs_no_replication() {
+    let mut node = Node::new(Profile::Cosmos);
+    node.run("CREATE KEYSPACE k WITH cosmosdb_autoscale_max_throughput = 5000").unwrap();
+    let keyspace = node.schema.keyspace("k").unwrap();
+    assert_eq!(keyspace.options.throughput, Some(Throughput::Autoscale(5000)));
+    assert_eq!(keyspace.options.replication.get("here").map(String::as_str), Some("4"));
+    node.run(
+        "CREATE KEYSPACE far WITH replication = {'class': 'NetworkTopologyStrategy', 'West US': 3}",
+    )
+    .unwrap();
+    let mut node = Node::new(Profile::Default);
+    assert_eq!(
+        node.refuse("CREATE KEYSPACE k WITH cosmosdb_autoscale_max_throughput = 5000"),
+        "Missing mandatory option 'replication'"
+    );
+}
+
+#[test]
+fn masks_of_native_functions_are_kept() {
+    let mut node = node_with_table();
+    node.run("ALTER TABLE t ALTER v MASKED WITH mask_inner(1, null)").unwrap();
+    let mask =
+        |node: &Node| node.schema.table("k", "t").unwrap().column("v").unwrap().1.mask.clone();
+    assert_eq!(mask(&node).as_deref(), Some("system.mask_inner(1, null)"));
+    node.run("ALTER TABLE t ALTER v MASKED WITH DEFAULT").unwrap();
+    assert_eq!(mask(&node).as_deref(), Some("system.mask_default()"));
+    assert!(
+        node.refuse("ALTER TABLE t ALTER k MASKED WITH mask_inner(1, 1)")
+            .contains("Unable to find")
+    );
+    node.run("ALTER TABLE t ALTER v DROP MASKED").unwrap();
+    assert_eq!(mask(&node), None);
+}
+
+#[test]
+fn a_column_that_comes_back_is_another_one() {
+    let mut node = node_with_table();
+    let id = |node: &Node| node.schema.table("k", "t").unwrap().column("v").unwrap().1.id;
+    let before = id(&node);
+    node.run("ALTER TABLE t DROP v").unwrap();
+    node.run("ALTER TABLE t ADD v text").unwrap();
+    assert_ne!(before, id(&node));
+}
+
+#[test]
+fn the_value_of_a_dense_table_cannot_be_dropped() {
+    let mut node = node_with_table();
+    node.run("CREATE TABLE d (k int, c int, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE")
+        .unwrap();
+    assert!(node.refuse("ALTER TABLE d DROP v").contains("value column v"));
+}
+
+#[test]
+fn dropped_tables_are_named_for_storage() {
+    let mut node = node_with_table();
+    let id = node.schema.table("k", "t").unwrap().id;
+    let change = node.run("DROP KEYSPACE k").unwrap().unwrap();
+    assert_eq!(change.dropped, [id]);
+    assert!(node.schema.table_by_id(id).is_none());
+}
