@@ -30,6 +30,9 @@ pub(crate) fn digit_count(value: &BigInt) -> u64 {
     if bits == 0 {
         return 1;
     }
+    if let Ok(small) = u64::try_from(value.magnitude()) {
+        return u64::from(small.ilog10()) + 1;
+    }
     // log10(2) scaled by 2^32 gives the floor or one less; one comparison settles it.
     let estimate = ((u128::from(bits - 1) * 1_292_913_986) >> 32) as u64;
     let Ok(exponent) = u32::try_from(estimate + 1) else {
@@ -201,6 +204,9 @@ impl Decimal {
     /// Numeric order: 1.0 equals 1.00. Numbers of very different size are told apart without
     /// writing out their zeros.
     pub fn compare(&self, other: &Self) -> Ordering {
+        if self.scale == other.scale {
+            return self.unscaled.cmp(&other.unscaled);
+        }
         let signs = sign_number(self).cmp(&sign_number(other));
         if signs != Ordering::Equal || self.is_zero() {
             return signs;

@@ -232,7 +232,7 @@ fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.reserve(bytes.len() + 2);
     let mut rest = bytes;
     // Zero bytes are rare: copy whole runs between them.
-    while let Some(at) = rest.iter().position(|byte| *byte == ESCAPE) {
+    while let Some(at) = find(ESCAPE, rest) {
         let (run, tail) = rest.split_at(at);
         out.extend_from_slice(run);
         out.extend_from_slice(&[ESCAPE, ESCAPED_ZERO]);
@@ -240,6 +240,18 @@ fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(rest);
     out.extend_from_slice(&[ESCAPE, TERMINATOR]);
+}
+
+/// The first place of a byte: whole chunks without it are passed over quickly.
+fn find(byte: u8, bytes: &[u8]) -> Option<usize> {
+    let (chunks, _) = bytes.as_chunks::<32>();
+    let clear = chunks
+        .iter()
+        .take_while(|chunk| chunk.iter().fold(0, |found, b| found | u8::from(*b == byte)) == 0)
+        .count();
+    let start = clear * 32;
+    let rest = bytes.get(start..)?;
+    rest.iter().position(|b| *b == byte).map(|at| start + at)
 }
 
 /// Exactly `N` bytes: valid values have them already.
@@ -286,7 +298,11 @@ impl Reader<'_> {
     pub(super) fn copy(&mut self, length: usize, out: &mut Vec<u8>) -> Result<(), OrderedError> {
         let (head, rest) = self.input.split_at_checked(length).ok_or(OrderedError::CutOff)?;
         self.input = rest;
-        out.extend(head.iter().map(|byte| byte ^ self.mask));
+        let start = out.len();
+        out.extend_from_slice(head);
+        if self.mask != 0 {
+            out.iter_mut().skip(start).for_each(|byte| *byte ^= self.mask);
+        }
         Ok(())
     }
 }
@@ -367,7 +383,7 @@ fn decode_uuid(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), Ordered
 fn decode_bytes(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), OrderedError> {
     let zero = ESCAPE ^ reader.mask;
     loop {
-        let at = reader.input.iter().position(|byte| *byte == zero).ok_or(OrderedError::CutOff)?;
+        let at = find(zero, reader.input).ok_or(OrderedError::CutOff)?;
         reader.copy(at, out)?;
         let [_, kind] = reader.array::<2>()?;
         match kind {
