@@ -6,7 +6,7 @@ use crate::function::Fit;
 
 /// How well a value of type `from` fits a receiver of type `to`. Frozen or not makes no difference
 /// to a value.
-pub fn fit(from: &CqlType, to: &CqlType) -> Fit {
+pub(crate) fn fit(from: &CqlType, to: &CqlType) -> Fit {
     if same(from, to) {
         Fit::Exact
     } else if reads(to, from) {
@@ -17,7 +17,7 @@ pub fn fit(from: &CqlType, to: &CqlType) -> Fit {
 }
 
 /// Whether two types are the same, frozen or not.
-pub fn same(a: &CqlType, b: &CqlType) -> bool {
+pub(crate) fn same(a: &CqlType, b: &CqlType) -> bool {
     a == b || a.freeze() == b.freeze()
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schema::SchemaError;
 use types::value::ValueError;
 
 /// A refusal, by the kind of answer the client gets.
@@ -70,6 +71,22 @@ impl std::error::Error for PlanError {}
 impl From<ValueError> for PlanError {
     fn from(error: ValueError) -> PlanError {
         PlanError::invalid(error.to_string())
+    }
+}
+
+impl From<SchemaError> for PlanError {
+    fn from(error: SchemaError) -> PlanError {
+        match error {
+            SchemaError::Syntax(text) => PlanError::Syntax(text.into()),
+            SchemaError::Invalid(text) | SchemaError::Server(text) => {
+                PlanError::Invalid(text.into())
+            }
+            SchemaError::Configuration(text) => PlanError::Configuration(text.into()),
+            SchemaError::Unauthorized(text) => PlanError::Unauthorized(text.into()),
+            SchemaError::AlreadyExists { keyspace, table } => {
+                PlanError::AlreadyExists { keyspace: keyspace.into(), table: table.into() }
+            }
+        }
     }
 }
 

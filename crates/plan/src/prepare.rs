@@ -58,10 +58,7 @@ fn prepare_statement(
         }
         Statement::Batch(batch) => prepare_batch(batch, schema, session, &markers)?,
         Statement::Truncate(truncate) => {
-            let table = table_of(&truncate.table)?;
-            if table.is_virtual {
-                return invalid!("Cannot truncate virtual tables");
-            }
+            let table = schema::truncated_table(schema, truncate, session.keyspace)?;
             let kind = PreparedKind::Truncate(Arc::clone(&table));
             Draft { kind, ..Draft::of_table(&table, is_qualified(&truncate.table)) }
         }
@@ -165,7 +162,7 @@ fn find_table(
         }
     };
     if schema.keyspace(keyspace).is_none() {
-        return invalid!("Keyspace '{keyspace}' does not exist");
+        return invalid!("keyspace {keyspace} does not exist");
     }
     match schema.table(keyspace, &name.name) {
         Some(table) => Ok(Arc::clone(table)),

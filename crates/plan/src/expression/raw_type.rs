@@ -1,15 +1,10 @@
 //! Types as written, looked up.
 
-use std::sync::Arc;
-
 use cql::ast::RawType;
 use schema::Schema;
 use types::CqlType;
 
-use crate::error::{PlanError, invalid};
-
-/// The largest dimension of a vector.
-const VECTOR_DIMENSION_MAX: i32 = 8192;
+use crate::error::PlanError;
 
 /// The type that a text means in a keyspace.
 pub(crate) fn resolve_type(
@@ -17,58 +12,7 @@ pub(crate) fn resolve_type(
     keyspace: &str,
     schema: &Schema,
 ) -> Result<CqlType, PlanError> {
-    resolve(raw, keyspace, schema, false)
-}
-
-fn resolve(
-    raw: &RawType,
-    keyspace: &str,
-    schema: &Schema,
-    frozen: bool,
-) -> Result<CqlType, PlanError> {
-    let nested = |raw: &RawType| resolve(raw, keyspace, schema, true);
-    Ok(match raw {
-        RawType::Native(native) => {
-            CqlType::native(native.name()).unwrap_or(CqlType::Blob)
-        }
-        RawType::List(element) => CqlType::List { element: Arc::new(nested(element)?), frozen },
-        RawType::Set(element) => CqlType::Set { element: Arc::new(nested(element)?), frozen },
-        RawType::Map(key, value) => CqlType::Map {
-            key: Arc::new(nested(key)?),
-            value: Arc::new(nested(value)?),
-            frozen,
-        },
-        RawType::Tuple(parts) => {
-            CqlType::Tuple(parts.iter().map(nested).collect::<Result<Vec<_>, _>>()?.into())
-        }
-        RawType::Vector { element, dimension } => {
-            if *dimension < 1 || *dimension > VECTOR_DIMENSION_MAX {
-                return invalid!("vectors may only have positive dimensions; given {dimension}");
-            }
-            CqlType::Vector {
-                element: Arc::new(nested(element)?),
-                dimension: u16::try_from(*dimension).unwrap_or(u16::MAX),
-            }
-        }
-        RawType::Frozen(inner) => resolve(inner, keyspace, schema, true)?,
-        RawType::User(name) => {
-            let keyspace = match &name.keyspace {
-                Some(other) if &**other != keyspace => {
-                    return invalid!(
-                        "Statement on keyspace {keyspace} cannot refer to a user type in keyspace \
-                         {other}; user types can only be used in the keyspace they are defined in"
-                    );
-                }
-                _ => keyspace,
-            };
-            let definition = schema
-                .keyspace(keyspace)
-                .and_then(|keyspace| keyspace.types.get(name.name.as_str()))
-                .ok_or_else(|| PlanError::invalid(format!("Unknown type {keyspace}.{}", name.name)))?;
-            CqlType::User { definition: Arc::clone(definition), frozen }
-        }
-        RawType::Custom(class) => CqlType::Custom(Arc::from(&**class)),
-    })
+    Ok(schema::resolve_type(schema, keyspace, raw)?)
 }
 
 /// The text of a type as messages show it. User types get that keyspace, unless it is empty.

@@ -529,10 +529,6 @@ impl Restrictions {
         !self.clustering.is_empty()
     }
 
-    pub(crate) fn has_clustering_slice(&self) -> bool {
-        self.clustering.any(Restriction::is_slice)
-    }
-
     pub(crate) fn clustering_has_in(&self) -> bool {
         self.clustering.any(Restriction::is_in)
     }

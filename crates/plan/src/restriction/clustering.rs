@@ -228,7 +228,7 @@ fn bind_choices<'v>(
             vec![value.evaluate(eval, || format!("Invalid unset value for column {first}"))?]
         }
         RestrictionKind::In(terms) => terms.evaluate(eval, &names)?,
-        RestrictionKind::Slice { .. } | RestrictionKind::Contains(_) | RestrictionKind::Like(_) => {
+        RestrictionKind::Slice { .. } | RestrictionKind::Contains(_) | RestrictionKind::Like => {
             Vec::new()
         }
     };

@@ -217,7 +217,7 @@ fn bind<'a>(
             }
         }
         // Only with an index of a kind that we refuse to create.
-        RestrictionKind::Like(_) => {}
+        RestrictionKind::Like => {}
     }
     Ok(())
 }

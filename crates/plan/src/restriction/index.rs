@@ -43,7 +43,7 @@ fn helps(index: &Index, restriction: &Restriction, table: &Table) -> bool {
                 || !terms.keys.is_empty() && answers(index, column, table, Question::ContainsKey)
                 || !terms.entries.is_empty() && answers(index, column, table, Question::Entry)
         }
-        RestrictionKind::In(_) | RestrictionKind::Slice { .. } | RestrictionKind::Like(_) => false,
+        RestrictionKind::In(_) | RestrictionKind::Slice { .. } | RestrictionKind::Like => false,
     };
     restriction.columns.iter().any(|column| answers_on(*column))
 }

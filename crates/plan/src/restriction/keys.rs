@@ -153,7 +153,7 @@ fn bind_choices<'v>(
             values.dedup_by(|a, b| compare(&column.cql_type, a, b) == Ordering::Equal);
             Ok(values)
         }
-        RestrictionKind::Slice { .. } | RestrictionKind::Contains(_) | RestrictionKind::Like(_) => {
+        RestrictionKind::Slice { .. } | RestrictionKind::Contains(_) | RestrictionKind::Like => {
             Ok(Vec::new())
         }
     }

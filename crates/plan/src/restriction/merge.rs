@@ -145,7 +145,7 @@ fn merge(old: &Restriction, new: &Restriction, table: &Table) -> Result<Restrict
              equality",
             columns()
         ),
-        (Kind::Like(_), _) => invalid!(
+        (Kind::Like, _) => invalid!(
             "{} cannot be restricted by more than one relation if it includes a LIKE",
             columns()
         ),

@@ -116,8 +116,8 @@ pub(crate) enum RestrictionKind {
     },
     /// `CONTAINS`, `CONTAINS KEY`, `c[k] = v`
     Contains(ContainsTerms),
-    /// `LIKE`
-    Like(Arc<Term>),
+    /// `LIKE`, which needs an index of a kind that we refuse to create.
+    Like,
 }
 
 impl Restriction {
@@ -146,7 +146,7 @@ impl Restriction {
     }
 
     pub(crate) fn is_like(&self) -> bool {
-        matches!(self.kind, RestrictionKind::Like(_))
+        matches!(self.kind, RestrictionKind::Like)
     }
 }
 

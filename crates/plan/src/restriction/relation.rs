@@ -130,7 +130,8 @@ fn single_column(
         }
         Relation::Like { value, .. } => {
             check_receiver(column, "LIKE", None)?;
-            Ok(RestrictionKind::Like(Arc::new(prepare_term(value, &receiver, scope)?)))
+            prepare_term(value, &receiver, scope)?;
+            Ok(RestrictionKind::Like)
         }
         Relation::IsNotNull { .. }
         | Relation::Token { .. }

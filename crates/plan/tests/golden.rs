@@ -1,0 +1,147 @@
+//! Statements whose answers were recorded from Apache Cassandra (`golden/record.py`): the same
+//! refusals in the same words, the same result columns, the same metadata of markers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+mod support;
+
+use plan::{NoValues, PlanError, SessionContext, prepare};
+use support::{Uuids, World, context};
+
+struct Case {
+    line: String,
+    answers: Vec<String>,
+}
+
+fn read(path: &str) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for line in std::fs::read_to_string(path).unwrap().lines() {
+        match line.strip_prefix("    ") {
+            Some(answer) => cases.last_mut().unwrap().answers.push(answer.to_string()),
+            None => cases.push(Case { line: line.to_string(), answers: Vec::new() }),
+        }
+    }
+    cases
+}
+
+fn thaw(text: &str) -> String {
+    let mut text = text.to_string();
+    while let Some(start) = text.find("frozen<") {
+        let mut depth = 0;
+        let open = start + "frozen".len();
+        let close = text[open..]
+            .char_indices()
+            .find(|(_, c)| {
+                depth += match c {
+                    '<' => 1,
+                    '>' => -1,
+                    _ => 0,
+                };
+                depth == 0
+            })
+            .map(|(index, _)| open + index)
+            .unwrap();
+        text = format!("{}{}{}", &text[..start], &text[open + 1..close], &text[close + 1..]);
+    }
+    text
+}
+
+fn error_line(error: &PlanError) -> String {
+    let code = match error {
+        PlanError::Syntax(_) => 2000,
+        PlanError::Invalid(_) => 2200,
+        PlanError::Unauthorized(_) => 2100,
+        PlanError::Configuration(_) => 2300,
+        PlanError::AlreadyExists { .. } => 2400,
+        PlanError::FunctionFailure { .. } => 1400,
+    };
+    format!("error {code} {error}")
+}
+
+fn answer(world: &World, line: &str) -> Vec<String> {
+    let (text, only_prepare) = match line.strip_prefix("prepare ") {
+        Some(text) => (text, true),
+        None => (line, false),
+    };
+    let parsed = match cql::parse(text) {
+        Ok(parsed) => parsed,
+        Err(cql::SyntaxError::Grammar(message)) => return vec![format!("error 2000 {message}")],
+        Err(cql::SyntaxError::Invalid(message)) => return vec![format!("error 2200 {message}")],
+    };
+    let session = SessionContext { keyspace: Some("golden") };
+    let prepared = match prepare(&parsed, text, &world.schema, &session) {
+        Ok(prepared) => prepared,
+        Err(error) => return vec![error_line(&error)],
+    };
+    let columns: Vec<String> = prepared
+        .result_columns
+        .iter()
+        .map(|column| format!("{} {}", column.name, thaw(&column.cql_type.to_string())))
+        .collect();
+    let columns = format!("columns {}", columns.join("; "));
+    if only_prepare {
+        let markers: Vec<String> = prepared
+            .bind_variables
+            .iter()
+            .map(|variable| format!("{} {}", variable.name, thaw(&variable.cql_type.to_string())))
+            .collect();
+        let keys: Vec<String> =
+            prepared.partition_key_indices.iter().map(ToString::to_string).collect();
+        return vec![
+            format!("markers {}", markers.join("; ")),
+            format!("key {}", keys.join(" ")),
+            columns,
+        ];
+    }
+    let uuids = Uuids::default();
+    let context = context(&uuids);
+    match prepared.bind(&NoValues, &context) {
+        Ok(_) => vec![columns],
+        Err(error) => vec![error_line(&error)],
+    }
+}
+
+fn check(name: &str) {
+    let path = format!("{}/tests/golden/{name}.golden", env!("CARGO_MANIFEST_DIR"));
+    let mut world = World::new("golden");
+    let (mut count, mut failures) = (0, Vec::new());
+    for case in read(&path) {
+        if let Some(definition) = case.line.strip_prefix("ddl ") {
+            world.define(definition);
+            continue;
+        }
+        count += 1;
+        let ours = answer(&world, &case.line);
+        // The columns of conditional writes are known only when they are run.
+        let expected: Vec<&str> = case
+            .answers
+            .iter()
+            .map(|answer| if answer.starts_with("columns [applied]") { "columns " } else { answer })
+            .map(str::trim_end)
+            .collect();
+        let ours: Vec<&str> = ours.iter().map(|answer| answer.trim_end()).collect();
+        if ours != expected {
+            failures.push(format!("{}\n  Cassandra {expected:#?}\n  we        {ours:#?}", case.line));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {count} differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn selects() {
+    check("select");
+}
+
+#[test]
+fn restrictions() {
+    check("restriction");
+}
+
+#[test]
+fn writes() {
+    check("write");
+}
+
+#[test]
+fn preparation() {
+    check("prepare");
+}
