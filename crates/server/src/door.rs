@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use crate::clients::{Clients, Encryption};
 use crate::config::TlsMode;
 use crate::connection::{Connection, Limits};
 use crate::events::EventHub;
@@ -37,6 +38,7 @@ pub(crate) struct Door {
     pub(crate) connections_max: usize,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) hub: Arc<EventHub>,
+    pub(crate) clients: Arc<Clients>,
     pub(crate) statements: Arc<dyn Statements>,
     pub(crate) tls_mode: TlsMode,
     pub(crate) certificates: Option<Arc<Certificates>>,
@@ -115,23 +117,32 @@ impl Door {
             }
         };
         if !is_encrypted {
-            return self.converse(stream, address, stopping).await;
+            return self.converse(stream, address, None, stopping).await;
         }
         let Some(certificates) = &self.certificates else { return };
         let acceptor = TlsAcceptor::from(certificates.for_handshake(world::now()));
         let handshake = tokio::time::timeout(self.limits.startup_timeout, acceptor.accept(stream));
         match handshake.await {
-            Ok(Ok(stream)) => self.converse(stream, address, stopping).await,
+            Ok(Ok(stream)) => {
+                let encryption = encryption_of(stream.get_ref().1);
+                self.converse(stream, address, encryption, stopping).await;
+            }
             Ok(Err(error)) => tracing::info!(client = %address, %error, "a handshake failed"),
             Err(_) => tracing::info!(client = %address, "a handshake took too long"),
         }
     }
 
-    async fn converse<S>(&self, stream: S, address: SocketAddr, stopping: watch::Receiver<bool>)
-    where
+    async fn converse<S>(
+        &self,
+        stream: S,
+        address: SocketAddr,
+        encryption: Option<Encryption>,
+        stopping: watch::Receiver<bool>,
+    ) where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     {
-        let session = Session::new(address, Arc::clone(&self.statements));
+        let registration = self.clients.register(address, encryption);
+        let session = Session::new(address, registration, Arc::clone(&self.statements));
         let shard = self.metrics.shard();
         Connection::new(stream, session, &self.limits, shard, &self.hub, stopping).run().await;
     }
@@ -153,4 +164,14 @@ fn prepare_socket(stream: &TcpStream) -> io::Result<()> {
         .with_interval(KEEP_ALIVE_INTERVAL)
         .with_retries(KEEP_ALIVE_RETRIES);
     SockRef::from(stream).set_tcp_keepalive(&keep_alive)
+}
+
+fn encryption_of(connection: &rustls::ServerConnection) -> Option<Encryption> {
+    let cipher = connection.negotiated_cipher_suite()?.suite().as_str()?.to_owned();
+    let protocol = match connection.protocol_version()? {
+        rustls::ProtocolVersion::TLSv1_2 => "TLSv1.2",
+        rustls::ProtocolVersion::TLSv1_3 => "TLSv1.3",
+        other => other.as_str()?,
+    };
+    Some(Encryption { protocol: protocol.to_owned(), cipher })
 }

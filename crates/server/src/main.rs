@@ -2,21 +2,79 @@
 //! configuration, counts, and wires the rooms together. It has no rules of its own: what a statement
 //! means is decided in `plan` and `coordinator`.
 //!
-//! Reading order: [`cli`] and [`config`] (what the user asks for), [`world`] (the real clock and
-//! machine), [`node`] (the wiring), [`door`], [`connection`] and [`session`] (one client),
-//! [`statements`] (its statements) with [`reply`] (the only place that knows error codes), [`events`],
-//! [`tls`], [`metrics`], [`admin`] and [`log`].
+//! Reading order: [`cli`] and [`config`] (what the user asks for), [`start`] and [`node`] (the
+//! wiring), [`world`] (the real clock and machine), [`door`], [`connection`] and [`session`] (one
+//! client), [`statements`] (what it asks for) with [`reply`] (the only place that knows error codes),
+//! [`roles`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
+//! [`metrics`], [`admin`] and [`log`].
 mod admin;
 mod cli;
+mod clients;
 mod config;
 mod connection;
 mod door;
 mod events;
+mod facts;
 mod log;
 mod metrics;
+mod node;
+mod reply;
 mod roles;
 mod session;
+mod start;
+mod statements;
 mod tls;
 mod world;
 
-fn main() {}
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use admin::Question;
+use cli::Order;
+
+fn main() -> ExitCode {
+    let (order, loaded) = match cli::parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return fail(&error),
+    };
+    let data_dir = &loaded.config.server.data_dir;
+    match order {
+        Order::Start => {
+            log::install(&loaded.config.log);
+            match start::run(&loaded) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error),
+            }
+        }
+        Order::Config => say(&config::print(&loaded)),
+        Order::Status { json } => match admin::ask(data_dir, Question::Status) {
+            Ok(answer) if json => say(&format!("{answer}\n")),
+            Ok(answer) => say(&admin::describe(&answer)),
+            Err(error) => fail(&error),
+        },
+        Order::Flush => chore(data_dir, Question::Flush, "flushed\n"),
+        Order::Compact => chore(data_dir, Question::Compact, "compacted\n"),
+    }
+}
+
+fn chore(data_dir: &Path, question: Question, done: &str) -> ExitCode {
+    match admin::ask(data_dir, question) {
+        Ok(_) => say(done),
+        Err(error) => fail(&error),
+    }
+}
+
+fn say(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has seen enough.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn fail(error: &dyn Display) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "helenus: {error}");
+    ExitCode::FAILURE
+}

@@ -10,6 +10,7 @@ use protocol::{
     ResponseHead, StartupChoice, StringMap, Version,
 };
 
+use crate::clients::{Registration, kept_options};
 use crate::connection::Wait;
 use crate::metrics::RequestKind;
 
@@ -18,9 +19,6 @@ const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenti
 
 /// The version of CQL that is spoken.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
-
-/// Names of drivers are kept up to this length; they only serve people.
-const DRIVER_NAME_BYTES_MAX: usize = 128;
 
 /// Runs statements and checks passwords. The session knows how a client speaks, this knows what it
 /// means.
@@ -50,8 +48,6 @@ pub(crate) struct Client {
     pub(crate) keyspace: Option<Arc<str>>,
     /// The role that is logged in; `None` where nobody has to.
     pub(crate) role: Option<Arc<str>>,
-    /// Name and version, as the driver tells them.
-    pub(crate) driver: Option<Arc<str>>,
 }
 
 /// How far a request is after its first step.
@@ -131,16 +127,23 @@ pub(crate) struct Session {
     /// The client rather gets an error than waits.
     pub(crate) throw_on_overload: bool,
     statements: Arc<dyn Statements>,
+    registration: Registration,
 }
 
 impl Session {
-    pub(crate) fn new(address: SocketAddr, statements: Arc<dyn Statements>) -> Session {
-        let client = Client { address, keyspace: None, role: None, driver: None };
-        Session { stage: Stage::Fresh, client, throw_on_overload: false, statements }
+    pub(crate) fn new(
+        address: SocketAddr,
+        registration: Registration,
+        statements: Arc<dyn Statements>,
+    ) -> Session {
+        let client = Client { address, keyspace: None, role: None };
+        let stage = Stage::Fresh;
+        Session { stage, client, throw_on_overload: false, statements, registration }
     }
 
     /// Serves one request.
     pub(crate) fn serve(&mut self, frame: &Frame, out: &mut BytesMut) -> Step {
+        self.registration.add_request();
         let head = ResponseHead::new(frame.version, frame.stream);
         let message = match RequestMessage::decode(frame) {
             Ok(message) => message,
@@ -193,12 +196,11 @@ impl Session {
                 return Effect::error(head, &ErrorResponse::of_protocol_error(&error), out);
             }
         };
-        if let Some(name) = options.get("DRIVER_NAME") {
-            let version = options.get("DRIVER_VERSION").unwrap_or_default();
-            let mut driver = format!("{name} {version}").trim().to_owned();
-            driver.truncate(driver.floor_char_boundary(DRIVER_NAME_BYTES_MAX));
-            self.client.driver = Some(driver.into());
-        }
+        let kept = kept_options(options);
+        self.registration.update(|details| {
+            details.version = Some(head.version);
+            details.options = kept;
+        });
         if self.statements.requires_login() {
             head.authenticate(PASSWORD_AUTHENTICATOR, out);
         } else {
@@ -232,14 +234,18 @@ impl Session {
                 self.throw_on_overload = *throw_on_overload;
                 self.stage =
                     if self.statements.requires_login() { Stage::LoggingIn } else { Stage::Ready };
-                let driver = self.client.driver.as_deref().unwrap_or_default();
-                tracing::debug!(client = %self.client.address, driver, "connected");
+                self.registration.update(|details| details.is_ready = true);
+                tracing::debug!(client = %self.client.address, "connected");
             }
             Change::LoggedIn(role) => {
                 self.stage = Stage::Ready;
                 self.client.role = Some(Arc::clone(role));
+                self.registration.update(|details| details.role = Some(Arc::clone(role)));
             }
-            Change::Keyspace(name) => self.client.keyspace = Some(Arc::clone(name)),
+            Change::Keyspace(name) => {
+                self.client.keyspace = Some(Arc::clone(name));
+                self.registration.update(|details| details.keyspace = Some(Arc::clone(name)));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The forms a setting's text may have, and how each is read.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ pub(super) enum Form {
     Text,
     /// A file or folder, relative to where the node is started.
     Path,
+    /// An address without a port.
+    Ip,
     /// `address:port`
     Address,
     /// One of these words.
@@ -36,6 +38,7 @@ impl Form {
         match self {
             Form::Text => "a text".to_owned(),
             Form::Path => "a path".to_owned(),
+            Form::Ip => "an address such as 192.0.2.1".to_owned(),
             Form::Address => "an address with a port such as 127.0.0.1:9042".to_owned(),
             Form::Choice(words) => format!("one of {}", words.join(", ")),
             Form::Flag => "true or false".to_owned(),
@@ -96,10 +99,6 @@ fn number_with_unit(text: &str, units: &[(&str, u64)]) -> Result<u64, BadValue> 
     number.checked_mul(*factor).ok_or(BadValue)
 }
 
-pub(super) fn count(text: &str) -> Result<u64, BadValue> {
-    text.trim().parse().map_err(|_| BadValue)
-}
-
 pub(super) fn count_of_at_least(text: &str, least: usize) -> Result<usize, BadValue> {
     let number: usize = text.trim().parse().map_err(|_| BadValue)?;
     if number < least { Err(BadValue) } else { Ok(number) }
@@ -126,6 +125,11 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, BadValue> {
 
 pub(super) fn optional_address(text: &str) -> Result<Option<SocketAddr>, BadValue> {
     if text.trim().is_empty() { Ok(None) } else { address(text).map(Some) }
+}
+
+pub(super) fn optional_ip(text: &str) -> Result<Option<IpAddr>, BadValue> {
+    let text = text.trim();
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| BadValue) }
 }
 
 pub(super) fn name(text: &str) -> Result<String, BadValue> {

@@ -30,6 +30,21 @@ pub(crate) struct Sources {
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     pub(super) texts: Vec<String>,
+    /// Whether each was given at all.
+    given: Vec<bool>,
+}
+
+impl Loaded {
+    /// Every setting with its value.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        SETTINGS.iter().map(|setting| setting.name).zip(self.texts.iter().map(String::as_str))
+    }
+
+    /// Whether somebody asked for this value, rather than it being the default.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        let mut given = SETTINGS.iter().zip(&self.given);
+        given.any(|(setting, is_given)| setting.name == name && *is_given)
+    }
 }
 
 /// Where a value was given.
@@ -110,6 +125,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     }
     let mut config = Config::default();
     let mut texts = Vec::with_capacity(SETTINGS.len());
+    let is_given = given.iter().map(Option::is_some).collect();
     for (setting, given) in SETTINGS.iter().zip(given) {
         let (text, origin) = given.unwrap_or_else(|| (setting.default.to_owned(), Origin::Default));
         (setting.apply)(&mut config, &text).map_err(|_| ConfigError::BadValue {
@@ -121,7 +137,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         texts.push(text);
     }
     check_together(&config)?;
-    Ok(Loaded { config, texts })
+    Ok(Loaded { config, texts, given: is_given })
 }
 
 /// What no single setting can know.

@@ -9,7 +9,7 @@ mod nearest;
 mod print;
 mod settings;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub(crate) struct Server {
     /// Always present after [`load`].
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) data_dir: PathBuf,
+    /// What drivers are told; `None` is the address of `listen`.
+    pub(crate) broadcast_address: Option<IpAddr>,
     pub(crate) cluster_name: String,
     pub(crate) data_center: String,
     pub(crate) rack: String,
@@ -86,9 +88,6 @@ pub(crate) struct Memory {
 /// What is refused.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Limits {
-    pub(crate) logical_partition_bytes: u64,
-    pub(crate) physical_partition_bytes: u64,
-    pub(crate) physical_partition_ru_per_second: u64,
     pub(crate) frame_bytes: u64,
     pub(crate) connections: usize,
     pub(crate) in_flight_per_connection: usize,

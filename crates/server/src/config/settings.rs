@@ -47,7 +47,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "profile",
         PROFILE,
         "default",
-        "Whose limits and habits the node has: Cassandra's, or those of Azure Cosmos DB.",
+        "Whose habits the node has. cosmos: a keyspace needs no replication, and may name any data\ncenter, as in Azure Cosmos DB.",
         profile = |text| form::choice(
             text,
             &[("default", Profile::Default), ("cosmos", Profile::Cosmos)]
@@ -66,6 +66,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         "./data",
         "The folder for everything the node keeps. It is created if it is missing.",
         server.data_dir = form::path
+    ),
+    setting!(
+        "server.broadcast_address",
+        Form::Ip,
+        "",
+        "The address that drivers are told, where it is not the one of server.listen.",
+        server.broadcast_address = form::optional_ip
     ),
     setting!(
         "server.cluster_name",
@@ -160,27 +167,6 @@ pub(super) static SETTINGS: &[Setting] = &[
         "64MiB",
         "Prepared statements kept. Clients prepare again what was dropped.",
         memory.prepared_statements = form::bytes
-    ),
-    setting!(
-        "limits.logical_partition_bytes",
-        Form::Bytes,
-        "20GB",
-        "The most that rows with one partition key may take together.",
-        limits.logical_partition_bytes = form::bytes
-    ),
-    setting!(
-        "limits.physical_partition_bytes",
-        Form::Bytes,
-        "30GB",
-        "The most that one physical partition may hold before it is split.",
-        limits.physical_partition_bytes = form::bytes
-    ),
-    setting!(
-        "limits.physical_partition_ru_per_second",
-        Form::Count,
-        "10000",
-        "The most request units per second that one physical partition may spend.",
-        limits.physical_partition_ru_per_second = form::count
     ),
     setting!(
         "limits.frame_bytes",

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::{Connection, Limits, Wait};
+use crate::clients::Clients;
 use crate::events::EventHub;
 use crate::metrics::Metrics;
 use crate::session::{Client, Effect, Finished, Session, Statements, Step};
@@ -101,7 +102,8 @@ impl TestClient {
         let (server_hub, server_statements) = (Arc::clone(&hub), Arc::clone(&statements));
         tokio::spawn(async move {
             let metrics = Metrics::default();
-            let session = Session::new(address, server_statements);
+            let registration = Arc::new(Clients::default()).register(address, None);
+            let session = Session::new(address, registration, server_statements);
             let shard = metrics.shard();
             Connection::new(socket, session, &LIMITS, shard, &server_hub, stopping).run().await;
         });

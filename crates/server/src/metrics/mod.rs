@@ -9,4 +9,5 @@ mod render;
 
 pub(crate) use counters::{Metrics, RequestKind, Shard};
 pub(crate) use endpoint::serve;
+pub(crate) use process::resident_bytes;
 pub(crate) use render::{Gauge, render};

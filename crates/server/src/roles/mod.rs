@@ -17,7 +17,6 @@ mod tests;
 
 pub(crate) use access::{ensure_statement, ensure_table};
 pub(crate) use error::RoleError;
-pub(crate) use execute::{Performer, RoleAnswer, execute};
-pub(crate) use keeper::{DEFAULT_SUPERUSER, RoleKeeper, Save};
-pub(crate) use list::Listing;
+pub(crate) use execute::{Performer, execute};
+pub(crate) use keeper::{DEFAULT_SUPERUSER, RoleKeeper};
 pub(crate) use resource::Target;

@@ -1,0 +1,173 @@
+//! What the coordinator and the system tables ask of the node's surroundings.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use protocol::Event;
+use schema::system::ClientFacts;
+use schema::{NodeFacts, Schema, SchemaEvent};
+
+use crate::clients::{Card, Clients};
+use crate::config::{Loaded, Profile};
+use crate::events::EventHub;
+use crate::session::CQL_VERSION;
+use crate::statements::schema_change;
+use crate::world::{self, Uuids};
+
+/// The Cassandra version that we are compatible with.
+pub(crate) const RELEASE_VERSION: &str = "5.0.5";
+const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
+/// Tokens of a node that is alone: it owns the whole ring whatever they are; several of them let
+/// tools read in parallel.
+const TOKEN_COUNT: i64 = 16;
+/// Where other nodes would connect; nobody listens there while a node is alone, but drivers are told.
+const INTERNODE_PORT: u16 = 7000;
+
+/// The node as its system tables show it.
+pub(crate) struct NodeWorld {
+    /// What does not change while it runs.
+    lasting: NodeFacts,
+    uuids: Arc<Uuids>,
+    hub: Arc<EventHub>,
+    clients: Arc<Clients>,
+}
+
+impl NodeWorld {
+    pub(crate) fn new(
+        loaded: &Loaded,
+        address: SocketAddr,
+        host_id: u128,
+        uuids: Arc<Uuids>,
+        hub: Arc<EventHub>,
+        clients: Arc<Clients>,
+    ) -> NodeWorld {
+        let config = &loaded.config;
+        let told = config.server.broadcast_address.unwrap_or_else(|| reachable(address.ip()));
+        let started_us = world::now_us();
+        let lasting = NodeFacts {
+            host_id,
+            cluster_name: config.server.cluster_name.clone(),
+            data_center: config.server.data_center.clone(),
+            rack: config.server.rack.clone(),
+            listen_address: told,
+            listen_port: INTERNODE_PORT,
+            broadcast_address: told,
+            broadcast_port: INTERNODE_PORT,
+            rpc_address: told,
+            rpc_port: address.port(),
+            tokens: tokens(),
+            release_version: RELEASE_VERSION.to_owned(),
+            cql_version: CQL_VERSION.to_owned(),
+            native_protocol_version: "5".to_owned(),
+            partitioner: PARTITIONER.to_owned(),
+            gossip_generation: i32::try_from(started_us / 1_000_000).unwrap_or(i32::MAX),
+            truncated_at: BTreeMap::new(),
+            helenus_version: env!("CARGO_PKG_VERSION").to_owned(),
+            data_dir: config.server.data_dir.display().to_string(),
+            profile: match config.profile {
+                Profile::Default => "default".to_owned(),
+                Profile::Cosmos => "cosmos".to_owned(),
+            },
+            started_at_ms: started_us / 1000,
+            now_ms: started_us / 1000,
+            settings: loaded
+                .pairs()
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .collect(),
+            clients: Vec::new(),
+            estimates: Vec::new(),
+        };
+        NodeWorld { lasting, uuids, hub, clients }
+    }
+
+    /// The host id, as text.
+    pub(crate) fn host_id(&self) -> String {
+        types::UuidText(self.lasting.host_id).to_string()
+    }
+
+    pub(crate) fn started_at_ms(&self) -> i64 {
+        self.lasting.started_at_ms
+    }
+}
+
+impl coordinator::World for NodeWorld {
+    fn now_us(&self) -> i64 {
+        world::now_us()
+    }
+
+    fn fresh_id(&self) -> u128 {
+        u128::from_be_bytes(self.uuids.time_uuid())
+    }
+
+    fn facts(&self, _schema: &Schema) -> NodeFacts {
+        NodeFacts {
+            now_ms: world::now_us() / 1000,
+            clients: self.clients.all().iter().map(|card| client_facts(card)).collect(),
+            ..self.lasting.clone()
+        }
+    }
+
+    fn on_schema_change(&self, event: &SchemaEvent) {
+        self.hub.publish(Event::SchemaChange(schema_change(event)));
+    }
+}
+
+impl plan::UuidSource for Uuids {
+    fn time_uuid(&self) -> [u8; 16] {
+        Uuids::time_uuid(self)
+    }
+
+    fn random_uuid(&self) -> [u8; 16] {
+        Uuids::random_uuid(self)
+    }
+}
+
+fn client_facts(card: &Card) -> ClientFacts {
+    let details = card.details();
+    ClientFacts {
+        address: card.address.ip(),
+        port: card.address.port(),
+        options: details.options,
+        stage: if details.is_ready { "ready".to_owned() } else { "established".to_owned() },
+        keyspace: details.keyspace.map(|name| name.to_string()),
+        protocol_version: details.version.map_or(0, |version| i32::from(version.number())),
+        request_count: i64::try_from(card.request_count.load(Ordering::Relaxed))
+            .unwrap_or(i64::MAX),
+        ssl_cipher_suite: card.encryption.as_ref().map(|encryption| encryption.cipher.clone()),
+        ssl_protocol: card.encryption.as_ref().map(|encryption| encryption.protocol.clone()),
+        username: details.role.map_or_else(|| "anonymous".to_owned(), |name| name.to_string()),
+    }
+}
+
+/// A node that listens everywhere is told to be here.
+fn reachable(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) if v4.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(v6) if v6.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        _ => address,
+    }
+}
+
+/// In the middle of equal parts of the ring.
+fn tokens() -> Vec<String> {
+    let part = (1_i128 << 64) / i128::from(TOKEN_COUNT);
+    (0..i128::from(TOKEN_COUNT))
+        .map(|index| i128::from(i64::MIN) + index * part + part / 2)
+        .map(|token| token.to_string())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_lie_on_the_ring_in_order() {
+        let tokens: Vec<i64> = tokens().iter().map(|token| token.parse().unwrap()).collect();
+        assert_eq!(tokens.len(), 16);
+        assert!(tokens.is_sorted());
+        assert!(tokens[0] > i64::MIN);
+    }
+}

@@ -1,0 +1,260 @@
+//! The wiring: opens what was kept, puts the rooms together, and takes them apart again.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use coordinator::{Coordinator, ExecuteError, PagingSecret, Settings};
+use partition::PartitionMap;
+use replica::ReplicaSets;
+use schema::Schema;
+use storage::{DataDir, OpenError, Storage};
+use types::TableId;
+
+use crate::clients::Clients;
+use crate::config::{CommitMode, Config, Loaded, Profile};
+use crate::events::EventHub;
+use crate::facts::NodeWorld;
+use crate::metrics::Metrics;
+use crate::roles::RoleKeeper;
+use crate::statements::{Engine, Parts};
+use crate::world::{self, Uuids};
+
+/// The document with who this node is.
+const IDENTITY_DOCUMENT: &str = "node";
+/// The document with the roles.
+const ROLES_DOCUMENT: &str = "roles";
+/// The first byte of the identity.
+const IDENTITY_VERSION: u8 = 1;
+
+/// A cache or buffer is never sized below this.
+const MEMORY_SHARE_BYTES_MIN: u64 = 16 << 20;
+/// Writes kept in memory are never sized above this by themselves: more only delays the work.
+const MEMTABLE_BYTES_MAX: u64 = 1 << 30;
+/// Descriptors that are left for everything but clients and sorted files.
+const DESCRIPTORS_RESERVED: u64 = 128;
+
+/// A node whose rooms are put together.
+pub(crate) struct Node {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) roles: Arc<RoleKeeper>,
+    pub(crate) world: Arc<NodeWorld>,
+    pub(crate) hub: Arc<EventHub>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Why a node does not start. Each is one clear line.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    Data(OpenError),
+    Schema(String),
+    Partitions(String),
+    Coordinator(ExecuteError),
+    Roles(String),
+    Identity(String),
+    Listen { setting: &'static str, address: SocketAddr, error: io::Error },
+    Tls(crate::tls::TlsError),
+    Runtime(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Data(error) => error.fmt(f),
+            StartError::Schema(text) => write!(f, "the kept schema cannot be used: {text}"),
+            StartError::Partitions(text) => {
+                write!(f, "the kept partition map cannot be used: {text}")
+            }
+            StartError::Coordinator(error) => write!(f, "cannot start: {error}"),
+            StartError::Roles(text) | StartError::Identity(text) => f.write_str(text),
+            StartError::Listen { setting, address, error } => match error.kind() {
+                io::ErrorKind::AddrInUse => write!(
+                    f,
+                    "{address} is in use by another process; stop it, or choose another address with {setting}"
+                ),
+                _ => write!(f, "cannot listen on {address} ({setting}): {error}"),
+            },
+            StartError::Tls(error) => write!(f, "tls: {error}"),
+            StartError::Runtime(error) => write!(f, "cannot start threads: {error}"),
+        }
+    }
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> StartError {
+        StartError::Data(error)
+    }
+}
+
+/// Storage asks for tables here; the coordinator changes what is behind it.
+struct CurrentSchema(Arc<ArcSwap<Schema>>);
+
+impl storage::SchemaSource for CurrentSchema {
+    fn table(&self, id: TableId) -> Option<Arc<schema::Table>> {
+        self.0.load().table_by_id(id).cloned()
+    }
+}
+
+/// The real clock, as storage wants it.
+struct StorageClock;
+
+impl storage::Clock for StorageClock {
+    fn now_s(&self) -> u32 {
+        u32::try_from(world::now_s()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Node {
+    /// Opens the data folder and everything in it. `address` is where clients will connect.
+    pub(crate) fn open(
+        loaded: &Loaded,
+        data_dir: DataDir,
+        address: SocketAddr,
+        descriptor_limit: u64,
+    ) -> Result<Node, StartError> {
+        let config = &loaded.config;
+        let identity = Identity::of(&data_dir)?;
+        let schema = Arc::new(ArcSwap::from_pointee(kept_schema(&data_dir)?));
+        let map = kept_map(&data_dir)?;
+        let options = storage_options(config, descriptor_limit);
+        let source = Arc::new(CurrentSchema(Arc::clone(&schema)));
+        let storage = Storage::open(data_dir, options, source, Arc::new(StorageClock))?;
+        let storage = Arc::new(storage);
+        let uuids = Uuids::new().map_err(|error| no_randomness(&error))?;
+        let uuids = Arc::new(uuids);
+        let hub = Arc::new(EventHub::default());
+        let clients = Arc::new(Clients::default());
+        let world = Arc::new(NodeWorld::new(
+            loaded,
+            address,
+            identity.host_id,
+            Arc::clone(&uuids),
+            Arc::clone(&hub),
+            Arc::clone(&clients),
+        ));
+        let settings = Settings {
+            data_center: config.server.data_center.clone(),
+            partitions_per_space: u32::try_from(world::core_count()).unwrap_or(1),
+            profile: match config.profile {
+                Profile::Default => schema::Profile::Default,
+                Profile::Cosmos => schema::Profile::Cosmos,
+            },
+            paging_secret: PagingSecret(identity.paging_secret),
+        };
+        let replicas = ReplicaSets::new(Arc::clone(&storage));
+        let coordinator_world: Arc<dyn coordinator::World> = Arc::clone(&world) as _;
+        let coordinator = Coordinator::new(replicas, schema, map, settings, coordinator_world)
+            .map_err(StartError::Coordinator)?;
+        let coordinator = Arc::new(coordinator);
+        let roles = Arc::new(open_roles(config, &storage)?);
+        let engine = Arc::new(Engine::new(Parts {
+            coordinator: Arc::clone(&coordinator),
+            roles: Arc::clone(&roles),
+            uuids,
+            timeouts: config.timeouts,
+            prepared_bytes_max: config.memory.prepared_statements,
+            scans_max: world::core_count().max(2),
+        }));
+        let metrics = Arc::new(Metrics::default());
+        Ok(Node { storage, coordinator, engine, roles, world, hub, clients, metrics })
+    }
+
+    /// Makes everything durable. What comes after is refused.
+    pub(crate) fn close(&self) -> Result<(), String> {
+        self.storage.close().map_err(|error| error.to_string())
+    }
+}
+
+/// Who this node is: made at the first start, kept for good.
+struct Identity {
+    host_id: u128,
+    paging_secret: [u8; 16],
+}
+
+impl Identity {
+    fn of(data_dir: &DataDir) -> Result<Identity, StartError> {
+        if let Some(bytes) = data_dir.load_document(IDENTITY_DOCUMENT)? {
+            let Some((&[IDENTITY_VERSION], rest)) = bytes.split_first_chunk::<1>() else {
+                return Err(unknown_identity());
+            };
+            let (host_id, secret) = rest.split_first_chunk::<16>().ok_or_else(unknown_identity)?;
+            let paging_secret = secret.try_into().map_err(|_| unknown_identity())?;
+            return Ok(Identity { host_id: u128::from_be_bytes(*host_id), paging_secret });
+        }
+        let host_id = Uuids::new().map_err(|error| no_randomness(&error))?.random_uuid();
+        let paging_secret: [u8; 16] =
+            world::random_bytes().map_err(|error| no_randomness(&error))?;
+        let mut bytes = vec![IDENTITY_VERSION];
+        bytes.extend_from_slice(&host_id);
+        bytes.extend_from_slice(&paging_secret);
+        data_dir
+            .save_document(IDENTITY_DOCUMENT, &bytes)
+            .map_err(|error| StartError::Identity(format!("cannot keep the host id: {error}")))?;
+        Ok(Identity { host_id: u128::from_be_bytes(host_id), paging_secret })
+    }
+}
+
+fn unknown_identity() -> StartError {
+    StartError::Identity("the kept host id has a form that this version does not know".to_owned())
+}
+
+fn no_randomness(error: &getrandom::Error) -> StartError {
+    StartError::Identity(format!("the system gives no randomness: {error}"))
+}
+
+fn kept_schema(data_dir: &DataDir) -> Result<Schema, StartError> {
+    let system = schema::initial_schema();
+    match data_dir.load_document(coordinator::SCHEMA_DOCUMENT)? {
+        Some(bytes) => schema::persist::decode(&bytes, &system)
+            .map_err(|error| StartError::Schema(error.to_string())),
+        None => Ok(system.with_fresh_version()),
+    }
+}
+
+fn kept_map(data_dir: &DataDir) -> Result<PartitionMap, StartError> {
+    let Some(bytes) = data_dir.load_document(coordinator::PARTITIONS_DOCUMENT)? else {
+        return Ok(PartitionMap::default());
+    };
+    let text =
+        String::from_utf8(bytes).map_err(|error| StartError::Partitions(error.to_string()))?;
+    PartitionMap::decode(&text).map_err(|error| StartError::Partitions(error.to_string()))
+}
+
+fn open_roles(config: &Config, storage: &Arc<Storage>) -> Result<RoleKeeper, StartError> {
+    let document = storage.load_document(ROLES_DOCUMENT)?;
+    let save_to = Arc::clone(storage);
+    let save = Box::new(move |bytes: &[u8]| {
+        save_to.save_document(ROLES_DOCUMENT, bytes).map_err(|error| error.to_string())
+    });
+    RoleKeeper::open(document.as_deref(), save, config.auth.clone()).map_err(StartError::Roles)
+}
+
+fn storage_options(config: &Config, descriptor_limit: u64) -> storage::Options {
+    let defaults = storage::Options::default();
+    let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
+    let cores = world::core_count();
+    let connections = u64::try_from(config.limits.connections).unwrap_or(u64::MAX);
+    let files = descriptor_limit.saturating_sub(connections).saturating_sub(DESCRIPTORS_RESERVED);
+    storage::Options {
+        commit: match config.storage.commit {
+            CommitMode::Group => storage::CommitMode::Group,
+            CommitMode::Periodic => {
+                storage::CommitMode::Periodic { sync_interval: config.storage.commit_interval }
+            }
+        },
+        row_cache_bytes: config.memory.row_cache.unwrap_or(share),
+        block_cache_bytes: config.memory.block_cache.unwrap_or(share),
+        memtable_bytes_max: config.memory.memtables.unwrap_or(share.min(MEMTABLE_BYTES_MAX)),
+        open_files_max: usize::try_from(files).unwrap_or(usize::MAX).clamp(128, 16 * 1024),
+        apply_threads: cores.max(1),
+        compaction_threads: (cores / 2).max(1),
+        tombstone_retention_s: u32::try_from(config.storage.tombstone_retention.as_secs())
+            .unwrap_or(u32::MAX),
+        ..defaults
+    }
+}

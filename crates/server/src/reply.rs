@@ -1,0 +1,213 @@
+//! From what went wrong to what the client is told: the only place that knows the codes of errors.
+
+use std::fmt::Display;
+
+use coordinator::ExecuteError;
+use plan::PlanError;
+use protocol::{Consistency, ErrorKind, ErrorResponse, Failures, ProtocolError, WriteType};
+use replica::{CommitError, ReadError};
+use schema::SchemaError;
+use types::CorruptRow;
+
+use crate::roles::RoleError;
+
+/// Why a request failed, from whichever room.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Its bytes.
+    Protocol(ProtocolError),
+    /// Its statement or values.
+    Plan(PlanError),
+    /// Its execution.
+    Execute(ExecuteError),
+    /// What it found stored.
+    Corrupt(CorruptRow),
+    /// The rights of its sender, or what it does to roles.
+    Role(RoleError),
+    /// The statement of this id is not kept.
+    Unprepared(Vec<u8>),
+    /// A change was not done in time; whether it will be is unknown.
+    WriteTimedOut(WriteType),
+    /// A bug of ours.
+    Bug,
+}
+
+impl From<ProtocolError> for Failure {
+    fn from(error: ProtocolError) -> Failure {
+        Failure::Protocol(error)
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Failure {
+        Failure::Plan(error)
+    }
+}
+
+impl From<ExecuteError> for Failure {
+    fn from(error: ExecuteError) -> Failure {
+        Failure::Execute(error)
+    }
+}
+
+impl From<CorruptRow> for Failure {
+    fn from(error: CorruptRow) -> Failure {
+        Failure::Corrupt(error)
+    }
+}
+
+impl From<RoleError> for Failure {
+    fn from(error: RoleError) -> Failure {
+        Failure::Role(error)
+    }
+}
+
+impl Failure {
+    /// The answer. `consistency` is what the request asked for.
+    pub(crate) fn response(&self, consistency: Consistency) -> ErrorResponse {
+        match self {
+            Failure::Protocol(error) => ErrorResponse::of_protocol_error(error),
+            Failure::Plan(error) => of_plan(error),
+            Failure::Execute(error) => of_execute(error, consistency),
+            Failure::Corrupt(error) => read_failure(error, consistency),
+            Failure::Role(error) => {
+                let kind = match error {
+                    RoleError::Invalid(_) => ErrorKind::Invalid,
+                    RoleError::Unauthorized(_) => ErrorKind::Unauthorized,
+                    RoleError::Failed(_) => ErrorKind::Server,
+                };
+                ErrorResponse::new(kind, error.to_string())
+            }
+            Failure::Unprepared(id) => {
+                let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+                let text = format!(
+                    "Prepared query with ID {hex} not found (either the query was not prepared on \
+                     this host (maybe the host has been restarted?) or you have prepared too many \
+                     queries and it has been evicted from the internal cache)"
+                );
+                ErrorResponse::new(ErrorKind::Unprepared { id: id.clone() }, text)
+            }
+            Failure::WriteTimedOut(write_type) => {
+                let contentions = (*write_type == WriteType::Cas).then_some(0);
+                let (received, required) = (0, 1);
+                let write_type = *write_type;
+                ErrorResponse::new(
+                    ErrorKind::WriteTimeout {
+                        consistency,
+                        received,
+                        required,
+                        write_type,
+                        contentions,
+                    },
+                    "Operation timed out - received only 0 responses.",
+                )
+            }
+            Failure::Bug => {
+                ErrorResponse::new(ErrorKind::Server, "An error of the server, see its log")
+            }
+        }
+    }
+}
+
+fn of_plan(error: &PlanError) -> ErrorResponse {
+    let kind = match error {
+        PlanError::Syntax(_) => ErrorKind::Syntax,
+        PlanError::Invalid(_) => ErrorKind::Invalid,
+        PlanError::Unauthorized(_) => ErrorKind::Unauthorized,
+        PlanError::Configuration(_) => ErrorKind::Config,
+        PlanError::AlreadyExists { keyspace, table } => {
+            ErrorKind::AlreadyExists { keyspace: keyspace.to_string(), table: table.to_string() }
+        }
+        PlanError::FunctionFailure { keyspace, function, argument_types, .. } => {
+            ErrorKind::FunctionFailure {
+                keyspace: keyspace.to_string(),
+                name: function.to_string(),
+                argument_types: argument_types.clone(),
+            }
+        }
+    };
+    ErrorResponse::new(kind, error.to_string())
+}
+
+fn of_schema(error: &SchemaError) -> ErrorResponse {
+    let kind = match error {
+        SchemaError::Syntax(_) => ErrorKind::Syntax,
+        SchemaError::Invalid(_) => ErrorKind::Invalid,
+        SchemaError::Configuration(_) => ErrorKind::Config,
+        SchemaError::AlreadyExists { keyspace, table } => {
+            ErrorKind::AlreadyExists { keyspace: keyspace.clone(), table: table.clone() }
+        }
+        SchemaError::Unauthorized(_) => ErrorKind::Unauthorized,
+        SchemaError::Server(_) => ErrorKind::Server,
+    };
+    ErrorResponse::new(kind, error.to_string())
+}
+
+fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
+    let (received, required) = (0, 1);
+    match error {
+        ExecuteError::Plan(error) => of_plan(error),
+        ExecuteError::Schema(error) => of_schema(error),
+        ExecuteError::Read(error) => of_read(error, consistency),
+        ExecuteError::Commit(error) => of_commit(error, consistency),
+        ExecuteError::Corrupt(error) => read_failure(error, consistency),
+        // What Cassandra answers to a paging state that is not its own.
+        ExecuteError::PagingState => ErrorResponse::new(ErrorKind::Protocol, error.to_string()),
+        ExecuteError::ReadTimedOut => ErrorResponse::new(
+            ErrorKind::ReadTimeout { consistency, received, required, data_present: false },
+            "Operation timed out - received only 0 responses.",
+        ),
+        ExecuteError::Invalid(text) => ErrorResponse::new(ErrorKind::Invalid, text.clone()),
+    }
+}
+
+fn of_read(error: &ReadError, consistency: Consistency) -> ErrorResponse {
+    match error {
+        ReadError::Storage(error) => read_failure(error, consistency),
+        // The map and the request disagree for a moment; nothing was done.
+        ReadError::Moved(_) => ErrorResponse::new(
+            ErrorKind::Unavailable { consistency, required: 1, alive: 0 },
+            "Cannot achieve consistency level while a partition moves",
+        ),
+    }
+}
+
+fn read_failure(error: &dyn Display, consistency: Consistency) -> ErrorResponse {
+    tracing::error!(%error, "a read failed");
+    ErrorResponse::new(
+        ErrorKind::ReadFailure {
+            consistency,
+            received: 0,
+            required: 1,
+            failures: Failures { count: 1, reasons: Vec::new() },
+            data_present: false,
+        },
+        format!("Operation failed - received 0 responses and 1 failures: {error}"),
+    )
+}
+
+fn of_commit(error: &CommitError, consistency: Consistency) -> ErrorResponse {
+    match error {
+        CommitError::Refused(_)
+        | CommitError::TooLarge { .. }
+        | CommitError::ClusteringTooLong { .. } => {
+            ErrorResponse::new(ErrorKind::Invalid, error.to_string())
+        }
+        CommitError::DiskFull | CommitError::Overloaded => {
+            ErrorResponse::new(ErrorKind::Overloaded, error.to_string())
+        }
+        CommitError::LogFailed(_) | CommitError::Tree { .. } | CommitError::Closed => {
+            tracing::error!(%error, "a write failed");
+            ErrorResponse::new(
+                ErrorKind::WriteFailure {
+                    consistency,
+                    received: 0,
+                    required: 1,
+                    failures: Failures { count: 1, reasons: Vec::new() },
+                    write_type: WriteType::Simple,
+                },
+                format!("Operation failed - received 0 responses and 1 failures: {error}"),
+            )
+        }
+    }
+}

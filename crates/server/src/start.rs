@@ -1,0 +1,266 @@
+//! From a configuration to a running node, and to a stopped one.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use storage::DataDir;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::admin::{self, Answerer, Question};
+use crate::config::{Loaded, TlsMode};
+use crate::connection::Limits;
+use crate::door::{self, Door};
+use crate::facts::RELEASE_VERSION;
+use crate::metrics::{self, Gauge};
+use crate::node::{Node, StartError};
+use crate::roles::DEFAULT_SUPERUSER;
+use crate::tls::Certificates;
+use crate::world;
+
+/// Runs a node until it is told to stop.
+pub(crate) fn run(loaded: &Loaded) -> Result<(), StartError> {
+    let config = &loaded.config;
+    let descriptor_limit = world::raise_descriptor_limit();
+    // Before anything else, so that a second node on the same folder is told so.
+    let data_dir = DataDir::lock(&config.server.data_dir)?;
+    let threads = match config.server.threads {
+        0 => (world::core_count() * 2).max(4),
+        threads => threads,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("helenus")
+        .enable_all()
+        .build()
+        .map_err(StartError::Runtime)?;
+    let result = runtime.block_on(serve(loaded, data_dir, descriptor_limit));
+    // What still runs are scans whose clients are gone.
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(
+    loaded: &Loaded,
+    data_dir: DataDir,
+    descriptor_limit: u64,
+) -> Result<(), StartError> {
+    let config = &loaded.config;
+    let folder = data_dir.path().to_owned();
+    let wanted = config.server.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
+    let listener = door::listen(wanted).map_err(|error| StartError::Listen {
+        setting: "server.listen",
+        address: wanted,
+        error,
+    })?;
+    let address = listener.local_addr().unwrap_or(wanted);
+    let certificates = match config.tls.mode {
+        TlsMode::Off => None,
+        TlsMode::Optional | TlsMode::Required => {
+            Certificates::open(&config.tls, world::now()).map_err(StartError::Tls)?.map(Arc::new)
+        }
+    };
+    let signals = Signals::install().map_err(StartError::Runtime)?;
+    let node = Arc::new(Node::open(loaded, data_dir, address, descriptor_limit)?);
+    let door = Arc::new(Door {
+        limits: Limits {
+            message_bytes_max: usize::try_from(config.limits.frame_bytes).unwrap_or(usize::MAX),
+            in_flight_max: config.limits.in_flight_per_connection,
+            startup_timeout: config.server.startup_timeout,
+        },
+        connections_max: config.limits.connections,
+        metrics: Arc::clone(&node.metrics),
+        hub: Arc::clone(&node.hub),
+        clients: Arc::clone(&node.clients),
+        statements: Arc::clone(&node.engine) as _,
+        tls_mode: config.tls.mode,
+        certificates: certificates.clone(),
+    });
+    let (stop, stopping) = watch::channel(false);
+    let open_door = tokio::spawn(door.open(listener, stopping));
+    serve_metrics(loaded, &node)?;
+    serve_questions(&folder, &node, address);
+    warn_of_default_password(&node);
+    greet(address, &folder);
+    signals.wait(certificates.as_deref()).await;
+    tracing::info!("stopping");
+    let _ = stop.send(true);
+    let _ = open_door.await;
+    let everybody_left = tokio::time::timeout(config.server.shutdown_timeout, stop.closed()).await;
+    if everybody_left.is_err() {
+        tracing::warn!("some requests were not finished in server.shutdown_timeout");
+    }
+    admin::remove(&folder);
+    let closed = tokio::task::spawn_blocking(move || node.close()).await;
+    if let Ok(Err(error)) = closed {
+        tracing::error!(%error, "the log will be replayed at the next start");
+    }
+    Ok(())
+}
+
+/// At most five lines: what runs, where, and how to go on.
+fn greet(address: SocketAddr, folder: &Path) {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let (host, port) = (address.ip(), address.port());
+    let version = env!("CARGO_PKG_VERSION");
+    let text = format!(
+        "Helenus {version}, compatible with Cassandra {RELEASE_VERSION}\n\
+         listening on {address}\n\
+         data in {}\n\
+         connect with: cqlsh {host} {port}\n\
+         stop with Ctrl-C\n",
+        folder.display()
+    );
+    // Nobody may be there to read it.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+/// The signals that concern a node.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn install() -> std::io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the one to stop.
+    async fn wait(mut self, certificates: Option<&Certificates>) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                _ = self.hang_up.recv() => {
+                    if let Some(certificates) = certificates {
+                        certificates.reload();
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn serve_metrics(loaded: &Loaded, node: &Arc<Node>) -> Result<(), StartError> {
+    let Some(address) = loaded.config.metrics.listen else { return Ok(()) };
+    let listener = match door::listen(address) {
+        Ok(listener) => listener,
+        // Several nodes on one machine are no reason to fail, unless this one was asked for.
+        Err(error) if !loaded.is_given("metrics.listen") => {
+            tracing::info!(%address, %error, "no metrics: the default address is not free");
+            return Ok(());
+        }
+        Err(error) => {
+            return Err(StartError::Listen { setting: "metrics.listen", address, error });
+        }
+    };
+    let node = Arc::clone(node);
+    let started_at_s = u64::try_from(node.world.started_at_ms() / 1000).unwrap_or_default();
+    let render = move || metrics::render(&node.metrics, started_at_s, &gauges(&node));
+    tokio::spawn(metrics::serve(listener, Arc::new(render)));
+    Ok(())
+}
+
+/// What the other rooms count.
+fn gauges(node: &Node) -> Vec<Gauge> {
+    let stored = node.storage.statistics();
+    let gauge =
+        |name, help, value: u64| Gauge { name, help, is_counter: false, value: value as f64 };
+    let disk_bytes = stored.tables.iter().map(|table| table.disk_bytes).sum();
+    vec![
+        gauge("helenus_storage_disk_bytes", "Bytes in sorted files.", disk_bytes),
+        gauge("helenus_storage_log_bytes", "Bytes of the log still needed.", stored.log_bytes),
+        gauge(
+            "helenus_storage_memtable_bytes",
+            "Bytes not yet in sorted files.",
+            stored.memtable_bytes,
+        ),
+        gauge("helenus_storage_row_cache_bytes", "Bytes in the row cache.", stored.row_cache_bytes),
+        gauge("helenus_storage_tables", "Tables with data.", stored.tables.len() as u64),
+        gauge(
+            "helenus_prepared_statements",
+            "Prepared statements kept.",
+            node.engine.prepared_count() as u64,
+        ),
+    ]
+}
+
+fn serve_questions(folder: &Path, node: &Arc<Node>, address: SocketAddr) {
+    match admin::listen(folder) {
+        Ok(listener) => {
+            let (node, folder) = (Arc::clone(node), folder.to_owned());
+            let answerer: Answerer =
+                Arc::new(move |question| answer(&node, &folder, address, question));
+            tokio::spawn(admin::serve(listener, answerer));
+        }
+        Err(error) => tracing::warn!(%error, "helenus status, flush and compact will not work"),
+    }
+}
+
+fn answer(node: &Node, folder: &PathBuf, address: SocketAddr, question: Question) -> Value {
+    let outcome = match question {
+        Question::Status => return status(node, folder, address),
+        Question::Flush => node.storage.flush(None),
+        Question::Compact => node.storage.compact(None),
+    };
+    match outcome {
+        Ok(()) => json!({ "done": true }),
+        Err(error) => json!({ "error": error.to_string() }),
+    }
+}
+
+fn status(node: &Node, folder: &Path, address: SocketAddr) -> Value {
+    let schema = node.coordinator.schema();
+    let is_user = |keyspace: &&Arc<schema::Keyspace>| keyspace.kind == schema::KeyspaceKind::User;
+    let keyspaces = schema.keyspaces.values().filter(is_user).count();
+    let tables: usize =
+        schema.keyspaces.values().filter(is_user).map(|keyspace| keyspace.tables.len()).sum();
+    let stored = node.storage.statistics();
+    let disk_bytes: u64 = stored.tables.iter().map(|table| table.disk_bytes).sum();
+    let up_ms = world::now_us() / 1000 - node.world.started_at_ms();
+    json!({
+        "state": "running",
+        "version": env!("CARGO_PKG_VERSION"),
+        "host_id": node.world.host_id(),
+        "address": address.to_string(),
+        "data_dir": folder.display().to_string(),
+        "up_seconds": up_ms / 1000,
+        "schema_version": types::UuidText(schema.version).to_string(),
+        "keyspaces": keyspaces,
+        "tables": tables,
+        "connections": node.metrics.connections_open(),
+        "requests": node.metrics.request_count(),
+        "errors": node.metrics.error_count(),
+        "prepared_statements": node.engine.prepared_count(),
+        "disk_bytes": disk_bytes,
+        "log_bytes": stored.log_bytes,
+        "memtable_bytes": stored.memtable_bytes,
+        "row_cache_bytes": stored.row_cache_bytes,
+        "resident_bytes": metrics::resident_bytes(),
+    })
+}
+
+/// Everybody knows the first password. Checking it is slow, so nobody waits for it.
+fn warn_of_default_password(node: &Arc<Node>) {
+    if !node.roles.requires_login() {
+        return;
+    }
+    let roles = Arc::clone(&node.roles);
+    tokio::task::spawn_blocking(move || {
+        if roles.has_default_password() {
+            tracing::warn!(
+                "the superuser {DEFAULT_SUPERUSER} still has its first password: ALTER ROLE {DEFAULT_SUPERUSER} WITH PASSWORD = '...'"
+            );
+        }
+    });
+}

@@ -1,0 +1,146 @@
+//! Prepared statements, bounded in bytes. What does not fit is forgotten; the client then hears
+//! UNPREPARED and prepares again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plan::{BindVariable, ResultColumn};
+use protocol::ColumnSpec;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use schema::{Schema, Table};
+
+/// What a statement is reckoned to take besides its text: plan, columns, the entry itself.
+const STATEMENT_BYTES: u64 = 2048;
+/// What each column or marker of it is reckoned to take.
+const COLUMN_BYTES: u64 = 128;
+/// What an average statement is reckoned to take, to size the cache's table.
+const AVERAGE_BYTES: u64 = 4096;
+
+/// A statement that was planned, with what its answers need.
+pub(super) struct Statement {
+    pub(super) plan: plan::Prepared,
+    /// What its markers take, for PREPARED.
+    pub(super) bind: Vec<ColumnSpec>,
+    /// The columns of its result.
+    pub(super) result: Vec<ColumnSpec>,
+    /// The tables as they were when it was planned.
+    tables: Vec<Arc<Table>>,
+    /// The last schema that it was found to fit, folded into 64 bits.
+    fits: AtomicU64,
+    weight_bytes: u64,
+}
+
+impl Statement {
+    /// Plans a statement's text.
+    pub(super) fn plan(
+        text: &str,
+        schema: &Schema,
+        keyspace: Option<&str>,
+    ) -> Result<Statement, plan::PlanError> {
+        let parsed = cql::parse(text)
+            .map_err(|error| plan::PlanError::Syntax(error.to_string().into_boxed_str()))?;
+        let plan = plan::prepare(&parsed, text, schema, &plan::SessionContext { keyspace })?;
+        let bind: Vec<ColumnSpec> = plan.bind_variables.iter().map(bind_spec).collect();
+        let result = result_specs(&plan.result_columns);
+        let column_count = (bind.len() + result.len()) as u64;
+        let tables = plan.tables.iter().filter_map(|id| schema.table_by_id(*id)).cloned().collect();
+        Ok(Statement {
+            weight_bytes: STATEMENT_BYTES + text.len() as u64 + column_count * COLUMN_BYTES,
+            plan,
+            bind,
+            result,
+            tables,
+            fits: AtomicU64::new(fold(schema)),
+        })
+    }
+
+    /// Whether every table is still the one that it was planned for.
+    fn fits(&self, schema: &Schema) -> bool {
+        let folded = fold(schema);
+        if self.fits.load(Ordering::Relaxed) == folded {
+            return true;
+        }
+        let fits = self.tables.len() == self.plan.tables.len()
+            && self.tables.iter().all(|table| {
+                schema.table_by_id(table.id).is_some_and(|current| Arc::ptr_eq(current, table))
+            });
+        if fits {
+            self.fits.store(folded, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+fn fold(schema: &Schema) -> u64 {
+    (schema.version >> 64) as u64 ^ schema.version as u64
+}
+
+fn bind_spec(variable: &BindVariable) -> ColumnSpec {
+    ColumnSpec {
+        keyspace: Arc::clone(&variable.keyspace),
+        table: Arc::clone(&variable.table),
+        name: Arc::clone(&variable.name),
+        cql_type: variable.cql_type.clone(),
+    }
+}
+
+/// Result columns as the protocol tells them.
+pub(super) fn result_specs(columns: &[ResultColumn]) -> Vec<ColumnSpec> {
+    let spec = |column: &ResultColumn| ColumnSpec {
+        keyspace: Arc::clone(&column.keyspace),
+        table: Arc::clone(&column.table),
+        name: Arc::clone(&column.name),
+        cql_type: column.cql_type.clone(),
+    };
+    columns.iter().map(spec).collect()
+}
+
+/// The prepared statements of a node, by id.
+pub(super) struct PreparedStatements {
+    cache: Cache<[u8; 16], Arc<Statement>, ByBytes, foldhash::fast::RandomState>,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<[u8; 16], Arc<Statement>> for ByBytes {
+    fn weight(&self, _id: &[u8; 16], statement: &Arc<Statement>) -> u64 {
+        statement.weight_bytes
+    }
+}
+
+impl PreparedStatements {
+    pub(super) fn new(bytes_max: u64) -> PreparedStatements {
+        let expected = usize::try_from(bytes_max / AVERAGE_BYTES).unwrap_or(usize::MAX).max(16);
+        let cache = Cache::with(
+            expected,
+            bytes_max,
+            ByBytes,
+            foldhash::fast::RandomState::default(),
+            quick_cache::sync::DefaultLifecycle::default(),
+        );
+        PreparedStatements { cache }
+    }
+
+    /// The statement of an id, if it is kept and fits the schema.
+    pub(super) fn get(&self, id: &[u8], schema: &Schema) -> Option<Arc<Statement>> {
+        let id: [u8; 16] = id.try_into().ok()?;
+        let statement = self.cache.get(&id)?;
+        if statement.fits(schema) {
+            return Some(statement);
+        }
+        self.cache.remove(&id);
+        None
+    }
+
+    /// Keeps a statement.
+    pub(super) fn put(&self, statement: &Arc<Statement>) {
+        self.cache.insert(statement.plan.id, Arc::clone(statement));
+    }
+
+    /// How many are kept.
+    pub(super) fn count(&self) -> usize {
+        self.cache.len()
+    }
+}

@@ -1,0 +1,133 @@
+//! One execution: who asked for what, with which statements. Borrowed while it runs inline, owned
+//! when it must wait.
+
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use protocol::{Frame, QueryParameters, Request, RequestMessage, ResponseHead};
+
+use super::cache::Statement;
+use crate::reply::Failure;
+use crate::session::Client;
+use crate::world;
+
+/// A request with the statements it means.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) client: &'a Client,
+    pub(super) frame: &'a Frame,
+    pub(super) message: &'a RequestMessage<'a>,
+    /// One, or those of a batch in order.
+    pub(super) statements: &'a [Arc<Statement>],
+    pub(super) started: Instant,
+    /// The id of the trace, if one is kept.
+    pub(super) tracing_id: Option<[u8; 16]>,
+}
+
+impl<'a> Call<'a> {
+    /// What accompanies the request; `None` for one that has nothing to run.
+    pub(super) fn parameters(&self) -> Option<&'a QueryParameters<'a>> {
+        match &self.message.request {
+            Request::Query { parameters, .. } | Request::Execute { parameters, .. } => {
+                Some(parameters)
+            }
+            Request::Batch(batch) => Some(&batch.parameters),
+            Request::Prepare { .. }
+            | Request::Startup(_)
+            | Request::Options
+            | Request::Register(_)
+            | Request::AuthResponse(_) => None,
+        }
+    }
+
+    /// The keyspace of unqualified names.
+    pub(super) fn keyspace(&self) -> Option<&'a str> {
+        let own = self.parameters().and_then(|parameters| parameters.keyspace);
+        own.or(self.client.keyspace.as_deref())
+    }
+
+    /// What the answer starts with.
+    pub(super) fn head<'w>(&self, warnings: &'w [String]) -> ResponseHead<'w> {
+        ResponseHead {
+            version: self.frame.version,
+            stream: self.frame.stream,
+            tracing_id: self.tracing_id,
+            warnings,
+            custom_payload: &[],
+        }
+    }
+
+    /// The same, to outlive the connection's turn. The body of the frame is shared, not copied.
+    pub(super) fn to_owned(self) -> OwnedCall {
+        OwnedCall {
+            client: self.client.clone(),
+            frame: self.frame.clone(),
+            statements: match self.statements {
+                [one] => Several::One(Arc::clone(one)),
+                many => Several::Many(many.to_vec()),
+            },
+            started: self.started,
+            tracing_id: self.tracing_id,
+        }
+    }
+}
+
+/// A [`Call`] that holds everything itself.
+pub(super) struct OwnedCall {
+    client: Client,
+    pub(super) frame: Frame,
+    statements: Several,
+    pub(super) started: Instant,
+    tracing_id: Option<[u8; 16]>,
+}
+
+enum Several {
+    One(Arc<Statement>),
+    Many(Vec<Arc<Statement>>),
+}
+
+impl OwnedCall {
+    /// Looks into the request again.
+    pub(super) fn with<T>(
+        &self,
+        look: impl FnOnce(Call<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let message = RequestMessage::decode(&self.frame)?;
+        look(Call {
+            client: &self.client,
+            frame: &self.frame,
+            message: &message,
+            statements: match &self.statements {
+                Several::One(one) => slice::from_ref(one),
+                Several::Many(many) => many,
+            },
+            started: self.started,
+            tracing_id: self.tracing_id,
+        })
+    }
+}
+
+/// When a request is to give up: its time is up, or its client is gone.
+pub(super) struct Until<'a> {
+    pub(super) at: Instant,
+    pub(super) is_abandoned: Option<&'a AtomicBool>,
+}
+
+impl coordinator::Deadline for Until<'_> {
+    fn is_over(&self) -> bool {
+        self.is_abandoned.is_some_and(|flag| flag.load(Ordering::Relaxed))
+            || world::now() >= self.at
+    }
+}
+
+/// Set when nobody waits for the answer any more.
+#[derive(Default)]
+pub(super) struct Abandon(pub(super) Arc<AtomicBool>);
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

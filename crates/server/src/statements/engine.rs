@@ -1,0 +1,444 @@
+//! The way of a request that holds statements.
+//!
+//! Everything that is quick runs inline, in the turn of its connection. A change waits for the log
+//! as a future. What may take long (scans, definitions, passwords) goes to threads of its own.
+
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use coordinator::{Answer, Coordinator, ExecuteError, Executed, Reply, RequestContext, Rows};
+use cql::ast::BatchKind;
+use plan::{BatchItem, BatchPlan, BindContext, ModifyPlan, Plan};
+use protocol::{
+    ErrorKind, ErrorResponse, Frame, Request, RequestMessage, StatementSource, WriteType,
+};
+use replica::CommitError;
+use schema::Schema;
+use tokio::sync::{Semaphore, oneshot};
+use types::Outcome;
+
+use super::cache::{PreparedStatements, Statement};
+use super::call::{Abandon, Call, OwnedCall, Until};
+use super::values::Bound;
+use super::{access, consistency, encode, plans};
+use crate::config::Timeouts;
+use crate::connection::Wait;
+use crate::reply::Failure;
+use crate::roles::{self, Performer, RoleKeeper, Target};
+use crate::session::{Client, Effect, Finished, Statements, Step};
+use crate::world::{self, Uuids};
+
+/// The id of what is not one statement; paging states are bound to ids.
+const STATEMENT_ID_NONE: [u8; 16] = [0; 16];
+
+/// What an engine is made of.
+pub(crate) struct Parts {
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) roles: Arc<RoleKeeper>,
+    pub(crate) uuids: Arc<Uuids>,
+    pub(crate) timeouts: Timeouts,
+    /// Memory for prepared statements.
+    pub(crate) prepared_bytes_max: u64,
+    /// Scans at once.
+    pub(crate) scans_max: usize,
+}
+
+/// Runs the statements of all clients.
+pub(crate) struct Engine(Arc<Inner>);
+
+struct Inner {
+    coordinator: Arc<Coordinator>,
+    roles: Arc<RoleKeeper>,
+    uuids: Arc<Uuids>,
+    timeouts: Timeouts,
+    prepared: PreparedStatements,
+    scans: Arc<Semaphore>,
+}
+
+/// How far a call came.
+enum Ran {
+    /// To its end.
+    Answered(Answer),
+    /// The change is in the log and waits to be durable.
+    Waits(Waits),
+    /// It would take long: it was not begun.
+    Long { is_scan: bool },
+}
+
+/// A change that waits for the log.
+struct Waits {
+    outcome: oneshot::Receiver<Result<Vec<Outcome>, CommitError>>,
+    warnings: Vec<String>,
+    write_type: WriteType,
+    timeout: Duration,
+}
+
+/// Where a call runs.
+#[derive(Clone, Copy)]
+enum Pace<'a> {
+    /// In the turn of its connection.
+    Inline,
+    /// On a thread of its own; the flag says that nobody waits any more.
+    Own(&'a AtomicBool),
+}
+
+impl Engine {
+    pub(crate) fn new(parts: Parts) -> Engine {
+        Engine(Arc::new(Inner {
+            coordinator: parts.coordinator,
+            roles: parts.roles,
+            uuids: parts.uuids,
+            timeouts: parts.timeouts,
+            prepared: PreparedStatements::new(parts.prepared_bytes_max),
+            scans: Arc::new(Semaphore::new(parts.scans_max)),
+        }))
+    }
+
+    /// Prepared statements kept.
+    pub(crate) fn prepared_count(&self) -> usize {
+        self.0.prepared.count()
+    }
+}
+
+impl Statements for Engine {
+    fn serve(
+        &self,
+        client: &Client,
+        frame: &Frame,
+        message: &RequestMessage<'_>,
+        out: &mut BytesMut,
+    ) -> Step {
+        let tracing_id = message.tracing.then(|| self.0.uuids.time_uuid());
+        let started = world::now();
+        let mut call = Call { client, frame, message, statements: &[], started, tracing_id };
+        let schema = self.0.coordinator.schema();
+        let found: Vec<Arc<Statement>>;
+        let one: Arc<Statement>;
+        let located = match &message.request {
+            Request::Batch(_) => self.0.batch_statements(&call, &schema).map(Located::Batch),
+            _ => self.0.statement(&call, &schema).map(Located::One),
+        };
+        match located {
+            Err(failure) => return Step::Answered(encode::error(&call, &failure, out)),
+            Ok(Located::One(statement)) => {
+                one = statement;
+                call.statements = slice::from_ref(&one);
+                if let Request::Prepare { .. } = message.request {
+                    encode::prepared(&call, &one, out);
+                    return Step::Answered(Effect::none());
+                }
+            }
+            Ok(Located::Batch(statements)) => {
+                found = statements;
+                call.statements = &found;
+            }
+        }
+        match self.0.run(call, &schema, Pace::Inline) {
+            Ok(Ran::Answered(answer)) => Step::Answered(encode::answer(&call, Ok(answer), out)),
+            Ok(Ran::Waits(waits)) => {
+                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
+                Step::Waits(Box::pin(async move { inner.finish(call, waits).await }))
+            }
+            Ok(Ran::Long { is_scan }) => {
+                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
+                Step::Waits(Box::pin(async move { inner.run_apart(call, is_scan).await }))
+            }
+            Err(failure) => Step::Answered(encode::error(&call, &failure, out)),
+        }
+    }
+
+    fn requires_login(&self) -> bool {
+        self.0.roles.requires_login()
+    }
+
+    fn log_in(&self, name: &str, password: &str) -> Wait<Result<Arc<str>, ErrorResponse>> {
+        let roles = Arc::clone(&self.0.roles);
+        let (name, password) = (name.to_owned(), password.to_owned());
+        Box::pin(async move {
+            let checked = tokio::task::spawn_blocking(move || roles.log_in(&name, &password)).await;
+            match checked {
+                Ok(Ok(role)) => Ok(role),
+                Ok(Err(error)) => {
+                    Err(ErrorResponse::new(ErrorKind::BadCredentials, error.to_string()))
+                }
+                Err(_) => Err(Failure::Bug.response(protocol::Consistency::One)),
+            }
+        })
+    }
+}
+
+enum Located {
+    One(Arc<Statement>),
+    Batch(Vec<Arc<Statement>>),
+}
+
+impl Inner {
+    /// The statement that a request means; kept, if it is to be.
+    fn statement(&self, call: &Call<'_>, schema: &Schema) -> Result<Arc<Statement>, Failure> {
+        match &call.message.request {
+            Request::Execute { id, parameters, .. } => {
+                let kept = self.prepared.get(id, schema);
+                let statement = kept.ok_or_else(|| Failure::Unprepared(id.to_vec()))?;
+                parameters.check_page_size()?;
+                Ok(statement)
+            }
+            Request::Query { text, parameters } => {
+                parameters.check_page_size()?;
+                Ok(Arc::new(Statement::plan(text, schema, call.keyspace())?))
+            }
+            Request::Prepare { text, keyspace } => {
+                let keyspace = keyspace.or(call.client.keyspace.as_deref());
+                let statement = Arc::new(Statement::plan(text, schema, keyspace)?);
+                self.prepared.put(&statement);
+                Ok(statement)
+            }
+            Request::Batch(_)
+            | Request::Startup(_)
+            | Request::Options
+            | Request::Register(_)
+            | Request::AuthResponse(_) => Err(Failure::Bug),
+        }
+    }
+
+    fn batch_statements(
+        &self,
+        call: &Call<'_>,
+        schema: &Schema,
+    ) -> Result<Vec<Arc<Statement>>, Failure> {
+        let Request::Batch(batch) = &call.message.request else { return Err(Failure::Bug) };
+        let mut found = Vec::with_capacity(batch.statements.count());
+        for item in batch.statements.iter() {
+            let statement = match item.source {
+                StatementSource::Prepared(id) => {
+                    self.prepared.get(id, schema).ok_or_else(|| Failure::Unprepared(id.to_vec()))?
+                }
+                StatementSource::Text(text) => {
+                    Arc::new(Statement::plan(text, schema, call.keyspace())?)
+                }
+            };
+            let (markers, values) = (statement.bind.len(), item.values.count());
+            if markers != values {
+                return Err(plan::PlanError::invalid(format!(
+                    "There were {markers} markers(?) in CQL but {values} bound variables"
+                ))
+                .into());
+            }
+            found.push(statement);
+        }
+        Ok(found)
+    }
+
+    /// Binds the values of a call and hands the plan over.
+    fn with_plan<T>(
+        &self,
+        call: &Call<'_>,
+        use_plan: impl FnOnce(Plan<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let Some(parameters) = call.parameters() else { return Err(Failure::Bug) };
+        let context = BindContext {
+            now_us: world::now_us(),
+            now_s: parameters.now_in_seconds.and_then(|seconds| i32::try_from(seconds).ok()),
+            default_timestamp_us: parameters.timestamp,
+            page_size: parameters.page_size.and_then(|size| u32::try_from(size).ok()),
+            uuids: &*self.uuids,
+            protocol_version: call.frame.version.number(),
+        };
+        match (&call.message.request, call.statements) {
+            (Request::Batch(batch), statements) => {
+                let bound: Vec<Bound<'_>> =
+                    batch.statements.iter().map(|item| Bound::of(&item.values)).collect();
+                let items: Vec<BatchItem<'_>> = statements
+                    .iter()
+                    .zip(&bound)
+                    .map(|(statement, values)| BatchItem { prepared: &statement.plan, values })
+                    .collect();
+                let kind = match batch.kind {
+                    protocol::BatchKind::Logged => BatchKind::Logged,
+                    protocol::BatchKind::Unlogged => BatchKind::Unlogged,
+                    protocol::BatchKind::Counter => BatchKind::Counter,
+                };
+                use_plan(Plan::Batch(plan::bind_batch(kind, &items, &context)?))
+            }
+            (_, [statement]) => {
+                let bound = Bound::of(&parameters.values);
+                use_plan(statement.plan.bind(&bound, &context)?)
+            }
+            _ => Err(Failure::Bug),
+        }
+    }
+
+    fn run(&self, call: Call<'_>, schema: &Schema, pace: Pace<'_>) -> Result<Ran, Failure> {
+        self.with_plan(&call, |plan| self.run_plan(call, plan, schema, pace))
+    }
+
+    fn run_plan(
+        &self,
+        call: Call<'_>,
+        plan: Plan<'_>,
+        schema: &Schema,
+        pace: Pace<'_>,
+    ) -> Result<Ran, Failure> {
+        let Some(parameters) = call.parameters() else { return Err(Failure::Bug) };
+        access::ensure(&self.roles, call.client, &plan, schema)?;
+        if let Some(kind) = plans::level_kind(&plan) {
+            consistency::check(kind, parameters.consistency, parameters.serial_consistency)?;
+        }
+        if let (Pace::Inline, Some(is_scan)) = (pace, plans::long(&plan)) {
+            return Ok(Ran::Long { is_scan });
+        }
+        if let Plan::Roles(statement) = &plan {
+            return self.run_roles(call, statement, schema).map(Ran::Answered);
+        }
+        let (write_type, timeout) = plans::patience(&self.timeouts, &plan);
+        let warnings = plans::warnings(&plan);
+        let deadline = Until {
+            at: call.started + timeout,
+            is_abandoned: match pace {
+                Pace::Inline => None,
+                Pace::Own(flag) => Some(flag),
+            },
+        };
+        let statement_id = match call.statements {
+            [one] => one.plan.id,
+            _ => STATEMENT_ID_NONE,
+        };
+        let request = RequestContext {
+            paging_state: parameters.paging_state,
+            statement_id,
+            deadline: &deadline,
+            keyspace: call.keyspace(),
+        };
+        match self.coordinator.execute(plan, &request)? {
+            Executed::Done(answer) => {
+                self.after_definition(call.client, &answer.reply);
+                Ok(Ran::Answered(answer))
+            }
+            Executed::Waiting(waiting) => {
+                let outcome = waiting.outcome;
+                Ok(Ran::Waits(Waits { outcome, warnings, write_type, timeout }))
+            }
+        }
+    }
+
+    fn run_roles(
+        &self,
+        call: Call<'_>,
+        statement: &cql::Statement,
+        schema: &Schema,
+    ) -> Result<Answer, Failure> {
+        let has_table = |keyspace: &str, table: Option<&str>| match table {
+            Some(table) => schema.table(keyspace, table).is_some(),
+            None => schema.keyspace(keyspace).is_some(),
+        };
+        let performer = Performer {
+            role: call.client.role.as_deref(),
+            keyspace: call.keyspace(),
+            has_table: &has_table,
+        };
+        let done = roles::execute(&self.roles, &performer, statement)?;
+        let reply = match done.listing {
+            None => Reply::Void,
+            Some(listing) => {
+                let column =
+                    |(name, cql_type): (&'static str, types::CqlType)| plan::ResultColumn {
+                        keyspace: Arc::from("system_auth"),
+                        table: Arc::from(listing.table),
+                        name: Arc::from(name),
+                        cql_type,
+                    };
+                let columns = listing.columns.into_iter().map(column).collect();
+                Reply::Rows(Rows::from_values(columns, listing.rows))
+            }
+        };
+        Ok(Answer { reply, warnings: done.warnings })
+    }
+
+    /// What is new belongs to its creator; what is gone is nobody's.
+    fn after_definition(&self, client: &Client, reply: &Reply) {
+        let Reply::SchemaChange(event) = reply else { return };
+        let target = match event.target {
+            schema::ChangeTarget::Keyspace => Target::Keyspace(event.keyspace.to_string()),
+            schema::ChangeTarget::Table => {
+                Target::Table(event.keyspace.to_string(), event.name.to_string())
+            }
+            schema::ChangeTarget::Type => return,
+        };
+        let kept = match (event.kind, &client.role) {
+            (schema::ChangeKind::Created, Some(role)) => self.roles.on_created(role, &target),
+            (schema::ChangeKind::Dropped, _) => self.roles.on_dropped(&target),
+            (schema::ChangeKind::Created | schema::ChangeKind::Updated, _) => Ok(()),
+        };
+        if let Err(error) = kept {
+            tracing::error!(%error, %target, "permissions could not be kept");
+        }
+    }
+
+    /// Runs a call that takes long on a thread of its own.
+    async fn run_apart(self: Arc<Self>, call: OwnedCall, is_scan: bool) -> Finished {
+        let abandon = Abandon::default();
+        let is_abandoned = Arc::clone(&abandon.0);
+        // Scans wait for each other, so that they leave room for everything else.
+        let permit = match is_scan {
+            true => Arc::clone(&self.scans).acquire_owned().await.ok(),
+            false => None,
+        };
+        let inner = Arc::clone(&self);
+        let ran = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let schema = inner.coordinator.schema();
+            let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&is_abandoned)));
+            (call, ran)
+        });
+        let Ok((call, ran)) = ran.await else {
+            return Finished { message: BytesMut::new(), effect: Effect::none() };
+        };
+        drop(abandon);
+        match ran {
+            Ok(Ran::Waits(waits)) => self.finish(call, waits).await,
+            Ok(Ran::Answered(answer)) => finished(&call, Ok(answer)),
+            Ok(Ran::Long { .. }) => finished(&call, Err(Failure::Bug)),
+            Err(failure) => finished(&call, Err(failure)),
+        }
+    }
+
+    /// Waits for the log, then answers.
+    async fn finish(self: Arc<Self>, call: OwnedCall, waits: Waits) -> Finished {
+        let Waits { outcome, warnings, write_type, timeout } = waits;
+        let outcome = match tokio::time::timeout(timeout, outcome).await {
+            Ok(Ok(outcome)) => outcome.map_err(|error| Failure::Execute(error.into())),
+            Ok(Err(_)) => Err(Failure::Execute(CommitError::Closed.into())),
+            Err(_) => Err(Failure::WriteTimedOut(write_type)),
+        };
+        let answer = outcome.and_then(|outcomes| match write_type {
+            WriteType::Cas => {
+                let reply = Reply::Rows(call.with(|call| self.conditional_rows(&call, &outcomes))?);
+                Ok(Answer { reply, warnings })
+            }
+            _ => Ok(Answer { reply: Reply::Void, warnings }),
+        });
+        finished(&call, answer)
+    }
+
+    /// The rows of a conditional write. Its plan is made again from the same request, because a plan
+    /// borrows from what it was made of and does not outlive the turn of its connection.
+    fn conditional_rows(&self, call: &Call<'_>, outcomes: &[Outcome]) -> Result<Rows, Failure> {
+        let outcome = outcomes.first().unwrap_or(&Outcome::Applied);
+        self.with_plan(call, |plan| match plan {
+            Plan::Modify(ModifyPlan { conditional: Some(conditional), .. })
+            | Plan::Batch(BatchPlan { conditional: Some(conditional), .. }) => {
+                let rows = conditional.rows(outcome).map_err(ExecuteError::from)?;
+                Ok(Rows::from_values(rows.columns, rows.rows))
+            }
+            _ => Err(Failure::Bug),
+        })
+    }
+}
+
+fn finished(call: &OwnedCall, outcome: Result<Answer, Failure>) -> Finished {
+    let mut message = BytesMut::new();
+    let effect = call.with(|call| Ok(encode::answer(&call, outcome, &mut message)));
+    Finished { message, effect: effect.unwrap_or_default() }
+}

@@ -1,0 +1,16 @@
+//! Statements of clients: found or planned, run by the coordinator, answered.
+//!
+//! Reading order: [`engine`] (the way of each request), [`cache`] (prepared statements), [`values`]
+//! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is), [`encode`] (answers as messages), [`access`] (who may),
+//! [`consistency`] (which levels make no sense).
+mod access;
+mod cache;
+mod call;
+mod consistency;
+mod encode;
+mod engine;
+mod plans;
+mod values;
+
+pub(crate) use encode::schema_change;
+pub(crate) use engine::{Engine, Parts};

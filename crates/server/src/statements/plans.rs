@@ -1,0 +1,105 @@
+//! What kind of work a plan is.
+
+use std::time::Duration;
+
+use cql::ast::BatchKind;
+use plan::{BatchPlan, ModifyPlan, Partitions, Plan, SelectPlan};
+use protocol::WriteType;
+use types::RowSelection;
+
+use super::consistency::Kind;
+use crate::config::Timeouts;
+
+/// Rows that a read may return inline; one that may return more goes to a thread of its own.
+const INLINE_ROWS_MAX: u32 = 10_000;
+/// Logical partitions that a read may look at inline.
+const INLINE_PARTITIONS_MAX: usize = 64;
+
+/// What a plan does, as far as consistency levels are concerned; `None` where they mean nothing.
+pub(super) fn level_kind<'a>(plan: &Plan<'a>) -> Option<Kind<'a>> {
+    match plan {
+        Plan::Select(_) => Some(Kind::Read),
+        Plan::Modify(ModifyPlan { conditional: Some(_), .. })
+        | Plan::Batch(BatchPlan { conditional: Some(_), .. }) => Some(Kind::ConditionalWrite),
+        Plan::Modify(modify) if modify.is_counter => Some(Kind::CounterWrite(&modify.table.name)),
+        Plan::Modify(_) | Plan::Batch(_) => Some(Kind::Write),
+        Plan::Schema(_)
+        | Plan::Use(_)
+        | Plan::Truncate(_)
+        | Plan::Roles(_)
+        | Plan::Describe(_)
+        | Plan::Explain(_) => None,
+    }
+}
+
+/// Whether a plan may take long, and if so, whether it is a scan.
+pub(super) fn long(plan: &Plan<'_>) -> Option<bool> {
+    match plan {
+        Plan::Select(select) => is_long_read(select).then_some(true),
+        // They write files, or hash passwords.
+        Plan::Schema(_) | Plan::Truncate(_) | Plan::Roles(_) => Some(false),
+        Plan::Modify(_) | Plan::Batch(_) | Plan::Use(_) | Plan::Describe(_) | Plan::Explain(_) => {
+            None
+        }
+    }
+}
+
+fn is_long_read(select: &SelectPlan<'_>) -> bool {
+    if select.table.is_virtual {
+        return false;
+    }
+    let has_many_partitions = match &select.partitions {
+        Partitions::Key(_) => false,
+        Partitions::Keys(keys) => keys.len() > INLINE_PARTITIONS_MAX,
+        Partitions::Ring(_) => true,
+    };
+    let is_bounded = match &select.rows {
+        RowSelection::None | RowSelection::Points(_) => true,
+        RowSelection::All | RowSelection::Ranges(_) => {
+            let is_small = |count: Option<u32>| count.is_some_and(|count| count <= INLINE_ROWS_MAX);
+            let returns_all_it_reads = select.filters.is_empty()
+                && select.sort.is_none()
+                && !select.selection.is_aggregate();
+            returns_all_it_reads && (is_small(select.page_size) || is_small(select.limit))
+        }
+    };
+    has_many_partitions || select.index.is_some() || !is_bounded
+}
+
+/// What the client is told besides the result.
+pub(super) fn warnings(plan: &Plan<'_>) -> Vec<String> {
+    match plan {
+        Plan::Modify(modify) => modify.warnings.clone(),
+        Plan::Batch(batch) => batch.warnings.clone(),
+        Plan::Select(_)
+        | Plan::Schema(_)
+        | Plan::Use(_)
+        | Plan::Truncate(_)
+        | Plan::Roles(_)
+        | Plan::Describe(_)
+        | Plan::Explain(_) => Vec::new(),
+    }
+}
+
+/// What a change is called in a timeout, and how long a plan may take.
+pub(super) fn patience(timeouts: &Timeouts, plan: &Plan<'_>) -> (WriteType, Duration) {
+    match plan {
+        Plan::Select(select) => match select.partitions {
+            Partitions::Ring(_) => (WriteType::Simple, timeouts.range),
+            Partitions::Key(_) | Partitions::Keys(_) => (WriteType::Simple, timeouts.read),
+        },
+        Plan::Modify(ModifyPlan { conditional: Some(_), .. })
+        | Plan::Batch(BatchPlan { conditional: Some(_), .. }) => (WriteType::Cas, timeouts.cas),
+        Plan::Modify(modify) if modify.is_counter => (WriteType::Counter, timeouts.counter_write),
+        Plan::Modify(_) => (WriteType::Simple, timeouts.write),
+        Plan::Batch(batch) => match batch.kind {
+            BatchKind::Logged => (WriteType::Batch, timeouts.write),
+            BatchKind::Unlogged => (WriteType::UnloggedBatch, timeouts.write),
+            BatchKind::Counter => (WriteType::Counter, timeouts.counter_write),
+        },
+        Plan::Truncate(_) => (WriteType::Simple, timeouts.truncate),
+        Plan::Schema(_) | Plan::Use(_) | Plan::Roles(_) | Plan::Describe(_) | Plan::Explain(_) => {
+            (WriteType::Simple, timeouts.range)
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The binary from outside: its answers before a node runs, and when it cannot.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn helenus(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_helenus"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HELENUS_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).output().unwrap()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("helenus-cli-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Fails with code 1 and exactly one line, which holds these words.
+fn check_refused(arguments: &[&str], words: &[&str]) {
+    let output = helenus(arguments);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    for word in words {
+        assert!(text.contains(word), "{text} should say {word}");
+    }
+}
+
+#[test]
+fn help_and_version() {
+    let version = helenus(&["--version"]);
+    assert_eq!(version.stdout, format!("helenus {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
+    let help = String::from_utf8(helenus(&["--help"]).stdout).unwrap();
+    for word in ["start", "config", "status", "flush", "compact", "Examples:", "--set"] {
+        assert!(help.contains(word), "{help}");
+    }
+}
+
+#[test]
+fn a_printed_configuration_is_accepted() {
+    let folder = scratch("config");
+    let file = folder.join("node.toml");
+    let printed = helenus(&["config", "--set", "server.rack=r9"]).stdout;
+    std::io::Write::write_all(&mut std::fs::File::create(&file).unwrap(), &printed).unwrap();
+    let again = helenus(&["config", "--config", file.to_str().unwrap()]).stdout;
+    assert_eq!(String::from_utf8(again).unwrap(), String::from_utf8(printed).unwrap());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    check_refused(&["start", "--set", "server.lisen=x"], &["--set", "did you mean server.listen"]);
+    check_refused(&["start", "--listen", "nowhere"], &["--listen", "\"nowhere\""]);
+    check_refused(&["start", "--config", "/none.toml"], &["/none.toml"]);
+    check_refused(&["status", "--data-dir", "/nowhere/at/all"], &["no node is running"]);
+    check_refused(&["start", "--data-dir", "/proc/none"], &["/proc/none"]);
+    check_refused(
+        &["start", "--set", "auth.authorizer=cassandra"],
+        &["auth.authorizer", "needs", "auth.authenticator"],
+    );
+    let folder = scratch("port");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    check_refused(
+        &["start", "--listen", &address, "--data-dir", folder.to_str().unwrap()],
+        &[&address, "in use"],
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
