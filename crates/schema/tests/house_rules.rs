@@ -1,8 +1,9 @@
 //! Where we differ from Cassandra on purpose: what is refused, what is accepted, and the profile.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use schema::{
-    Change, DdlContext, IndexTarget, Profile, Schema, SchemaError, Throughput, apply,
-    initial_schema,
+    Change, DdlContext, IndexTarget, NodeFacts, Profile, Schema, SchemaError, Throughput, apply,
+    describe, initial_schema,
 };
 
 struct Node {
@@ -165,6 +166,106 @@ fn the_value_of_a_dense_table_cannot_be_dropped() {
     node.run("CREATE TABLE d (k int, c int, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE")
         .unwrap();
     assert!(node.refuse("ALTER TABLE d DROP v").contains("value column v"));
+}
+
+#[test]
+fn nested_types_have_a_bound() {
+    let mut node = node_with_table();
+    node.run("CREATE TYPE n0 (a int)").unwrap();
+    // Deep: a chain.
+    let mut refused = None;
+    for depth in 1..40 {
+        let before = depth - 1;
+        if let Err(error) = node.run(&format!("CREATE TYPE n{depth} (a frozen<n{before}>)")) {
+            refused = Some(error.to_string());
+            break;
+        }
+    }
+    assert_eq!(refused.as_deref(), Some("types are nested more than 32 deep"));
+    // Wide: each type holds the one before twice.
+    node.run("CREATE TYPE w0 (a int)").unwrap();
+    let mut refused = None;
+    for depth in 1..30 {
+        let before = depth - 1;
+        let statement = format!("CREATE TYPE w{depth} (a frozen<w{before}>, b frozen<w{before}>)");
+        if let Err(error) = node.run(&statement) {
+            refused = Some((depth, error.to_string()));
+            break;
+        }
+    }
+    assert_eq!(refused, Some((12, "a type may have at most 10000 parts".to_string())));
+    // An inner type that grows makes the outer ones too large.
+    for field in 0..10 {
+        let _ = node.run(&format!("ALTER TYPE w0 ADD f{field} int"));
+    }
+    assert!(node.run("ALTER TYPE w0 ADD last int").is_err());
+}
+
+/// `DESCRIBE SCHEMA WITH INTERNALS` on an empty node makes the same schema.
+#[test]
+fn what_is_described_can_be_made_again() {
+    let mut node = node_with_table();
+    for statement in [
+        "CREATE TYPE z (a int, \"B b\" list<int>)",
+        "CREATE TYPE a (f frozen<z>)",
+        "CREATE TABLE \"T 2\" (k int PRIMARY KEY)",
+        "CREATE TABLE u (k int, c text, d int, s set<text> static, v map<int, frozen<a>>, w int, PRIMARY KEY ((k, c), d)) WITH CLUSTERING ORDER BY (d DESC) AND comment = 'it''s' AND compression = {'enabled': false} AND caching = {'keys': 'NONE'}",
+        "ALTER TABLE u DROP w USING TIMESTAMP 17",
+        "ALTER TABLE u ADD w int",
+        "ALTER TABLE u DROP s USING TIMESTAMP 18",
+        "CREATE INDEX ON u (values(v))",
+        "CREATE INDEX \"By W\" ON u (w)",
+        "CREATE INDEX byw ON u (w)",
+    ] {
+        let _ = node.run(statement);
+    }
+    let mut again = Node::new(Profile::Default);
+    let texts = describe_all(&node.schema);
+    for text in &texts {
+        for statement in text.split_inclusive(";\n") {
+            again.run(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+    }
+    assert_eq!(describe_all(&again.schema), texts);
+    assert!(texts.len() > 5);
+}
+
+fn describe_all(schema: &Schema) -> Vec<String> {
+    let statement = match cql::parse("DESCRIBE SCHEMA WITH INTERNALS").unwrap().statement {
+        cql::Statement::Describe(statement) => statement,
+        other => panic!("{other:?}"),
+    };
+    let address = std::net::IpAddr::from([127, 0, 0, 1]);
+    let facts = NodeFacts {
+        host_id: 0,
+        cluster_name: String::new(),
+        data_center: String::new(),
+        rack: String::new(),
+        listen_address: address,
+        listen_port: 0,
+        broadcast_address: address,
+        broadcast_port: 0,
+        rpc_address: address,
+        rpc_port: 0,
+        tokens: Vec::new(),
+        release_version: String::new(),
+        cql_version: String::new(),
+        native_protocol_version: String::new(),
+        partitioner: String::new(),
+        gossip_generation: 0,
+        truncated_at: Default::default(),
+        helenus_version: String::new(),
+        data_dir: String::new(),
+        profile: String::new(),
+        started_at_ms: 0,
+        now_ms: 0,
+        settings: Vec::new(),
+        clients: Vec::new(),
+        estimates: Vec::new(),
+    };
+    let result = describe(&statement, schema, None, &facts).unwrap();
+    let text = |row: Vec<Vec<u8>>| String::from_utf8(row.into_iter().next_back().unwrap()).unwrap();
+    result.rows.into_iter().map(text).collect()
 }
 
 #[test]

@@ -171,13 +171,19 @@ fn warning(
     context: &DdlContext<'_>,
 ) -> Vec<String> {
     let nodes = context.node_count;
-    if nodes == 0 || i64::from(factor) <= i64::from(nodes) {
-        return Vec::new();
+    let mut warnings = Vec::new();
+    if nodes > 0 && i64::from(factor) > i64::from(nodes) {
+        let place = data_center.map(|name| format!(" for datacenter {name}")).unwrap_or_default();
+        warnings.push(format!(
+            "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes {nodes}{place}"
+        ));
     }
-    let place = data_center.map(|name| format!(" for datacenter {name}")).unwrap_or_default();
-    vec![format!(
-        "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes {nodes}{place}"
-    )]
+    if nodes > 1 && factor.to_string() != FACTOR_OF_A_CLUSTER {
+        warnings.push(format!(
+            "Helenus keeps {FACTOR_OF_A_CLUSTER} replicas of everything in a cluster; the replication factor {factor} of keyspace {keyspace} is kept but does not act"
+        ));
+    }
+    warnings
 }
 
 /// How many full replicas a replication asks for.

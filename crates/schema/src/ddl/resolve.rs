@@ -25,7 +25,41 @@ pub fn resolve_type(
 
 /// The same, when the keyspace is at hand.
 pub(crate) fn resolve_in(keyspace: &Keyspace, raw: &RawType) -> Result<CqlType, SchemaError> {
-    Written::read(raw, TYPE_DEPTH_MAX)?.resolve(keyspace)
+    let cql_type = Written::read(raw, TYPE_DEPTH_MAX)?.resolve(keyspace)?;
+    check_extent(&cql_type)?;
+    Ok(cql_type)
+}
+
+/// How many types may stand inside one type, when each user type is written out.
+const TYPE_PARTS_MAX: usize = 10_000;
+
+/// User types can be nested in user types without end; a type that would take too long to walk
+/// through, or too deep, is refused when it is defined.
+pub(crate) fn check_extent(cql_type: &CqlType) -> Result<(), SchemaError> {
+    let mut parts_left = TYPE_PARTS_MAX;
+    if fits(cql_type, TYPE_DEPTH_MAX, &mut parts_left) {
+        return Ok(());
+    }
+    if parts_left == 0 {
+        return Err(invalid!("a type may have at most {TYPE_PARTS_MAX} parts"));
+    }
+    Err(invalid!("types are nested more than {TYPE_DEPTH_MAX} deep"))
+}
+
+fn fits(cql_type: &CqlType, depth_left: usize, parts_left: &mut usize) -> bool {
+    let Some(depth_left) = depth_left.checked_sub(1) else { return false };
+    let Some(parts) = parts_left.checked_sub(1) else { return false };
+    *parts_left = parts;
+    let mut inner = |part: &CqlType| fits(part, depth_left, parts_left);
+    match cql_type {
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => inner(element),
+        CqlType::Map { key, value, .. } => inner(key) && inner(value),
+        CqlType::Tuple(parts) => parts.iter().all(inner),
+        CqlType::User { definition, .. } => definition.fields.iter().all(|(_, field)| inner(field)),
+        _ => true,
+    }
 }
 
 /// What a statement asks of a type before it is looked up.

@@ -48,8 +48,10 @@ pub(super) fn create(
     let definition =
         UserType { keyspace: Arc::clone(&keyspace.name), name: Arc::from(name), fields };
     let event = event(ChangeKind::Created, &definition);
+    let definition = Arc::new(definition);
+    check_extent_of(&definition)?;
     let mut after = Keyspace::clone(keyspace);
-    after.types.insert(Arc::clone(&definition.name), Arc::new(definition));
+    after.types.insert(Arc::clone(&definition.name), definition);
     Ok(Some(Change::new(schema.with_keyspace(after), event)))
 }
 
@@ -95,7 +97,7 @@ pub(super) fn alter(
         return Ok(None);
     }
     let event = event(ChangeKind::Updated, &after);
-    let (keyspace, altered) = replace(keyspace, &Arc::new(after));
+    let (keyspace, altered) = replace(keyspace, &Arc::new(after))?;
     let mut change = Change::new(schema.with_keyspace(keyspace), event);
     change.altered = altered;
     Ok(Some(change))
@@ -200,7 +202,11 @@ fn type_name(definition: &UserType) -> String {
 }
 
 /// The keyspace with a type replaced everywhere, and the tables that this changed.
-fn replace(keyspace: &Keyspace, definition: &Arc<UserType>) -> (Keyspace, Vec<TableId>) {
+fn replace(
+    keyspace: &Keyspace,
+    definition: &Arc<UserType>,
+) -> Result<(Keyspace, Vec<TableId>), SchemaError> {
+    check_extent_of(definition)?;
     let mut after = keyspace.clone();
     let mut altered = Vec::new();
     for (name, other) in &mut after.types {
@@ -212,6 +218,7 @@ fn replace(keyspace: &Keyspace, definition: &Arc<UserType>) -> (Keyspace, Vec<Ta
                 *field = with_replaced(field, definition);
             }
             *other = Arc::new(changed);
+            check_extent_of(other)?;
         }
     }
     for table in after.tables.values_mut() {
@@ -219,12 +226,18 @@ fn replace(keyspace: &Keyspace, definition: &Arc<UserType>) -> (Keyspace, Vec<Ta
             let mut changed = Table::clone(table);
             for column in &mut changed.columns {
                 column.cql_type = with_replaced(&column.cql_type, definition);
+                resolve::check_extent(&column.cql_type)?;
             }
             altered.push(changed.id);
             *table = Arc::new(changed);
         }
     }
-    (after, altered)
+    Ok((after, altered))
+}
+
+fn check_extent_of(definition: &Arc<UserType>) -> Result<(), SchemaError> {
+    let definition = Arc::clone(definition);
+    resolve::check_extent(&CqlType::User { definition, frozen: true })
 }
 
 fn with_replaced(cql_type: &CqlType, new: &Arc<UserType>) -> CqlType {

@@ -20,7 +20,7 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
         ("system", "local") => vec![local(schema, facts)],
         ("system", "IndexInfo") => schema_rows::built_indexes(schema),
         ("system", "size_estimates") => facts.estimates.iter().map(size_estimate).collect(),
-        ("system", "table_estimates") => facts.estimates.iter().map(table_estimate).collect(),
+        ("system", "table_estimates") => facts.estimates.iter().flat_map(table_estimates).collect(),
         ("system_schema", name) => schema_rows::rows(name, schema),
         ("system_virtual_schema", name) => virtual_schema_rows::rows(name, schema),
         ("system_views", "clients") => facts.clients.iter().map(client).collect(),
@@ -90,10 +90,15 @@ fn size_estimate(estimate: &RangeEstimate) -> NamedRow {
     ]
 }
 
-fn table_estimate(estimate: &RangeEstimate) -> NamedRow {
-    let mut row = size_estimate(estimate);
-    row.push(("range_type", values::text("primary")));
-    row
+/// What is the node's own is all that is primary to it, until it has neighbours.
+fn table_estimates(estimate: &RangeEstimate) -> Vec<NamedRow> {
+    ["local_primary", "primary"]
+        .map(|range_type| {
+            let mut row = size_estimate(estimate);
+            row.push(("range_type", values::text(range_type)));
+            row
+        })
+        .to_vec()
 }
 
 fn client(client: &ClientFacts) -> NamedRow {
