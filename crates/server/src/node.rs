@@ -159,6 +159,7 @@ impl Node {
             timeouts: config.timeouts,
             prepared_bytes_max: config.memory.prepared_statements,
             scans_max: world::core_count().max(2),
+            address,
         }));
         let metrics = Arc::new(Metrics::default());
         Ok(Node { storage, coordinator, engine, roles, world, hub, clients, metrics })

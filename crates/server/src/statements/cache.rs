@@ -19,6 +19,7 @@ const AVERAGE_BYTES: u64 = 4096;
 
 /// A statement that was planned, with what its answers need.
 pub(super) struct Statement {
+    pub(super) text: Box<str>,
     pub(super) plan: plan::Prepared,
     /// What its markers take, for PREPARED.
     pub(super) bind: Vec<ColumnSpec>,
@@ -47,6 +48,7 @@ impl Statement {
         let tables = plan.tables.iter().filter_map(|id| schema.table_by_id(*id)).cloned().collect();
         Ok(Statement {
             weight_bytes: STATEMENT_BYTES + text.len() as u64 + column_count * COLUMN_BYTES,
+            text: text.into(),
             plan,
             bind,
             result,

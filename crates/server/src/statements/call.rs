@@ -9,6 +9,7 @@ use std::time::Instant;
 use protocol::{Frame, QueryParameters, Request, RequestMessage, ResponseHead};
 
 use super::cache::Statement;
+use super::trace::Trace;
 use crate::reply::Failure;
 use crate::session::Client;
 use crate::world;
@@ -22,8 +23,8 @@ pub(super) struct Call<'a> {
     /// One, or those of a batch in order.
     pub(super) statements: &'a [Arc<Statement>],
     pub(super) started: Instant,
-    /// The id of the trace, if one is kept.
-    pub(super) tracing_id: Option<[u8; 16]>,
+    /// Its trace, if one is kept.
+    pub(super) trace: Option<&'a Arc<Trace>>,
 }
 
 impl<'a> Call<'a> {
@@ -53,7 +54,7 @@ impl<'a> Call<'a> {
         ResponseHead {
             version: self.frame.version,
             stream: self.frame.stream,
-            tracing_id: self.tracing_id,
+            tracing_id: self.trace.map(|trace| trace.id),
             warnings,
             custom_payload: &[],
         }
@@ -69,7 +70,7 @@ impl<'a> Call<'a> {
                 many => Several::Many(many.to_vec()),
             },
             started: self.started,
-            tracing_id: self.tracing_id,
+            trace: self.trace.cloned(),
         }
     }
 }
@@ -77,10 +78,10 @@ impl<'a> Call<'a> {
 /// A [`Call`] that holds everything itself.
 pub(super) struct OwnedCall {
     client: Client,
-    pub(super) frame: Frame,
+    frame: Frame,
     statements: Several,
-    pub(super) started: Instant,
-    tracing_id: Option<[u8; 16]>,
+    started: Instant,
+    pub(super) trace: Option<Arc<Trace>>,
 }
 
 enum Several {
@@ -89,6 +90,11 @@ enum Several {
 }
 
 impl OwnedCall {
+    /// The least that an answer starts with.
+    pub(super) fn bare_head(&self) -> ResponseHead<'static> {
+        ResponseHead::new(self.frame.version, self.frame.stream)
+    }
+
     /// Looks into the request again.
     pub(super) fn with<T>(
         &self,
@@ -104,7 +110,7 @@ impl OwnedCall {
                 Several::Many(many) => many,
             },
             started: self.started,
-            tracing_id: self.tracing_id,
+            trace: self.trace.as_ref(),
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Everything that is quick runs inline, in the turn of its connection. A change waits for the log
 //! as a future. What may take long (scans, definitions, passwords) goes to threads of its own.
 
+use std::net::SocketAddr;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +14,8 @@ use coordinator::{Answer, Coordinator, ExecuteError, Executed, Reply, RequestCon
 use cql::ast::BatchKind;
 use plan::{BatchItem, BatchPlan, BindContext, ModifyPlan, Plan};
 use protocol::{
-    ErrorKind, ErrorResponse, Frame, Request, RequestMessage, StatementSource, WriteType,
+    ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, StatementSource,
+    Version, WriteType,
 };
 use replica::CommitError;
 use schema::Schema;
@@ -22,6 +24,7 @@ use types::Outcome;
 
 use super::cache::{PreparedStatements, Statement};
 use super::call::{Abandon, Call, OwnedCall, Until};
+use super::trace::Trace;
 use super::values::Bound;
 use super::{access, consistency, encode, plans};
 use crate::config::Timeouts;
@@ -44,6 +47,8 @@ pub(crate) struct Parts {
     pub(crate) prepared_bytes_max: u64,
     /// Scans at once.
     pub(crate) scans_max: usize,
+    /// Where clients connect, for traces.
+    pub(crate) address: SocketAddr,
 }
 
 /// Runs the statements of all clients.
@@ -56,6 +61,7 @@ struct Inner {
     timeouts: Timeouts,
     prepared: PreparedStatements,
     scans: Arc<Semaphore>,
+    address: SocketAddr,
 }
 
 /// How far a call came.
@@ -94,6 +100,7 @@ impl Engine {
             timeouts: parts.timeouts,
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             scans: Arc::new(Semaphore::new(parts.scans_max)),
+            address: parts.address,
         }))
     }
 
@@ -111,9 +118,10 @@ impl Statements for Engine {
         message: &RequestMessage<'_>,
         out: &mut BytesMut,
     ) -> Step {
-        let tracing_id = message.tracing.then(|| self.0.uuids.time_uuid());
         let started = world::now();
-        let mut call = Call { client, frame, message, statements: &[], started, tracing_id };
+        let trace = message.tracing.then(|| Arc::new(Trace::begin(&self.0.uuids, started)));
+        let mut call =
+            Call { client, frame, message, statements: &[], started, trace: trace.as_ref() };
         let schema = self.0.coordinator.schema();
         let found: Vec<Arc<Statement>>;
         let one: Arc<Statement>;
@@ -128,6 +136,7 @@ impl Statements for Engine {
                 call.statements = slice::from_ref(&one);
                 if let Request::Prepare { .. } = message.request {
                     encode::prepared(&call, &one, out);
+                    self.0.keep_trace(&call);
                     return Step::Answered(Effect::none());
                 }
             }
@@ -136,8 +145,12 @@ impl Statements for Engine {
                 call.statements = &found;
             }
         }
+        self.0.note(&call, "The statement is planned");
         match self.0.run(call, &schema, Pace::Inline) {
-            Ok(Ran::Answered(answer)) => Step::Answered(encode::answer(&call, Ok(answer), out)),
+            Ok(Ran::Answered(answer)) => {
+                self.0.keep_trace(&call);
+                Step::Answered(encode::answer(&call, Ok(answer), out))
+            }
             Ok(Ran::Waits(waits)) => {
                 let (inner, call) = (Arc::clone(&self.0), call.to_owned());
                 Step::Waits(Box::pin(async move { inner.finish(call, waits).await }))
@@ -146,7 +159,10 @@ impl Statements for Engine {
                 let (inner, call) = (Arc::clone(&self.0), call.to_owned());
                 Step::Waits(Box::pin(async move { inner.run_apart(call, is_scan).await }))
             }
-            Err(failure) => Step::Answered(encode::error(&call, &failure, out)),
+            Err(failure) => {
+                self.0.keep_trace(&call);
+                Step::Answered(encode::error(&call, &failure, out))
+            }
         }
     }
 
@@ -238,14 +254,7 @@ impl Inner {
         use_plan: impl FnOnce(Plan<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let Some(parameters) = call.parameters() else { return Err(Failure::Bug) };
-        let context = BindContext {
-            now_us: world::now_us(),
-            now_s: parameters.now_in_seconds.and_then(|seconds| i32::try_from(seconds).ok()),
-            default_timestamp_us: parameters.timestamp,
-            page_size: parameters.page_size.and_then(|size| u32::try_from(size).ok()),
-            uuids: &*self.uuids,
-            protocol_version: call.frame.version.number(),
-        };
+        let context = self.context(Some(parameters), call.frame.version);
         match (&call.message.request, call.statements) {
             (Request::Batch(batch), statements) => {
                 let bound: Vec<Bound<'_>> =
@@ -267,6 +276,25 @@ impl Inner {
                 use_plan(statement.plan.bind(&bound, &context)?)
             }
             _ => Err(Failure::Bug),
+        }
+    }
+
+    /// The world that values are bound in.
+    fn context(
+        &self,
+        parameters: Option<&QueryParameters<'_>>,
+        version: Version,
+    ) -> BindContext<'_> {
+        let positive = |number: i32| u32::try_from(number).ok();
+        BindContext {
+            now_us: world::now_us(),
+            now_s: parameters
+                .and_then(|parameters| parameters.now_in_seconds)
+                .and_then(|seconds| i32::try_from(seconds).ok()),
+            default_timestamp_us: parameters.and_then(|parameters| parameters.timestamp),
+            page_size: parameters.and_then(|parameters| parameters.page_size).and_then(positive),
+            uuids: &*self.uuids,
+            protocol_version: version.number(),
         }
     }
 
@@ -386,6 +414,7 @@ impl Inner {
             false => None,
         };
         let inner = Arc::clone(&self);
+        let head = call.bare_head();
         let ran = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let schema = inner.coordinator.schema();
@@ -393,14 +422,18 @@ impl Inner {
             (call, ran)
         });
         let Ok((call, ran)) = ran.await else {
-            return Finished { message: BytesMut::new(), effect: Effect::none() };
+            // It panicked there, which is a bug; the others of this client go on.
+            let mut message = BytesMut::new();
+            let error = Failure::Bug.response(protocol::Consistency::One);
+            let effect = Effect::error(&head, &error, &mut message);
+            return Finished { message, effect };
         };
         drop(abandon);
         match ran {
             Ok(Ran::Waits(waits)) => self.finish(call, waits).await,
-            Ok(Ran::Answered(answer)) => finished(&call, Ok(answer)),
-            Ok(Ran::Long { .. }) => finished(&call, Err(Failure::Bug)),
-            Err(failure) => finished(&call, Err(failure)),
+            Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
+            Ok(Ran::Long { .. }) => self.finished(&call, Err(Failure::Bug)),
+            Err(failure) => self.finished(&call, Err(failure)),
         }
     }
 
@@ -419,7 +452,64 @@ impl Inner {
             }
             _ => Ok(Answer { reply: Reply::Void, warnings }),
         });
-        finished(&call, answer)
+        self.finished(&call, answer)
+    }
+
+    fn finished(self: &Arc<Self>, call: &OwnedCall, outcome: Result<Answer, Failure>) -> Finished {
+        let mut message = BytesMut::new();
+        let effect = call.with(|call| {
+            self.keep_trace(&call);
+            Ok(encode::answer(&call, outcome, &mut message))
+        });
+        Finished { message, effect: effect.unwrap_or_default() }
+    }
+
+    /// Adds to the trace of a call, if it has one.
+    fn note(&self, call: &Call<'_>, activity: &str) {
+        if let Some(trace) = call.trace {
+            trace.note(&self.uuids, activity);
+        }
+    }
+
+    /// Writes the trace of a call that is done, if it has one. The client does not wait for it.
+    fn keep_trace(self: &Arc<Self>, call: &Call<'_>) {
+        let Some(trace) = call.trace else { return };
+        trace.note(&self.uuids, "Request complete");
+        let statements = trace.statements(call, self.address);
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            for statement in statements {
+                if let Err(failure) = inner.write(&statement).await {
+                    tracing::warn!(?failure, "a trace could not be kept");
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Runs a write of our own.
+    async fn write(&self, text: &str) -> Result<(), Failure> {
+        let waiting = {
+            let schema = self.coordinator.schema();
+            let statement = Statement::plan(text, &schema, None)?;
+            let context = self.context(None, Version::NEWEST);
+            let plan = statement.plan.bind(&plan::NoValues, &context)?;
+            let at = world::now() + self.timeouts.write;
+            let request = RequestContext {
+                paging_state: None,
+                statement_id: STATEMENT_ID_NONE,
+                deadline: &Until { at, is_abandoned: None },
+                keyspace: None,
+            };
+            match self.coordinator.execute(plan, &request)? {
+                Executed::Done(_) => return Ok(()),
+                Executed::Waiting(waiting) => waiting.outcome,
+            }
+        };
+        match waiting.await {
+            Ok(outcome) => outcome.map(drop).map_err(|error| Failure::Execute(error.into())),
+            Err(_) => Err(Failure::Execute(CommitError::Closed.into())),
+        }
     }
 
     /// The rows of a conditional write. Its plan is made again from the same request, because a plan
@@ -435,10 +525,4 @@ impl Inner {
             _ => Err(Failure::Bug),
         })
     }
-}
-
-fn finished(call: &OwnedCall, outcome: Result<Answer, Failure>) -> Finished {
-    let mut message = BytesMut::new();
-    let effect = call.with(|call| Ok(encode::answer(&call, outcome, &mut message)));
-    Finished { message, effect: effect.unwrap_or_default() }
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`engine`] (the way of each request), [`cache`] (prepared statements), [`values`]
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is), [`encode`] (answers as messages), [`access`] (who may),
-//! [`consistency`] (which levels make no sense).
+//! [`consistency`] (which levels make no sense), [`trace`].
 mod access;
 mod cache;
 mod call;
@@ -10,6 +10,7 @@ mod consistency;
 mod encode;
 mod engine;
 mod plans;
+mod trace;
 mod values;
 
 pub(crate) use encode::schema_change;
