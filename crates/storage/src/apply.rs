@@ -351,7 +351,37 @@ impl<'c> Change<'c> {
                 self.core.cache.forget(&row.key);
             }
         }
+        self.note_dead();
         Some((seqno, bytes))
+    }
+
+    /// Tells the store what of this mutation is dead, or will be.
+    fn note_dead(&self) {
+        let dead_at_s = |operation: &Operation| match operation {
+            Operation::DeletePartition(deletion) | Operation::DeleteRange { deletion, .. } => {
+                Some(deletion.deleted_at_s)
+            }
+            Operation::Row(change) => change
+                .deletion
+                .map(|deletion| deletion.deleted_at_s)
+                .or_else(|| change.cells.iter().find_map(|cell| cell_dead_at_s(&cell.action))),
+        };
+        for at_s in self.mutation.operations.iter().filter_map(dead_at_s) {
+            self.opened.note_dead(at_s);
+        }
+    }
+}
+
+fn cell_dead_at_s(action: &CellAction) -> Option<u32> {
+    match action {
+        CellAction::Set { expiry, .. } | CellAction::ListSetAt { expiry, .. } => {
+            expiry.map(|expiry| expiry.expires_at_s)
+        }
+        CellAction::Delete { deleted_at_s, .. }
+        | CellAction::DeleteElements { deleted_at_s }
+        | CellAction::ListDeleteAt { deleted_at_s, .. }
+        | CellAction::ListRemoveValues { deleted_at_s, .. } => Some(*deleted_at_s),
+        CellAction::CounterAdd(_) => None,
     }
 }
 

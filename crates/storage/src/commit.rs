@@ -61,13 +61,27 @@ const WAITING_GROUPS_MAX: usize = 8;
 pub(crate) struct Entry {
     pub(crate) set: SetId,
     pub(crate) mutations: Vec<Mutation>,
-    /// Where each mutation stood in the change.
+    /// Where each mutation stood in the change; nothing if it is the only one.
     pub(crate) slots: Vec<usize>,
+}
+
+impl Entry {
+    pub(crate) fn slot(&self, number: usize) -> usize {
+        self.slots.get(number).copied().unwrap_or(0)
+    }
 }
 
 /// Splits a change by replica set, keeping the order within each.
 pub(crate) fn split_by_set(change: Vec<(SetId, Mutation)>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::with_capacity(1);
+    if change.len() == 1 {
+        entries.extend(change.into_iter().map(|(set, mutation)| Entry {
+            set,
+            mutations: vec![mutation],
+            slots: Vec::new(),
+        }));
+        return entries;
+    }
     let mut known: HashMap<SetId, usize, FixedState> = HashMap::default();
     for (slot, (set, mutation)) in change.into_iter().enumerate() {
         let index = match entries.last() {
@@ -369,7 +383,7 @@ fn apply_works(core: &Core, works: Vec<Work>) {
                 let mut outcomes = Outcomes::new(job.mutation_count);
                 for (id, entry) in job.ids.iter().zip(&job.entries) {
                     apply_entry(core, *id, job.position, &entry.mutations, |number, outcome| {
-                        outcomes.set(entry.slots.get(number).copied().unwrap_or(0), outcome);
+                        outcomes.set(entry.slot(number), outcome);
                     });
                 }
                 answers.push((job.reply, outcomes.finish()));
@@ -378,7 +392,7 @@ fn apply_works(core: &Core, works: Vec<Work>) {
                 let entry = &task.entry;
                 apply_entry(core, task.id, task.position, &entry.mutations, |number, outcome| {
                     if let Some(outcomes) = task.gather.outcomes.lock().as_mut() {
-                        outcomes.set(entry.slots.get(number).copied().unwrap_or(0), outcome);
+                        outcomes.set(entry.slot(number), outcome);
                     }
                 });
                 if task.gather.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -402,7 +416,18 @@ fn apply_works(core: &Core, works: Vec<Work>) {
 pub(crate) struct SetLock {
     pub(crate) turn: Mutex<()>,
     /// While a change is appended and not yet applied: a place in the log at or before it.
-    pub(crate) in_flight_since: AtomicU64,
+    in_flight_since: AtomicU64,
+}
+
+impl SetLock {
+    /// From now on the log is needed from that place on.
+    pub(crate) fn begin(&self, since: Position) {
+        self.in_flight_since.store(since, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end(&self) {
+        self.in_flight_since.store(Position::MAX, Ordering::SeqCst);
+    }
 }
 
 /// The locks of all sets.

@@ -18,7 +18,7 @@ use crate::log::Position;
 use crate::maintenance::Pressure;
 use crate::options::Options;
 use crate::schema_source::SchemaSource;
-use crate::tree::engine::TreeShared;
+use crate::tree::engine::{TreeShared, is_established};
 use crate::tree::purge::PurgeFactory;
 use crate::tree::store::{LogIndexes, StoreSeed, TableStore};
 
@@ -69,6 +69,11 @@ impl Core {
         for entry in fs::read_dir(&core.trees_folder).map_err(read_error)? {
             let entry = entry.map_err(OpenError::io(&core.trees_folder))?;
             if let Some((table, born)) = entry.file_name().to_str().and_then(split_folder_name) {
+                if !is_established(&entry.path()) {
+                    // Begun before a crash; the log still has everything that was in it.
+                    fs::remove_dir_all(entry.path()).map_err(OpenError::io(entry.path()))?;
+                    continue;
+                }
                 found.entry(table).or_default().push(born);
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -14,14 +14,17 @@ use types::TableId;
 use crate::commit::{AppliedThrough, Job, SetLocks};
 use crate::core::Core;
 use crate::data_dir::sync_folder;
-use crate::error::TreeError;
+use crate::error::{OpenError, TreeError};
 use crate::log::{Log, Position};
 use crate::tree::store::TableStore;
+use crate::tree::sweep::sweep;
 
 /// The longest a writer is slowed down at a time.
 const DELAY_MAX: Duration = Duration::from_millis(10);
 /// How long a writer waits for memory before it is refused.
 const WAIT_ROUNDS_MAX: u32 = 500;
+/// With more runs of unsorted files writers are slowed down, so that compaction can follow.
+const UNSORTED_RUNS_FREE: usize = 16;
 /// How often the flusher looks around by itself.
 const FLUSHER_ROUND: Duration = Duration::from_millis(200);
 /// Stores that may wait for a compaction; more are found again at their next flush.
@@ -32,6 +35,8 @@ const WAITING_COMPACTIONS_MAX: usize = 4096;
 pub(crate) struct Pressure {
     bytes: AtomicU64,
     bytes_max: u64,
+    /// The most runs of unsorted files that a table has.
+    unsorted_runs: AtomicUsize,
     /// Flushing failed; the reason is in the log of the node.
     is_stuck: AtomicBool,
     lock: Mutex<()>,
@@ -43,6 +48,7 @@ impl Pressure {
         Pressure {
             bytes: AtomicU64::new(0),
             bytes_max,
+            unsorted_runs: AtomicUsize::new(0),
             is_stuck: AtomicBool::new(false),
             lock: Mutex::new(()),
             shrunk: Condvar::new(),
@@ -75,11 +81,14 @@ impl Pressure {
     pub(crate) fn admit(&self) -> bool {
         let free = self.bytes_max / 4 * 3;
         let bytes = self.bytes();
-        if bytes < free {
+        let runs = self.unsorted_runs.load(Ordering::Relaxed);
+        if bytes < free && runs <= UNSORTED_RUNS_FREE {
             return true;
         }
         if bytes < self.bytes_max {
-            let share = (bytes - free) as f64 / (self.bytes_max - free).max(1) as f64;
+            let memory = bytes.saturating_sub(free) as f64 / (self.bytes_max - free).max(1) as f64;
+            let files = runs.saturating_sub(UNSORTED_RUNS_FREE) as f64 / UNSORTED_RUNS_FREE as f64;
+            let share = memory.max(files.min(1.0));
             let mut lock = self.lock.lock();
             self.shrunk.wait_for(&mut lock, DELAY_MAX.mul_f64(share * share));
             return true;
@@ -121,7 +130,16 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    compactions: VecDeque<Arc<TableStore>>,
+    compactions: VecDeque<(Arc<TableStore>, Compaction)>,
+}
+
+/// How much of a store is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compaction {
+    /// Where there are too many files.
+    Usual,
+    /// Everything, to be rid of what is dead.
+    Purge,
 }
 
 impl Maintenance {
@@ -166,6 +184,11 @@ impl Maintenance {
     /// Flushes one store, now.
     pub(crate) fn flush(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
         self.shared.flush(store)
+    }
+
+    /// Merges all files of a store, without what has been dead for long enough.
+    pub(crate) fn purge(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
+        self.shared.purge(store)
     }
 
     /// Removes from the log what no store needs any more.
@@ -232,7 +255,23 @@ impl Shared {
                 }
                 self.core.pressure.is_stuck.store(false, Ordering::Relaxed);
             }
+            self.look_around();
         }
+    }
+
+    /// Sees what is due: merges for the sake of what is dead, and how far compaction lags.
+    fn look_around(&self) {
+        let mut runs = 0;
+        for store in self.core.all_stores() {
+            let Some(opened) = store.if_open() else {
+                continue;
+            };
+            runs = runs.max(opened.tree.unsorted_runs());
+            if opened.take_purge(store.horizon_s()) {
+                self.queue_compaction(&store, Compaction::Purge);
+            }
+        }
+        self.core.pressure.unsorted_runs.store(runs, Ordering::Relaxed);
     }
 
     /// The store with the most memory when there is too much of it, or the one that keeps the log
@@ -264,7 +303,9 @@ impl Shared {
         };
         {
             let _flushing = self.flushing.lock();
-            opened.seal();
+            if !opened.seal() && !opened.has_sealed() {
+                return Ok(());
+            }
             // Sorted files never know more than the log.
             let end = self.log.end();
             if self.log.sync_through(end).is_err() {
@@ -279,7 +320,7 @@ impl Shared {
             self.core.pressure.shrink(freed);
         }
         self.release_log();
-        self.queue_compaction(store);
+        self.queue_compaction(store, Compaction::Usual);
         Ok(())
     }
 
@@ -303,35 +344,38 @@ impl Shared {
         self.log.forget_before(keep_from);
     }
 
-    fn queue_compaction(&self, store: &Arc<TableStore>) {
+    fn queue_compaction(&self, store: &Arc<TableStore>, compaction: Compaction) {
         let mut state = self.state.lock();
-        let is_queued = state.compactions.iter().any(|queued| Arc::ptr_eq(queued, store));
+        let is_queued = state
+            .compactions
+            .iter()
+            .any(|(queued, how)| *how == compaction && Arc::ptr_eq(queued, store));
         if !is_queued && state.compactions.len() < WAITING_COMPACTIONS_MAX {
-            state.compactions.push_back(Arc::clone(store));
+            state.compactions.push_back((Arc::clone(store), compaction));
             self.compaction_wanted.notify_one();
         }
     }
 
     fn run_compactor(&self) {
         loop {
-            let store = {
+            let (store, compaction) = {
                 let mut state = self.state.lock();
                 loop {
                     if self.is_stopping() {
                         return;
                     }
-                    if let Some(store) = state.compactions.pop_front() {
-                        break store;
+                    if let Some(next) = state.compactions.pop_front() {
+                        break next;
                     }
                     self.compaction_wanted.wait(&mut state);
                 }
             };
-            let Some(opened) = store.if_open() else {
-                continue;
+            let result = match compaction {
+                Compaction::Usual => self.compact(&store),
+                Compaction::Purge => self.purge(&store),
             };
-            match opened.tree.compact(opened.watermark()) {
-                Ok(true) => self.queue_compaction(&store),
-                Ok(false) => {}
+            match result {
+                Ok(()) => {}
                 Err(_) if store.is_dropped() => {}
                 Err(error) => {
                     tracing::error!(table = %store.id, %error, "a compaction failed");
@@ -339,6 +383,46 @@ impl Shared {
             }
         }
     }
+
+    fn compact(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
+        let Some(opened) = store.if_open() else {
+            return Ok(());
+        };
+        if opened.tree.compact(opened.watermark())? {
+            self.queue_compaction(store, Compaction::Usual);
+        }
+        Ok(())
+    }
+
+    /// Takes away what has been dead for long enough.
+    fn purge(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
+        let Some(opened) = store.if_open() else {
+            return Ok(());
+        };
+        let goes_on = || !self.is_stopping() && !store.is_dropped();
+        let bytes = sweep(store, opened, &self.core.cache, store.horizon_s(), &goes_on)?;
+        self.core.pressure.grow(bytes);
+        self.flush(store)?;
+        opened.tree.compact_all(opened.watermark())
+    }
+}
+
+/// Frees memory while the log is replayed: every record that was applied is synced already.
+pub(crate) fn flush_while_recovering(core: &Core) -> Result<(), OpenError> {
+    let stores = core.all_stores();
+    let largest = stores
+        .iter()
+        .filter_map(|store| Some((store, store.if_open()?)))
+        .max_by_key(|(_, opened)| opened.memory_bytes());
+    let Some((store, opened)) = largest else {
+        return Ok(());
+    };
+    sync_folder(&core.trees_folder).map_err(OpenError::io(&core.trees_folder))?;
+    opened.seal();
+    let freed =
+        opened.flush_sealed().map_err(|error| OpenError::Tree { table: store.id, error })?;
+    core.pressure.shrink(freed);
+    Ok(())
 }
 
 /// What a store holds, about.

@@ -146,8 +146,8 @@ impl<'r> Reader<'r> {
         let mut static_covering_us = i64::MIN;
         if self.command.statics != Statics::Skip {
             keys::push_static(buffer);
-            static_value = self.cached_row(buffer)?;
             static_covering_us = covering(buffer, None)?;
+            static_value = self.cached_row(buffer)?;
         }
         let static_row = match &static_value {
             Some(value) => Some(row_bytes(value, keys::is_cut(key))?),
@@ -167,11 +167,12 @@ impl<'r> Reader<'r> {
             }
             buffer.truncate(prefix_length);
             keys::push_clustering(buffer, clustering);
+            // First what lies over the row: a sweep takes that away after what it covers.
+            let covering_us = covering(buffer, Some(clustering))?;
             let Some(value) = self.cached_row(buffer)? else {
                 continue;
             };
             let row = row_bytes(&value, keys::is_cut(key))?;
-            let covering_us = covering(buffer, Some(clustering))?;
             match self.offer(&partition, clustering, row, covering_us)? {
                 Offered::Dead => {}
                 Offered::Taken(Flow::Continue) => any_live = true,

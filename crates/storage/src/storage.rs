@@ -17,11 +17,14 @@ use crate::data_dir::DataDir;
 use crate::error::{CommitError, OpenError, ReadError, TreeError};
 use crate::log::frame::RecordKind;
 use crate::log::recovery::{Replayed, decode_change, recover};
-use crate::log::{Appended, Disk, DurableSink, EntryId, Log, Position, RealDisk};
-use crate::maintenance::{Maintenance, TableStatistics};
+use crate::log::{Appended, Disk, DurableSink, EntryId, Log, RealDisk};
+use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::read;
 use crate::schema_source::SchemaSource;
+
+/// A clean stop leaves at most this much to be replayed.
+const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The rows of a node, on disk.
 pub struct Storage {
@@ -156,7 +159,7 @@ impl Storage {
             let ids = ids.to_vec();
             Some(Job { position, end, ids, entries, mutation_count, reply })
         };
-        let appended = self.log.append_change(&sets, body, make_job);
+        let appended = self.log.append_change(sets.into_iter(), body, make_job);
         self.maintenance.after_write();
         match appended {
             Ok(_) => Committed::Later(receiver),
@@ -170,37 +173,47 @@ impl Storage {
         mutation_count: usize,
         body: &[u8],
     ) -> CommitResult {
-        let sets: Vec<SetId> = entries.iter().map(|entry| entry.set).collect();
-        let mut in_order = sets.clone();
-        in_order.sort_unstable();
-        let locks: Vec<Arc<SetLock>> =
-            in_order.into_iter().map(|set| self.set_locks.get(set)).collect();
-        // Always in the same order, so that two changes over the same sets cannot wait in a circle.
-        let turns: Vec<_> = locks.iter().map(|lock| lock.turn.lock()).collect();
-        let since = self.log.synced();
-        for lock in &locks {
-            lock.in_flight_since.store(since, Ordering::SeqCst);
+        if let [entry] = entries {
+            let lock = self.set_locks.get(entry.set);
+            let _turn = lock.turn.lock();
+            lock.begin(self.log.synced());
+            let result = self.append_and_apply(entries, mutation_count, body);
+            lock.end();
+            return result;
         }
-        let mut entry_ids = Vec::new();
-        let appended = self.log.append_change(&sets, body, |_, ids| {
+        let mut sets: Vec<SetId> = entries.iter().map(|entry| entry.set).collect();
+        // Always in the same order, so that two changes over the same sets cannot wait in a circle.
+        sets.sort_unstable();
+        let locks: Vec<Arc<SetLock>> =
+            sets.into_iter().map(|set| self.set_locks.get(set)).collect();
+        let _turns: Vec<_> = locks.iter().map(|lock| lock.turn.lock()).collect();
+        locks.iter().for_each(|lock| lock.begin(self.log.synced()));
+        let result = self.append_and_apply(entries, mutation_count, body);
+        locks.iter().for_each(|lock| lock.end());
+        result
+    }
+
+    /// The caller has the turn of every set.
+    fn append_and_apply(
+        &self,
+        entries: &[Entry],
+        mutation_count: usize,
+        body: &[u8],
+    ) -> CommitResult {
+        let mut entry_ids = Vec::with_capacity(entries.len());
+        let sets = entries.iter().map(|entry| entry.set);
+        let appended = self.log.append_change(sets, body, |_, ids| {
             entry_ids.extend_from_slice(ids);
             None
-        });
-        let result = appended.map_err(CommitError::from).and_then(|appended| {
-            let mut outcomes = Outcomes::new(mutation_count);
-            for (id, entry) in entry_ids.iter().zip(entries) {
-                let position = appended.position;
-                apply_entry(&self.core, *id, position, &entry.mutations, |number, outcome| {
-                    outcomes.set(entry.slots.get(number).copied().unwrap_or(0), outcome);
-                });
-            }
-            outcomes.finish()
-        });
-        for lock in &locks {
-            lock.in_flight_since.store(Position::MAX, Ordering::SeqCst);
+        })?;
+        let mut outcomes = Outcomes::new(mutation_count);
+        for (id, entry) in entry_ids.iter().zip(entries) {
+            let position = appended.position;
+            apply_entry(&self.core, *id, position, &entry.mutations, |number, outcome| {
+                outcomes.set(entry.slot(number), outcome);
+            });
         }
-        drop(turns);
-        result
+        outcomes.finish()
     }
 
     /// Reads rows of one replica set.
@@ -260,14 +273,12 @@ impl Storage {
         Ok(())
     }
 
-    /// Merges the sorted files of a table into one run; of all tables without one.
+    /// Merges the sorted files of a table into one run, without what has been dead for long enough;
+    /// of all tables without one.
     pub fn compact(&self, table: Option<TableId>) -> Result<(), TreeError> {
-        self.flush(table)?;
         for store in self.core.all_stores() {
-            if table.is_none_or(|table| table == store.id)
-                && let Some(opened) = store.for_read()?
-            {
-                opened.tree.compact_all(opened.watermark())?;
+            if table.is_none_or(|table| table == store.id) && store.for_read()?.is_some() {
+                self.maintenance.purge(&store)?;
             }
         }
         Ok(())
@@ -292,8 +303,8 @@ impl Storage {
         }
     }
 
-    /// Stops cleanly: everything that was committed is in sorted files afterwards, so that the next
-    /// start has nothing to replay. A second call does nothing.
+    /// Stops cleanly: everything that was committed is on the disk, and next to nothing of it only
+    /// in the log, so that the next start is quick. A second call does nothing.
     pub fn close(&self) -> Result<(), TreeError> {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -301,7 +312,11 @@ impl Storage {
         self.set_locks.wait_idle();
         self.log.drain();
         self.through.wait_for(self.log.synced());
-        let flushed = self.flush(None);
+        // A little log is replayed faster than many small files are written.
+        let flushed = match self.log.kept_bytes() > REPLAYED_BYTES_MAX {
+            true => self.flush(None),
+            false => Ok(()),
+        };
         self.maintenance.stop();
         self.maintenance.release_log();
         self.log.close();
@@ -340,6 +355,9 @@ fn replay(core: &Core, replayed: Replayed) -> Result<(), OpenError> {
                         failed = Some(OpenError::Tree { table, error });
                     }
                 });
+            }
+            if core.pressure.wants_flush() {
+                maintenance::flush_while_recovering(core)?;
             }
             failed.map_or(Ok(()), Err)
         }

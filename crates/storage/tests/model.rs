@@ -2,6 +2,7 @@
 //! worked out from all facts, in no order. Any order, any duplicates, flushed, compacted and
 //! restarted at any point: the same rows.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may stop")]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

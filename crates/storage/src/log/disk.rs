@@ -34,6 +34,8 @@ pub trait LogFile: Send + fmt::Debug {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written last.
     fn sync(&mut self) -> io::Result<()>;
+    /// Gives back the room behind the last byte, and makes the file last.
+    fn finish(&mut self, length: u64) -> io::Result<()>;
 }
 
 /// The real disk.
@@ -115,5 +117,10 @@ impl LogFile for RealFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn finish(&mut self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)?;
+        self.0.sync_all()
     }
 }

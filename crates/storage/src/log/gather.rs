@@ -105,6 +105,14 @@ pub(crate) struct Gathering<J> {
     pub(crate) writer_is_busy: bool,
     /// An emptied buffer to use again.
     pub(crate) reusable: Vec<u8>,
+    scratch: Scratch,
+}
+
+/// The entries of the record at hand.
+#[derive(Default)]
+struct Scratch {
+    ids: Vec<EntryId>,
+    head: Vec<u8>,
 }
 
 /// A file that is not yet a segment.
@@ -160,6 +168,7 @@ impl<J: Send + 'static> Log<J> {
             writer_sleeps: false,
             writer_is_busy: false,
             reusable: Vec::new(),
+            scratch: Scratch::default(),
         };
         gathering.begin_segment(first, recovered.end);
         let shared = Arc::new(Shared {
@@ -183,32 +192,30 @@ impl<J: Send + 'static> Log<J> {
     /// `job` makes what is told when the record is durable from the ids the entries got.
     pub(crate) fn append_change(
         &self,
-        sets: &[SetId],
+        sets: impl ExactSizeIterator<Item = SetId>,
         body: &[u8],
         job: impl FnOnce(Appended, &[EntryId]) -> Option<J>,
     ) -> Result<Appended, AppendError> {
         let body_checksum = crc32fast::hash(body);
         let head_bytes = sets.len() * ENTRY_ID_BYTES;
         let mut gathering = self.make_room(head_bytes, body.len())?;
-        let mut ids = Vec::with_capacity(sets.len());
-        let mut head = Vec::with_capacity(head_bytes);
+        let mut scratch = std::mem::take(&mut gathering.scratch);
+        scratch.ids.clear();
+        scratch.head.clear();
         for set in sets {
-            let index = gathering.indexes.entry(*set).or_insert(0);
+            let index = gathering.indexes.entry(set).or_insert(0);
             *index += 1;
-            ids.push(EntryId { set: *set, index: *index });
-            head.extend_from_slice(&set.0.to_be_bytes());
-            head.extend_from_slice(&index.to_be_bytes());
+            scratch.ids.push(EntryId { set, index: *index });
+            scratch.head.extend_from_slice(&set.0.to_be_bytes());
+            scratch.head.extend_from_slice(&index.to_be_bytes());
         }
-        let appended = gathering.push(
-            RecordKind::Change,
-            &head,
-            body,
-            body_checksum,
-            self.shared.synced.load(Ordering::Acquire),
-        );
-        if let Some(job) = job(appended, &ids) {
+        let synced = self.shared.synced.load(Ordering::Acquire);
+        let kind = RecordKind::Change;
+        let appended = gathering.push(kind, &scratch.head, body, body_checksum, synced);
+        if let Some(job) = job(appended, &scratch.ids) {
             gathering.jobs.push(job);
         }
+        gathering.scratch = scratch;
         self.wake_writer(gathering);
         Ok(appended)
     }

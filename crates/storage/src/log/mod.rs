@@ -21,6 +21,13 @@ mod gather;
 pub(crate) mod recovery;
 mod writer;
 
+#[cfg(test)]
+mod codec_tests;
+#[cfg(test)]
+mod simulated_disk;
+#[cfg(test)]
+mod tests;
+
 pub use disk::{Disk, LogFile, RealDisk};
 pub(crate) use frame::{EntryId, Position};
 pub(crate) use gather::{AppendError, Appended, Log};

@@ -54,7 +54,9 @@ pub(crate) fn recover(
     for (number, (start, name)) in segments.iter().enumerate() {
         let is_last = number + 1 == segments.len();
         let path = disk.path(name);
-        let file = disk.open(name).map_err(OpenError::io(&path))?;
+        let mut file = disk.open(name).map_err(OpenError::io(&path))?;
+        // What is read may be in the operating system's memory only; trees must not outlive it.
+        file.sync().map_err(OpenError::io(&path))?;
         let bytes = Bytes::from(file.read_all().map_err(OpenError::io(&path))?);
         match SegmentHead::decode(&bytes) {
             Ok(head) if head.start == *start && is_next(&recovered, head, number) => {
@@ -83,11 +85,6 @@ pub(crate) fn recover(
         let is_followed = segments.get(number + 1).is_some_and(|(next, _)| *next == recovered.end);
         if !is_followed {
             check_tail(disk, &segment, &segments, number, &mut recovered)?;
-            if is_last {
-                // What was read may still be in the operating system's memory only.
-                let mut file = file;
-                file.sync().map_err(OpenError::io(&segment.path))?;
-            }
         }
     }
     recovered.oldest = last_mark_oldest.unwrap_or(recovered.end);

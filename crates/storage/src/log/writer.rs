@@ -93,8 +93,19 @@ impl<J: Send + 'static> Writer<J> {
                 self.sink.on_durable(group.jobs);
             }
             if is_last {
+                self.finish_segment();
                 return;
             }
+        }
+    }
+
+    /// A clean stop leaves no room unused, so that the next start reads no more than was written.
+    fn finish_segment(&mut self) {
+        let start = self.shared.gathering.lock().segment_starts.back().copied();
+        if let (Some(file), Some(start)) = (&mut self.file, start)
+            && let Err(error) = file.finish(self.written - start)
+        {
+            tracing::warn!(%error, "the last log segment could not be shortened");
         }
     }
 

@@ -49,6 +49,15 @@ impl DeletedPartitions {
         self.has_any.store(true, Ordering::Release);
     }
 
+    /// The partition has none any more, and nobody reads from a time when it had.
+    pub(crate) fn remove(&self, prefix: &[u8]) {
+        let mut hashes = self.hashes.write();
+        hashes.remove(&FixedState::default().hash_one(prefix));
+        if hashes.is_empty() {
+            self.has_any.store(false, Ordering::Release);
+        }
+    }
+
     pub(crate) fn may_contain(&self, prefix: &[u8]) -> bool {
         self.has_any.load(Ordering::Acquire)
             && self.hashes.read().contains(&FixedState::default().hash_one(prefix))
@@ -114,6 +123,19 @@ impl PartitionDeletions {
             }
             _ => partition_us,
         }
+    }
+
+    /// Those from before a second, and the others.
+    pub(crate) fn split_at_horizon(&self, horizon_s: u32) -> (Self, Self) {
+        let is_old = |deletion: &Deletion| deletion.deleted_at_s < horizon_s;
+        let (old, kept) = self.ranges.iter().cloned().partition(|range| is_old(&range.deletion));
+        (
+            PartitionDeletions { partition: self.partition.filter(is_old), ranges: old },
+            PartitionDeletions {
+                partition: self.partition.filter(|deletion| !is_old(deletion)),
+                ranges: kept,
+            },
+        )
     }
 
     /// Deletes the whole partition.

@@ -1,9 +1,12 @@
 //! The library's tree behind a small trait of ours.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::fs::{self, File};
+use std::io::Write;
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lsm_tree::compaction::{Factory, Leveled};
 use lsm_tree::config::{
@@ -14,6 +17,7 @@ use lsm_tree::{
     SequenceNumberCounter,
 };
 
+use crate::data_dir::sync_folder;
 use crate::error::TreeError;
 use crate::options::Options;
 
@@ -67,6 +71,61 @@ pub(crate) trait SortedTree: Send + Sync + fmt::Debug {
 pub(crate) struct TreeShared {
     cache: Arc<Cache>,
     descriptors: Arc<DescriptorTable>,
+    empty: Arc<OnceLock<EmptyTree>>,
+}
+
+/// The files of a tree without rows. The library syncs half a dozen times to make them; a copy needs
+/// no sync, because a folder without [`MARKER`] is made anew after a crash.
+#[derive(Debug)]
+struct EmptyTree {
+    files: Vec<(OsString, Vec<u8>)>,
+}
+
+/// Stands in the folder of a tree that was flushed: from then on the log relies on it.
+const MARKER: &str = "helenus";
+/// What the library calls the folder of its sorted files.
+const FILES_FOLDER: &str = "tables";
+
+/// Whether a folder holds a tree that the log relies on.
+pub(crate) fn is_established(folder: &Path) -> bool {
+    folder.join(MARKER).exists()
+}
+
+/// From now on the log relies on this tree. Lasting.
+pub(crate) fn establish(folder: &Path) -> Result<(), TreeError> {
+    let made = File::create(folder.join(MARKER))
+        .and_then(|file| file.sync_all())
+        .and_then(|()| sync_folder(&folder.join(FILES_FOLDER)))
+        .and_then(|()| sync_folder(folder));
+    made.map_err(|error| TreeError::Io(Arc::new(error)))
+}
+
+impl EmptyTree {
+    /// Has the library make one, and remembers its files.
+    fn make(folder: &Path) -> Result<EmptyTree, TreeError> {
+        let of_io = |error| TreeError::Io(Arc::new(error));
+        let _ = fs::remove_dir_all(folder);
+        let seqno = SequenceNumberCounter::default;
+        let tree = Config::new(folder, seqno(), seqno()).open().map_err(tree_error)?;
+        drop(tree);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).map_err(of_io)? {
+            let entry = entry.map_err(of_io)?;
+            if entry.file_type().map_err(of_io)?.is_file() {
+                files.push((entry.file_name(), fs::read(entry.path()).map_err(of_io)?));
+            }
+        }
+        fs::remove_dir_all(folder).map_err(of_io)?;
+        Ok(EmptyTree { files })
+    }
+
+    fn copy_to(&self, folder: &Path) -> std::io::Result<()> {
+        fs::create_dir_all(folder.join(FILES_FOLDER))?;
+        for (name, bytes) in &self.files {
+            File::create(folder.join(name))?.write_all(bytes)?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Debug for TreeShared {
@@ -80,7 +139,20 @@ impl TreeShared {
         TreeShared {
             cache: Arc::new(Cache::with_capacity_bytes(options.block_cache_bytes)),
             descriptors: Arc::new(DescriptorTable::new(options.open_files_max)),
+            empty: Arc::default(),
         }
+    }
+
+    /// Puts a tree without rows into a folder.
+    pub(crate) fn create(&self, folder: &Path) -> Result<(), TreeError> {
+        let empty = match self.empty.get() {
+            Some(empty) => empty,
+            None => {
+                let made = EmptyTree::make(&folder.with_extension("empty"))?;
+                self.empty.get_or_init(|| made)
+            }
+        };
+        empty.copy_to(folder).map_err(|error| TreeError::Io(Arc::new(error)))
     }
 }
 
@@ -101,7 +173,7 @@ impl fmt::Debug for LsmTree {
 const FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 impl LsmTree {
-    /// Opens the tree in a folder, or makes a new one there.
+    /// Opens the tree in a folder.
     pub(crate) fn open(
         folder: &Path,
         shared: &TreeShared,

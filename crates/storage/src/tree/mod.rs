@@ -1,10 +1,12 @@
 //! The sorted trees: what a table's keys look like, the library behind a trait of ours, and what
 //! storage keeps beside each tree.
 //!
-//! Reading order: [`keys`], [`engine`], [`store`], [`deletions`], [`purge`].
+//! Reading order: [`keys`], [`engine`], [`store`], [`deletions`]; [`purge`] and [`sweep`] for
+//! what is dead.
 
 pub(crate) mod deletions;
 pub(crate) mod engine;
 pub(crate) mod keys;
 pub(crate) mod purge;
 pub(crate) mod store;
+pub(crate) mod sweep;

@@ -18,11 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use types::{SetId, TableId};
 
 use super::deletions::DeletedPartitions;
-use super::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared};
+use super::engine::{
+    LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
+};
 use super::keys::{SPACE_PROGRESS, progress_key};
 use super::purge::PurgeFactory;
 use crate::error::TreeError;
@@ -174,9 +176,12 @@ impl TableStore {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
+        if !self.is_on_disk {
+            self.shared.create(&self.folder)?;
+        }
         let filter = Arc::clone(&self.purge) as Arc<dyn lsm_tree::compaction::Factory>;
         let tree = LsmTree::open(&self.folder, &self.shared, Some(filter))?;
-        let opened = OpenStore::new(Box::new(tree))?;
+        let opened = OpenStore::new(Box::new(tree), self.folder.clone())?;
         if let Some(indexes) = self.log_indexes.get() {
             opened.check_against(indexes)?;
         }
@@ -197,8 +202,44 @@ impl TableStore {
         self.is_dropped.load(Ordering::Acquire)
     }
 
+    /// What died before this second may go.
+    pub(crate) fn horizon_s(&self) -> u32 {
+        self.purge.horizon_s()
+    }
+
     pub(crate) fn folder(&self) -> &PathBuf {
         &self.folder
+    }
+}
+
+/// Fewer dead cells are not worth a merge.
+const DEAD_COUNT_MIN: u64 = 1_000;
+
+/// What is or will be dead.
+#[derive(Debug, Default)]
+struct PurgeState {
+    dead_count: AtomicU64,
+    first_dead_at_s: AtomicU32,
+    last_dead_at_s: AtomicU32,
+}
+
+/// While it is held, no change is applied to the store.
+pub(crate) struct Pause<'s> {
+    store: &'s OpenStore,
+    _nobody_applies: RwLockWriteGuard<'s, ()>,
+}
+
+impl Pause<'_> {
+    /// Shows what was written meanwhile. `clean`: a partition that has no deletions any more.
+    pub(crate) fn publish(self, clean: Option<&[u8]>) {
+        self.store.publish_all();
+        if let Some(prefix) = clean {
+            // Whoever reads from before must still find out that there were deletions.
+            let snapshots = self.store.snapshots.lock();
+            if snapshots.is_empty() {
+                self.store.deleted.remove(prefix);
+            }
+        }
     }
 }
 
@@ -218,10 +259,13 @@ pub(crate) struct OpenStore {
     sealed_since: AtomicU64,
     pub(crate) active_bytes: AtomicU64,
     pub(crate) sealed_bytes: AtomicU64,
+    purge: PurgeState,
+    folder: PathBuf,
+    is_established: AtomicBool,
 }
 
 impl OpenStore {
-    pub(crate) fn new(tree: Box<dyn SortedTree>) -> Result<OpenStore, TreeError> {
+    pub(crate) fn new(tree: Box<dyn SortedTree>, folder: PathBuf) -> Result<OpenStore, TreeError> {
         let deleted = DeletedPartitions::load(tree.as_ref(), LATEST)?;
         let mut sets = Vec::new();
         for item in tree.range(&[SPACE_PROGRESS], &[SPACE_PROGRESS + 1], LATEST) {
@@ -242,6 +286,9 @@ impl OpenStore {
             sealed_since: AtomicU64::new(NOWHERE),
             active_bytes: AtomicU64::new(0),
             sealed_bytes: AtomicU64::new(0),
+            purge: PurgeState::default(),
+            is_established: AtomicBool::new(is_established(&folder)),
+            folder,
         })
     }
 
@@ -283,6 +330,49 @@ impl OpenStore {
         self.active_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Notes bytes that no record of the log stands for.
+    pub(crate) fn note_sweep(&self, bytes: u64) {
+        self.active_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Keeps changes from being applied for a moment.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        Pause { store: self, _nobody_applies: self.seal.write() }
+    }
+
+    /// Notes that something was written that is dead from a second on.
+    pub(crate) fn note_dead(&self, dead_at_s: u32) {
+        self.purge.dead_count.fetch_add(1, Ordering::Relaxed);
+        let dead_at_s = dead_at_s.max(1);
+        self.purge.last_dead_at_s.fetch_max(dead_at_s, Ordering::Relaxed);
+        let _ = self.purge.first_dead_at_s.compare_exchange(
+            0,
+            dead_at_s,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Whether enough has been dead for long enough to be worth a merge of all files. Asked by one.
+    pub(crate) fn take_purge(&self, horizon_s: u32) -> bool {
+        let first = self.purge.first_dead_at_s.load(Ordering::Relaxed);
+        let is_due = first != 0
+            && first < horizon_s
+            && self.purge.dead_count.load(Ordering::Relaxed) >= DEAD_COUNT_MIN;
+        if !is_due {
+            return false;
+        }
+        let last = self.purge.last_dead_at_s.load(Ordering::Relaxed);
+        if last < horizon_s {
+            self.purge.dead_count.store(0, Ordering::Relaxed);
+            self.purge.first_dead_at_s.store(0, Ordering::Relaxed);
+        } else {
+            // Not before what is dead by now may go, and more than half of what came may stay.
+            self.purge.first_dead_at_s.store(horizon_s.midpoint(last), Ordering::Relaxed);
+        }
+        true
+    }
+
     /// The first record of the log that is still needed for this tree.
     pub(crate) fn holds_log_from(&self) -> Position {
         self.active_since.load(Ordering::Acquire).min(self.sealed_since.load(Ordering::Acquire))
@@ -295,7 +385,9 @@ impl OpenStore {
     /// Freezes the memtable with the replay points in it; `false` if it is empty.
     pub(crate) fn seal(&self) -> bool {
         let _nobody_applies = self.seal.write();
-        if self.active_since.load(Ordering::Acquire) == NOWHERE {
+        if self.active_since.load(Ordering::Acquire) == NOWHERE
+            && self.active_bytes.load(Ordering::Acquire) == 0
+        {
             return false;
         }
         let seqno = self.tree.draw_seqno();
@@ -314,13 +406,23 @@ impl OpenStore {
         true
     }
 
+    /// Whether something is frozen and not yet in sorted files.
+    pub(crate) fn has_sealed(&self) -> bool {
+        self.sealed_since.load(Ordering::Acquire) != NOWHERE
+            || self.sealed_bytes.load(Ordering::Acquire) != 0
+    }
+
     /// Writes what is frozen into sorted files; returns how many bytes of memory that freed. The
     /// caller has synced the log, and is the only one who seals and flushes this store.
     pub(crate) fn flush_sealed(&self) -> Result<u64, TreeError> {
-        if self.sealed_since.load(Ordering::Acquire) == NOWHERE {
+        if !self.has_sealed() {
             return Ok(0);
         }
         self.tree.flush(self.watermark())?;
+        if !self.is_established.load(Ordering::Acquire) {
+            establish(&self.folder)?;
+            self.is_established.store(true, Ordering::Release);
+        }
         self.sealed_since.store(NOWHERE, Ordering::Release);
         Ok(self.sealed_bytes.swap(0, Ordering::AcqRel))
     }

@@ -1,0 +1,351 @@
+//! The log alone: what comes back after a stop of any kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use types::SetId;
+
+use super::codec::{BODY_VERSION, push_length};
+use super::disk::Disk;
+use super::frame::{EntryId, Frame, Mark, Position, read_frame};
+use super::recovery::{Recovered, Replayed, recover};
+use super::simulated_disk::{Random, SimDisk};
+use super::{AppendError, DurableSink, Log};
+use crate::error::OpenError;
+use crate::options::{CommitMode, Options};
+
+/// Remembers which jobs became durable, in order.
+#[derive(Clone, Debug, Default)]
+struct Durable(Arc<Mutex<(Vec<u64>, Vec<u64>)>>);
+
+impl DurableSink<u64> for Durable {
+    fn on_durable(&mut self, jobs: Vec<u64>) {
+        self.0.lock().0.extend(jobs);
+    }
+
+    fn on_failed(&mut self, jobs: Vec<u64>, _: &Arc<str>) {
+        self.0.lock().1.extend(jobs);
+    }
+}
+
+impl Durable {
+    fn acknowledged(&self) -> Vec<u64> {
+        self.0.lock().0.clone()
+    }
+
+    fn failed(&self) -> Vec<u64> {
+        self.0.lock().1.clone()
+    }
+}
+
+fn options(commit: CommitMode) -> Options {
+    Options {
+        commit,
+        segment_bytes: 4096,
+        write_interval: Duration::from_millis(1),
+        ..Options::default()
+    }
+}
+
+fn body(number: u64, padding: usize) -> Vec<u8> {
+    let mut body = vec![BODY_VERSION];
+    push_length(&mut body, 0);
+    body.extend_from_slice(&number.to_be_bytes());
+    body.resize(body.len() + padding, number as u8);
+    body
+}
+
+fn number_in(body: &[u8]) -> u64 {
+    u64::from_be_bytes(body[2..10].try_into().unwrap())
+}
+
+type Found = Vec<(u64, Vec<EntryId>)>;
+
+/// What a log holds: the numbers of its changes with their ids.
+fn read_back(disk: &SimDisk) -> Result<(Recovered, Found), OpenError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut found = Vec::new();
+    let recovered = recover(&disk, |replayed| {
+        if let Replayed::Change { entries, body, .. } = replayed {
+            found.push((number_in(&body), entries));
+        }
+        Ok(())
+    })?;
+    Ok((recovered, found))
+}
+
+fn start(disk: &SimDisk, mode: CommitMode, recovered: &Recovered) -> (Log<u64>, Durable) {
+    let durable = Durable::default();
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let log = Log::start(disk, &options(mode), recovered, Box::new(durable.clone())).unwrap();
+    (log, durable)
+}
+
+fn append(log: &Log<u64>, number: u64, padding: usize) -> Result<Position, AppendError> {
+    let sets = [SetId(u32::try_from(number % 3).unwrap())];
+    log.append_change(sets.into_iter(), &body(number, padding), |_, _| Some(number))
+        .map(|appended| appended.end)
+}
+
+/// A log of a few groups, closed cleanly or not.
+fn small_log(count: u64, close: bool) -> SimDisk {
+    let disk = SimDisk::default();
+    let (log, _) = start(&disk, CommitMode::Group, &Recovered::default());
+    for number in 0..count {
+        let end = append(&log, number, 20).unwrap();
+        log.sync_through(end).unwrap();
+    }
+    if close {
+        log.close();
+    } else {
+        log.abandon();
+    }
+    disk
+}
+
+#[test]
+fn a_closed_log_comes_back_whole_and_goes_on() {
+    let mut disk = small_log(10, true);
+    let mut expected: Vec<u64> = (0..10).collect();
+    for round in 0..3u64 {
+        let (recovered, found) = read_back(&disk).unwrap();
+        assert_eq!(found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), expected);
+        let ids: BTreeMap<SetId, Vec<u64>> =
+            found.iter().fold(BTreeMap::new(), |mut ids, (_, e)| {
+                ids.entry(e[0].set).or_insert_with(Vec::new).push(e[0].index);
+                ids
+            });
+        for indexes in ids.values() {
+            let whole: Vec<u64> = (1..=indexes.len() as u64).collect();
+            assert_eq!(*indexes, whole, "indexes of a set have no holes");
+        }
+        let (log, _) = start(&disk, CommitMode::Group, &recovered);
+        let number = 100 + round;
+        let end = append(&log, number, 2000).unwrap();
+        log.sync_through(end).unwrap();
+        log.close();
+        expected.push(number);
+        disk = SimDisk::of_files(disk.files());
+    }
+}
+
+#[test]
+fn every_torn_end_is_cut() {
+    let disk = small_log(4, false);
+    let (_, whole) = read_back(&disk).unwrap();
+    assert_eq!(whole.len(), 4);
+    let files = disk.files();
+    let (name, bytes) = files.iter().find(|(name, _)| name.ends_with(".log")).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut last_count = 0;
+    for length in 0..=used {
+        let mut torn = bytes.clone();
+        torn[length..].fill(0);
+        let disk = SimDisk::of_files([(name.clone(), torn)]);
+        let (_, found) = read_back(&disk).unwrap();
+        assert_eq!(found, whole[..found.len()], "cut at {length}");
+        assert!(found.len() >= last_count);
+        last_count = found.len();
+    }
+    assert_eq!(last_count, 4);
+}
+
+#[test]
+fn every_flipped_bit_is_damage_or_a_torn_end() {
+    let disk = small_log(3, true);
+    let (_, whole) = read_back(&disk).unwrap();
+    let files = disk.files();
+    let (name, bytes) = files.iter().find(|(name, _)| name.ends_with(".log")).unwrap();
+    let marks: Vec<Mark> = Mark::search(bytes).collect();
+    let synced = marks.iter().map(|mark| mark.synced).max().unwrap();
+    let mut damaged = 0;
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let disk = SimDisk::of_files([(name.clone(), flipped)]);
+        match read_back(&disk) {
+            Ok((recovered, found)) => {
+                assert_eq!(found, whole[..found.len()], "bit {bit}");
+                assert!(
+                    found.len() == whole.len() || recovered.end >= synced,
+                    "bit {bit}: lost what was known to be synced"
+                );
+            }
+            Err(OpenError::Damaged { .. } | OpenError::UnknownVersion { .. }) => damaged += 1,
+            Err(other) => panic!("bit {bit}: {other}"),
+        }
+    }
+    assert!(damaged > 0);
+}
+
+#[test]
+fn a_missing_segment_is_damage() {
+    let disk = SimDisk::default();
+    let (log, _) = start(&disk, CommitMode::Group, &Recovered::default());
+    for number in 0..12 {
+        let end = append(&log, number, 1000).unwrap();
+        log.sync_through(end).unwrap();
+    }
+    log.close();
+    let files = disk.files();
+    let names: Vec<&String> = files.keys().filter(|name| name.ends_with(".log")).collect();
+    assert!(names.len() >= 3);
+    for gone in &names[..names.len() - 1] {
+        let rest = files.iter().filter(|(name, _)| name != gone);
+        let disk = SimDisk::of_files(rest.map(|(name, bytes)| (name.clone(), bytes.clone())));
+        assert!(matches!(read_back(&disk), Err(OpenError::Damaged { .. })), "without {gone}");
+    }
+}
+
+#[test]
+fn what_is_forgotten_is_removed() {
+    let disk = SimDisk::default();
+    let (log, _) = start(&disk, CommitMode::Group, &Recovered::default());
+    let mut ends = Vec::new();
+    for number in 0..20 {
+        let end = append(&log, number, 1000).unwrap();
+        log.sync_through(end).unwrap();
+        ends.push(end);
+    }
+    log.forget_before(ends[15]);
+    log.close();
+    let (recovered, found) = read_back(&disk).unwrap();
+    assert!(recovered.segment_starts[0] > 0, "segments went");
+    assert!(found.len() < 20 && found.last().unwrap().0 == 19);
+    let (_, first) = (found[0].0, &found[0].1);
+    assert!(first[0].index > 1, "indexes go on after their segments went");
+    assert_eq!(recovered.indexes[&SetId(1)], 7);
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged() {
+    for mode in [CommitMode::Group, CommitMode::Periodic { sync_interval: Duration::ZERO }] {
+        let disk = SimDisk::default();
+        let (log, durable) = start(&disk, mode, &Recovered::default());
+        let end = append(&log, 0, 10).unwrap();
+        log.sync_through(end).unwrap();
+        disk.fail_sync_after(1);
+        let end = append(&log, 1, 10).unwrap();
+        assert!(matches!(log.sync_through(end), Err(AppendError::Failed(_))));
+        assert!(matches!(append(&log, 2, 10), Err(AppendError::Failed(_))), "for good");
+        log.close();
+        if mode == CommitMode::Group {
+            assert_eq!(durable.acknowledged(), [0]);
+            assert_eq!(durable.failed(), [1]);
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    let disk = SimDisk::default();
+    let (log, durable) = start(&disk, CommitMode::Group, &Recovered::default());
+    let mut number = 0;
+    let mut refused = false;
+    for _ in 0..40 {
+        if number == 2 {
+            disk.set_full(true);
+        }
+        match append(&log, number, 1000) {
+            Ok(end) => {
+                log.sync_through(end).unwrap();
+                number += 1;
+            }
+            Err(AppendError::DiskFull) => {
+                refused = true;
+                break;
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(refused);
+    disk.set_full(false);
+    let end = loop {
+        match append(&log, number, 1000) {
+            Ok(end) => break end,
+            Err(AppendError::DiskFull) => std::thread::sleep(Duration::from_millis(20)),
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    log.sync_through(end).unwrap();
+    log.drain();
+    assert_eq!(durable.acknowledged(), (0..=number).collect::<Vec<_>>());
+    log.close();
+    let (_, found) = read_back(&disk).unwrap();
+    assert_eq!(found.len() as u64, number + 1);
+}
+
+#[test]
+fn a_change_that_is_too_large_is_refused() {
+    let disk = SimDisk::default();
+    let (log, _) = start(&disk, CommitMode::Group, &Recovered::default());
+    assert!(matches!(append(&log, 0, 3000), Err(AppendError::TooLarge { .. })));
+    append(&log, 1, 10).unwrap();
+    log.close();
+    assert_eq!(read_back(&disk).unwrap().1.len(), 1);
+}
+
+/// Power goes at random moments, several times in a row: everything acknowledged is there, in
+/// order, and what is there is a prefix of what was appended.
+#[test]
+fn power_loss_loses_nothing_acknowledged() {
+    for seed in 0..200u64 {
+        power_loss(seed, CommitMode::Group);
+    }
+    for seed in 0..60u64 {
+        power_loss(seed, CommitMode::Periodic { sync_interval: Duration::ZERO });
+    }
+}
+
+fn power_loss(seed: u64, mode: CommitMode) {
+    let mut random = Random::new(seed);
+    let mut disk = SimDisk::default();
+    let mut held: Vec<u64> = Vec::new();
+    let mut next = 0;
+    for generation in 0..4 {
+        let told = format!("seed {seed}, generation {generation}, {mode:?}");
+        let (recovered, found) = read_back(&disk).unwrap_or_else(|error| panic!("{told}: {error}"));
+        let found: Vec<u64> = found.into_iter().map(|(number, _)| number).collect();
+        assert_eq!(found, held, "{told}");
+        let (log, durable) = start(&disk, mode, &recovered);
+        let mut appended = held.clone();
+        for _ in 0..random.below(30) {
+            let padding = usize::try_from(random.below(700)).unwrap();
+            let end = append(&log, next, padding).unwrap();
+            appended.push(next);
+            next += 1;
+            if random.below(4) == 0 {
+                log.sync_through(end).unwrap();
+            }
+        }
+        // First what was acknowledged, then the picture: nothing in between can be missing.
+        let mut acknowledged = held.clone();
+        acknowledged.extend(durable.acknowledged());
+        let after = disk.after_power_loss(&mut random);
+        log.abandon();
+        let (_, found) = read_back(&after).unwrap_or_else(|error| panic!("{told}: {error}"));
+        let found: Vec<u64> = found.into_iter().map(|(number, _)| number).collect();
+        assert_eq!(found, appended[..found.len()], "a prefix; {told}");
+        assert!(mode != CommitMode::Group || found.len() >= acknowledged.len(), "{told}");
+        held = found;
+        disk = after;
+    }
+}
+
+#[test]
+fn frames_of_any_bytes_never_panic() {
+    let mut random = Random::new(7);
+    for _ in 0..20_000 {
+        let length = usize::try_from(random.below(64)).unwrap();
+        let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+        if let Frame::Record(record) = read_frame(&bytes, 0) {
+            assert!(record.bytes() <= bytes.len());
+        }
+        let _ = super::frame::SegmentHead::decode(&bytes);
+        let mut decoder = super::codec::Decoder::new(Bytes::from(bytes));
+        let _ = decoder.mutation();
+    }
+}
