@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use super::network::{Decision, Method, Network, RuleId, State, StateId};
-use crate::lexer::Token;
+use crate::lexer::{Class, Lexed, Token, lex};
 
 /// The grammar of CQL.
 pub(super) const TEXT: &str = include_str!("grammar.txt");
 
 /// A part of a rule.
+#[derive(Clone)]
 enum Part {
     Token(Token),
     Set(Vec<Token>),
@@ -16,6 +17,7 @@ enum Part {
     Choice(Choice),
 }
 
+#[derive(Clone)]
 struct Choice {
     ways: Vec<Way>,
     repeat: Repeat,
@@ -29,6 +31,7 @@ enum Repeat {
     Any,
 }
 
+#[derive(Clone, Default)]
 struct Way {
     trial: Option<Vec<Part>>,
     parts: Vec<Part>,
@@ -36,104 +39,92 @@ struct Way {
 
 /// The network of a grammar, or nothing if the notation is broken.
 pub(super) fn parse(text: &str) -> Option<Network> {
-    let words: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .flat_map(str::split_whitespace)
-        .collect();
-    let mut reader = Reader { words: &words, position: 0 };
-    let mut rules = Vec::new();
-    while reader.position < words.len() {
-        rules.push(reader.rule()?);
+    let mut rules: Vec<Vec<&str>> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if !line.starts_with(' ') {
+            rules.push(Vec::new());
+        }
+        rules.last_mut()?.extend(line.split_whitespace());
     }
-    Builder::default().build(rules)
+    let rules: Option<Vec<_>> = rules.iter().map(|words| rule(words)).collect();
+    Builder::default().build(rules?)
 }
 
+/// `name = ways`.
+fn rule(words: &[&str]) -> Option<(String, Choice)> {
+    let [name, "=", words @ ..] = words else {
+        return None;
+    };
+    let (name, method) = split_method(name);
+    let mut reader = Reader { words };
+    let ways = reader.ways()?;
+    reader
+        .words
+        .is_empty()
+        .then(|| (name.to_owned(), Choice { ways, repeat: Repeat::Once, method }))
+}
+
+/// The words of a rule that are still to be read.
 struct Reader<'text> {
     words: &'text [&'text str],
-    position: usize,
 }
 
 impl<'text> Reader<'text> {
-    fn peek(&self) -> &'text str {
-        self.words.get(self.position).copied().unwrap_or_default()
+    fn take(&mut self) -> Option<&'text str> {
+        let (word, rest) = self.words.split_first()?;
+        self.words = rest;
+        Some(word)
     }
 
-    fn take(&mut self) -> &'text str {
-        let word = self.peek();
-        self.position += 1;
-        word
-    }
-
-    /// `name: ways ;`.
-    fn rule(&mut self) -> Option<(String, Choice)> {
-        let (name, method) = split_method(self.take().strip_suffix(':')?);
-        let ways = self.ways(";")?;
-        Some((name.to_owned(), Choice { ways, repeat: Repeat::Once, method }))
-    }
-
-    /// Ways up to a closing word.
-    fn ways(&mut self, closing: &str) -> Option<Vec<Way>> {
-        let mut ways = vec![Way { trial: None, parts: Vec::new() }];
-        loop {
-            let word = self.peek();
+    /// Ways up to a closing bracket or the end of the rule.
+    fn ways(&mut self) -> Option<Vec<Way>> {
+        let mut ways = vec![Way::default()];
+        while let Some(word) = self.words.first().filter(|word| !word.starts_with([')', ']', '}']))
+        {
+            self.words = self.words.get(1..)?;
             let way = ways.last_mut()?;
-            if word.is_empty() {
-                return None;
-            } else if word == closing || closing == ")" && word.starts_with(')') {
-                if closing == ";" {
-                    self.position += 1;
-                }
-                return Some(ways);
-            } else if word == "|" {
-                self.position += 1;
-                ways.push(Way { trial: None, parts: Vec::new() });
-            } else if word.starts_with("try(") {
-                way.trial = Some(self.bracketed("try(")?.iter().map(|word| part(word)).collect());
-            } else if word.starts_with("set(") {
-                let names = self.bracketed("set(")?;
-                let tokens: Option<Vec<_>> =
-                    names.iter().map(|name| Token::from_grammar_name(name)).collect();
-                way.parts.push(Part::Set(tokens?));
-            } else if word == "(" {
-                self.position += 1;
-                let choice = self.choice()?;
-                way.parts.push(Part::Choice(choice));
-            } else {
-                self.position += 1;
-                way.parts.push(part(word));
+            match *word {
+                "|" => ways.push(Way::default()),
+                "(" => way.parts.push(self.choice(Repeat::Once)?),
+                "[" => way.parts.push(self.choice(Repeat::Optional)?),
+                "{" => way.parts.push(self.choice(Repeat::Any)?),
+                "list(" => way.parts.extend(self.separated(Token::Comma)?),
+                "and(" => way.parts.extend(self.separated(Token::And)?),
+                "one_of(" => way.parts.push(Part::Set(self.tokens()?)),
+                "try(" => way.trial = Some(vec![self.choice(Repeat::Once)?]),
+                word => way.parts.push(part(word)?),
             }
         }
+        Some(ways)
     }
 
-    /// The inside of parentheses and the signs behind them.
-    fn choice(&mut self) -> Option<Choice> {
-        let ways = self.ways(")")?;
-        let (signs, method) = split_method(self.take());
-        let repeat = match signs {
-            ")" => Repeat::Once,
-            ")?" => Repeat::Optional,
-            ")*" => Repeat::Any,
-            _ => return None,
+    /// The inside of brackets and the sign behind them.
+    fn choice(&mut self, repeat: Repeat) -> Option<Part> {
+        let ways = self.ways()?;
+        let (closing, method) = split_method(self.take()?);
+        let matches = match repeat {
+            Repeat::Once => closing == ")",
+            Repeat::Optional => closing == "]",
+            Repeat::Any => closing == "}",
         };
-        Some(Choice { ways, repeat, method })
+        matches.then_some(Part::Choice(Choice { ways, repeat, method }))
     }
 
-    /// The words of `open(a b)`.
-    fn bracketed(&mut self, open: &str) -> Option<Vec<&'text str>> {
-        let mut words = Vec::new();
-        let mut word = self.take().strip_prefix(open)?;
+    /// The inside of brackets once, and then any number of times behind a separator.
+    fn separated(&mut self, separator: Token) -> Option<[Part; 2]> {
+        let element = self.choice(Repeat::Once)?;
+        let further = Way { trial: None, parts: vec![Part::Token(separator), element.clone()] };
+        let further = Choice { ways: vec![further], repeat: Repeat::Any, method: Method::Inline };
+        Some([element, Part::Choice(further)])
+    }
+
+    /// Tokens up to a closing bracket.
+    fn tokens(&mut self) -> Option<Vec<Token>> {
+        let mut tokens = Vec::new();
         loop {
-            if let Some(last) =
-                word.strip_suffix(')').filter(|last| !last.ends_with('\'') || last.len() > 1)
-            {
-                words.push(last);
-                return Some(words);
-            }
-            words.push(word);
-            word = self.take();
-            if word.is_empty() {
-                return None;
+            match self.take()? {
+                ")" => return Some(tokens),
+                word => tokens.push(token(word)?),
             }
         }
     }
@@ -147,10 +138,45 @@ fn split_method(word: &str) -> (&str, Method) {
     }
 }
 
-fn part(word: &str) -> Part {
-    match Token::from_grammar_name(word) {
-        Some(token) => Part::Token(token),
-        None => Part::Rule(word.to_owned()),
+fn part(word: &str) -> Option<Part> {
+    let keywords = |class| Some(Part::Set(Token::keywords(class).collect()));
+    match word {
+        "<free_word>" => keywords(Class::Free),
+        "<type_word>" => keywords(Class::TypeName),
+        "<no_function_word>" => keywords(Class::NoFunction),
+        _ if word.starts_with(|first: char| first.is_ascii_lowercase()) => {
+            Some(Part::Rule(word.to_owned()))
+        }
+        _ => token(word).map(Part::Token),
+    }
+}
+
+/// The token that a word of the grammar stands for.
+fn token(word: &str) -> Option<Token> {
+    Some(match word {
+        "<name>" => Token::Name,
+        "<quoted_name>" => Token::QuotedName,
+        "<empty_name>" => Token::EmptyName,
+        "<string>" => Token::StringLiteral,
+        "<integer>" => Token::IntegerLiteral,
+        "<float>" => Token::FloatLiteral,
+        "<boolean>" => Token::BooleanLiteral,
+        "<duration>" => Token::DurationLiteral,
+        "<hex>" => Token::HexLiteral,
+        "<uuid>" => Token::UuidLiteral,
+        "<end>" => Token::End,
+        _ => return spelled(word),
+    })
+}
+
+/// The token that is spelled so: a sign in quotes, or a keyword without.
+fn spelled(word: &str) -> Option<Token> {
+    let text = word.strip_prefix('\'').and_then(|word| word.strip_suffix('\'')).unwrap_or(word);
+    match *lex(text) {
+        [Lexed { token, .. }, Lexed { token: Token::End, .. }] if token != Token::Name => {
+            Some(token)
+        }
+        _ => None,
     }
 }
 
@@ -183,8 +209,8 @@ impl Builder {
         // Nothing follows the end; the state leads to itself.
         let at_end = self.next_id()?;
         self.network.at_end = self.add(State::Token(Token::End, at_end))?;
-        self.network.start = self.network.rule_start(*self.rules.get("query")?)?;
-        self.network.statement = *self.rules.get("cqlStatement")?;
+        self.network.start = self.network.rule_start(*self.rules.get("text")?)?;
+        self.network.statement = *self.rules.get("statement")?;
         Some(self.network)
     }
 

@@ -57,7 +57,7 @@ pub(super) fn compose(text: &str, fault: &Fault, stream: &Stream<'_>) -> String 
     match fault {
         Fault::Unexpected { expected, .. } => {
             message.push_str(" expecting ");
-            message.push_str(expected.grammar_name());
+            message.push_str(&expected.message_name());
         }
         Fault::UnexpectedSet { .. } => message.push_str(" expecting set null"),
         Fault::Lexical { .. } | Fault::NoWay { .. } => {}
@@ -86,7 +86,7 @@ pub(super) fn unexpected(text: &str, at: usize) -> String {
 fn token_text(text: &str, lexed: Lexed) -> Cow<'_, str> {
     let slice = text.get(lexed.start as usize..lexed.end as usize).unwrap_or_default();
     match lexed.token {
-        Token::String => unquote(slice),
+        Token::StringLiteral => unquote(slice),
         Token::QuotedName => unescape(slice, '"'),
         _ => Cow::Borrowed(slice),
     }

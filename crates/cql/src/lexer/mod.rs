@@ -50,10 +50,10 @@ impl<'text> Scanner<'text> {
         let span = self.lexer.span();
         let mut lexed = Lexed { token, start: span.start as u32, end: span.end as u32 };
         match token {
-            Token::Ident => {
-                lexed.token = spelling::keyword_or_ident(self.lexer.slice().as_bytes());
+            Token::Name => {
+                lexed.token = spelling::keyword_or_name(self.lexer.slice().as_bytes());
             }
-            Token::Float => self.split_before_range(&mut lexed),
+            Token::FloatLiteral => self.split_before_range(&mut lexed),
             _ => {}
         }
         if self.is_broken_off(lexed.token) {
@@ -79,18 +79,18 @@ impl<'text> Scanner<'text> {
         match token {
             Token::Minus => matches!(next, b'-' | b'n' | b'N' | b'i' | b'I' | b'P'),
             Token::Slash => matches!(next, b'*' | b'/'),
-            Token::Float => {
+            Token::FloatLiteral => {
                 matches!(next, b'e' | b'E')
                     || ends_uuid_part && slice.iter().all(u8::is_ascii_hexdigit)
             }
-            Token::Integer => {
+            Token::IntegerLiteral => {
                 // An exponent, or a unit of two letters.
                 matches!(next, b'e' | b'E' | b'n' | b'N' | b'u' | b'U')
                     || self.lexer.remainder().starts_with('µ')
                     || ends_uuid_part
                     || can_be_uuid && next.is_ascii_hexdigit()
             }
-            Token::Duration => {
+            Token::DurationLiteral => {
                 let ends_with_d = matches!(slice.last(), Some(b'd' | b'D'));
                 let is_short_form = slice.last().is_some_and(|last| !last.is_ascii_digit())
                     && !slice.contains(&b'P');
@@ -100,7 +100,7 @@ impl<'text> Scanner<'text> {
                         && next.is_ascii_hexdigit()
                         && slice.iter().all(u8::is_ascii_hexdigit)
             }
-            Token::Ident => ends_uuid_part && slice.iter().all(u8::is_ascii_hexdigit),
+            Token::Name => ends_uuid_part && slice.iter().all(u8::is_ascii_hexdigit),
             _ => false,
         }
     }
@@ -114,7 +114,7 @@ impl<'text> Scanner<'text> {
         self.lexer.bump(1);
         self.pending =
             Some(Lexed { token: Token::Range, start: lexed.end - 1, end: lexed.end + 1 });
-        lexed.token = Token::Integer;
+        lexed.token = Token::IntegerLiteral;
         lexed.end -= 1;
     }
 }
@@ -150,38 +150,61 @@ mod tests {
 
     #[test]
     fn shapes() {
-        use Token::*;
-        check("SeLeCt a_1", &[KSelect, Ident]);
+        use super::Token::*;
+        check("SeLeCt a_1", &[Select, Name]);
         check(
             "'a''b' $$ it's $ $$ \"A\"\"b\" \"\"",
-            &[String, String, QuotedName, EmptyQuotedName],
+            &[StringLiteral, StringLiteral, QuotedName, EmptyName],
         );
         check(
             "1 -1 1.5 1. 1e5 -1.5E-3 0xAf 0x",
-            &[Integer, Integer, Float, Float, Float, Float, Hex, Hex],
+            &[
+                IntegerLiteral,
+                IntegerLiteral,
+                FloatLiteral,
+                FloatLiteral,
+                FloatLiteral,
+                FloatLiteral,
+                HexLiteral,
+                HexLiteral,
+            ],
         );
-        check("1..2", &[Integer, Range, Integer]);
-        check("1...2", &[Float, Range, Integer]);
-        check("a..b", &[Ident, Range, Ident]);
-        check("1d 12h30m 5mo -3us 3µs P1Y P1Y2M3DT4H5M6S PT5M P3W", &[Duration; 9]);
-        check("P0001-02-03T04:05:06 -P1D P1Yx p1y", &[Duration, Duration, Ident, Ident]);
+        check("1..2", &[IntegerLiteral, Range, IntegerLiteral]);
+        check("1...2", &[FloatLiteral, Range, IntegerLiteral]);
+        check("a..b", &[Name, Range, Name]);
+        check("1d 12h30m 5mo -3us 3µs P1Y P1Y2M3DT4H5M6S PT5M P3W", &[DurationLiteral; 9]);
+        check(
+            "P0001-02-03T04:05:06 -P1D P1Yx p1y",
+            &[DurationLiteral, DurationLiteral, Name, Name],
+        );
         check(
             "123e4567-e89b-12d3-a456-426614174000 abcdef12-e89b-12d3-a456-426614174000",
-            &[Uuid, Uuid],
+            &[UuidLiteral, UuidLiteral],
         );
         check(
             "nan -nan Infinity -INFINITY true",
-            &[KPositiveNan, KNegativeNan, KPositiveInfinity, KNegativeInfinity, Boolean],
+            &[Nan, NegativeNan, Infinity, NegativeInfinity, BooleanLiteral],
         );
-        check("a -- b\n + // c\r - /* d * ** e */ *", &[Ident, Plus, Minus, Star]);
-        check("expr(a expr (", &[ExprParen, Ident, Ident, LeftParen]);
+        check("a -- b\n + // c\r - /* d * ** e */ *", &[Name, Plus, Minus, Star]);
+        check("expr(a expr (", &[ExprParen, Name, Name, LeftParen]);
         check(
             "a - 1 a -1 a-1 a-=1",
-            &[Ident, Minus, Integer, Ident, Integer, Ident, Integer, Ident, MinusEqual, Integer],
+            &[
+                Name,
+                Minus,
+                IntegerLiteral,
+                Name,
+                IntegerLiteral,
+                Name,
+                IntegerLiteral,
+                Name,
+                MinusEqual,
+                IntegerLiteral,
+            ],
         );
         check(
             "schema keyspace table columnfamily tables columnfamilies",
-            &[KSchema, KKeyspace, KColumnFamily, KColumnFamily, KTables, KTables],
+            &[Schema, Keyspace, Table, Table, Tables, Tables],
         );
     }
 

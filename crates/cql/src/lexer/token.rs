@@ -14,251 +14,251 @@ pub(crate) enum Token {
     Comment,
 
     #[regex(r"[A-Za-z][A-Za-z0-9_]*")]
-    Ident,
+    Name,
     #[regex(r#""([^"]|"")+""#)]
     QuotedName,
     #[token(r#""""#)]
-    EmptyQuotedName,
+    EmptyName,
     #[regex(r"'([^']|'')*'")]
     #[regex(r"\$\$([^$]|\$[^$])*\$\$")]
-    String,
+    StringLiteral,
     #[regex(r"-?[0-9]+", priority = 10)]
-    Integer,
+    IntegerLiteral,
     #[regex(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")]
-    Float,
+    FloatLiteral,
     /// TRUE or FALSE.
-    Boolean,
+    BooleanLiteral,
     #[regex(r"-?[0-9]+([yY]|[mM][oO]|[wWdDhHmMsS]|[mMuUnN\u{b5}][sS])([0-9]+([yY]|[mM][oO]|[wWdDhHmMsS]|[mMuUnN\u{b5}][sS]))*")]
     #[regex(r"-?P[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")]
     #[regex(r"-?PT([0-9]+H([0-9]+M)?([0-9]+S)?|[0-9]+M([0-9]+S)?|[0-9]+S)", priority = 30)]
     #[regex(r"-?P[0-9]+W", priority = 30)]
     #[regex(r"-?P([0-9]+Y([0-9]+M)?([0-9]+D)?|[0-9]+M([0-9]+D)?|[0-9]+D)(T([0-9]+H([0-9]+M)?([0-9]+S)?|[0-9]+M([0-9]+S)?|[0-9]+S))?", priority = 30)]
-    Duration,
+    DurationLiteral,
     #[regex(r"0[xX][0-9A-Fa-f]*")]
-    Hex,
+    HexLiteral,
     #[regex(
         r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}",
         priority = 200
     )]
-    Uuid,
+    UuidLiteral,
 
-    #[token("?")]
-    QuestionMark,
-    #[token("..")]
-    Range,
-    #[token("!=")]
-    NotEqual,
-    #[token("%")]
-    Percent,
     #[token("(")]
     LeftParen,
     #[token(")")]
     RightParen,
-    #[token("+")]
-    Plus,
-    #[token("+=")]
-    PlusEqual,
-    #[token(",")]
-    Comma,
-    #[token("-")]
-    Minus,
-    #[token("-=")]
-    MinusEqual,
-    #[token(".")]
-    Dot,
-    #[token("/")]
-    Slash,
-    #[token(":")]
-    Colon,
-    #[token(";")]
-    Semicolon,
-    #[token("<")]
-    Less,
-    #[token("<=")]
-    LessOrEqual,
-    #[token("=")]
-    Equal,
-    #[token(">")]
-    Greater,
-    #[token(">=")]
-    GreaterOrEqual,
     #[token("[")]
     LeftBracket,
-    #[token("*")]
-    Star,
     #[token("]")]
     RightBracket,
-    /// The one word, without space, that opens a custom index expression.
-    #[token("expr(")]
-    ExprParen,
     #[token("{")]
     LeftBrace,
     #[token("}")]
     RightBrace,
+    /// The one word, without space, that opens a custom index expression.
+    #[token("expr(")]
+    ExprParen,
+    #[token(",")]
+    Comma,
+    #[token(";")]
+    Semicolon,
+    #[token(":")]
+    Colon,
+    #[token(".")]
+    Dot,
+    #[token("..")]
+    Range,
+    #[token("?")]
+    QuestionMark,
+    #[token("=")]
+    Equal,
+    #[token("!=")]
+    NotEqual,
+    #[token("<")]
+    Less,
+    #[token("<=")]
+    LessOrEqual,
+    #[token(">")]
+    Greater,
+    #[token(">=")]
+    GreaterOrEqual,
+    #[token("+")]
+    Plus,
+    #[token("-")]
+    Minus,
+    #[token("*")]
+    Star,
+    #[token("/")]
+    Slash,
+    #[token("%")]
+    Percent,
+    #[token("+=")]
+    PlusEqual,
+    #[token("-=")]
+    MinusEqual,
     #[regex(r"-[nN][aA][nN]")]
-    KNegativeNan,
+    NegativeNan,
     #[regex(r"-[iI][nN][fF][iI][nN][iI][tT][yY]")]
-    KNegativeInfinity,
+    NegativeInfinity,
 
     // Reserved words.
-    KSelect,
-    KFrom,
-    KWhere,
-    KAnd,
-    KEntries,
-    KFull,
-    KInsert,
-    KUpdate,
-    KWith,
-    KLimit,
-    KUsing,
-    KUse,
-    KSet,
-    KBegin,
-    KUnlogged,
-    KBatch,
-    KApply,
-    KTruncate,
-    KDelete,
-    KIn,
-    KCreate,
-    KSchema,
-    KKeyspace,
-    KColumnFamily,
-    KMaterialized,
-    KView,
-    KIndex,
-    KOn,
-    KTo,
-    KDrop,
-    KPrimary,
-    KInto,
-    KAlter,
-    KRename,
-    KAdd,
-    KOrder,
-    KBy,
-    KAsc,
-    KDesc,
-    KAllow,
-    KIf,
-    KIs,
-    KGrant,
-    KOf,
-    KRevoke,
-    KModify,
-    KAuthorize,
-    KDescribe,
-    KExecute,
-    KNorecursive,
-    KToken,
-    KNull,
-    KNot,
-    KPositiveNan,
-    KPositiveInfinity,
-    KOr,
+    Add,
+    Allow,
+    Alter,
+    And,
+    Apply,
+    Asc,
+    Authorize,
+    Batch,
+    Begin,
+    By,
+    Create,
+    Delete,
+    Desc,
+    Describe,
+    Drop,
+    Entries,
+    Execute,
+    From,
+    Full,
+    Grant,
+    If,
+    In,
+    Index,
+    Infinity,
+    Insert,
+    Into,
+    Is,
+    Keyspace,
+    Limit,
+    Materialized,
+    Modify,
+    Nan,
+    Norecursive,
+    Not,
+    Null,
+    Of,
+    On,
+    Or,
+    Order,
+    Primary,
+    Rename,
+    Revoke,
+    Schema,
+    Select,
+    Set,
+    Table,
+    To,
+    Token,
+    Truncate,
+    Unlogged,
+    Update,
+    Use,
+    Using,
+    View,
+    Where,
+    With,
 
     // Words that may be any identifier.
-    KAs,
-    KKeys,
-    KPer,
-    KPartition,
-    KKeyspaces,
-    KTables,
-    KCustom,
-    KValues,
-    KType,
-    KTypes,
-    KCompact,
-    KStorage,
-    KFiltering,
-    KContains,
-    KGroup,
-    KCluster,
-    KInternals,
-    KOnly,
-    KAll,
-    KPermission,
-    KPermissions,
-    KMbean,
-    KMbeans,
-    KUser,
-    KUsers,
-    KRole,
-    KRoles,
-    KSuperuser,
-    KNosuperuser,
-    KPassword,
-    KHashed,
-    KLogin,
-    KNologin,
-    KOptions,
-    KAccess,
-    KDatacenters,
-    KCidrs,
-    KIdentity,
-    KClustering,
-    KExists,
-    KMap,
-    KList,
-    KTuple,
-    KTrigger,
-    KStatic,
-    KFrozen,
-    KFunction,
-    KFunctions,
-    KAggregate,
-    KAggregates,
-    KSfunc,
-    KStype,
-    KFinalfunc,
-    KInitcond,
-    KReturns,
-    KCalled,
-    KInput,
-    KLanguage,
-    KReplace,
-    KDefault,
-    KUnset,
-    KLike,
-    KMasked,
-    KUnmask,
-    KSelectMasked,
-    KVector,
-    KAnn,
+    Access,
+    Aggregate,
+    Aggregates,
+    All,
+    Ann,
+    As,
+    Called,
+    Cidrs,
+    Cluster,
+    Clustering,
+    Compact,
+    Contains,
+    Custom,
+    Datacenters,
+    Default,
+    Exists,
+    Filtering,
+    Finalfunc,
+    Frozen,
+    Function,
+    Functions,
+    Group,
+    Hashed,
+    Identity,
+    Initcond,
+    Input,
+    Internals,
+    Keys,
+    Keyspaces,
+    Language,
+    Like,
+    List,
+    Login,
+    Map,
+    Masked,
+    Mbean,
+    Mbeans,
+    Nologin,
+    Nosuperuser,
+    Only,
+    Options,
+    Partition,
+    Password,
+    Per,
+    Permission,
+    Permissions,
+    Replace,
+    Returns,
+    Role,
+    Roles,
+    SelectMasked,
+    Sfunc,
+    Static,
+    Storage,
+    Stype,
+    Superuser,
+    Tables,
+    Trigger,
+    Tuple,
+    Type,
+    Types,
+    Unmask,
+    Unset,
+    User,
+    Users,
+    Values,
+    Vector,
 
     // Names of native types, which may be identifiers.
-    KTimestamp,
-    KAscii,
-    KBigint,
-    KBlob,
-    KBoolean,
-    KCounter,
-    KDecimal,
-    KDouble,
-    KDuration,
-    KFloat,
-    KInet,
-    KInt,
-    KSmallint,
-    KTinyint,
-    KText,
-    KUuid,
-    KVarchar,
-    KVarint,
-    KTimeuuid,
-    KDate,
-    KTime,
+    Ascii,
+    Bigint,
+    Blob,
+    Boolean,
+    Counter,
+    Date,
+    Decimal,
+    Double,
+    Duration,
+    Float,
+    Inet,
+    Int,
+    Smallint,
+    Text,
+    Time,
+    Timestamp,
+    Timeuuid,
+    Tinyint,
+    Uuid,
+    Varchar,
+    Varint,
 
     // Words that may be identifiers, but not names of functions.
-    KKey,
-    KDistinct,
-    KCount,
-    KTtl,
-    KCast,
-    KWriteTime,
-    KMaxWriteTime,
-    KJson,
+    Cast,
+    Count,
+    Distinct,
+    Json,
+    Key,
+    Maxwritetime,
+    Ttl,
+    Writetime,
 
     /// Text that is no token.
     Error,
@@ -272,24 +272,24 @@ pub(crate) enum Class {
     /// Not a word that may be an identifier.
     Reserved,
     /// Any identifier, also of a user type.
-    Basic,
+    Free,
     /// The name of a native type; any identifier but that of a user type.
-    Native,
+    TypeName,
     /// Any identifier but that of a function.
-    Other,
+    NoFunction,
 }
 
 impl Token {
     /// How the word may be used.
     pub(crate) fn class(self) -> Class {
-        if self < Self::KAs || self >= Self::Error {
+        if self < Self::Access || self >= Self::Error {
             Class::Reserved
-        } else if self < Self::KTimestamp {
-            Class::Basic
-        } else if self < Self::KKey {
-            Class::Native
+        } else if self < Self::Ascii {
+            Class::Free
+        } else if self < Self::Cast {
+            Class::TypeName
         } else {
-            Class::Other
+            Class::NoFunction
         }
     }
 

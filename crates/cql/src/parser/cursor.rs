@@ -126,12 +126,12 @@ impl<'text> Parser<'text> {
 
     /// IF NOT EXISTS.
     pub(super) fn if_not_exists(&mut self) -> Parse<bool> {
-        self.eat_clause(&[Token::KIf, Token::KNot, Token::KExists])
+        self.eat_clause(&[Token::If, Token::Not, Token::Exists])
     }
 
     /// IF EXISTS.
     pub(super) fn if_exists(&mut self) -> Parse<bool> {
-        self.eat_clause(&[Token::KIf, Token::KExists])
+        self.eat_clause(&[Token::If, Token::Exists])
     }
 
     /// One or more, between commas.
@@ -260,7 +260,7 @@ impl<'text> Parser<'text> {
 
     /// Whether the text starts with EXPLAIN and something that it can explain.
     pub(super) fn is_explain(&self) -> bool {
-        self.peek() == Token::Ident
+        self.peek() == Token::Name
             && self.slice().eq_ignore_ascii_case("explain")
             && is_statement_start(self.peek_at(1))
     }
@@ -305,7 +305,7 @@ impl<'text> Parser<'text> {
 
     /// Whether the token some places ahead can be a column.
     pub(super) fn is_column_at(&self, ahead: usize) -> bool {
-        self.is_ident_at(ahead) || self.peek_at(ahead) == Token::EmptyQuotedName
+        self.is_ident_at(ahead) || self.peek_at(ahead) == Token::EmptyName
     }
 
     /// An identifier of any kind.
@@ -321,7 +321,7 @@ impl<'text> Parser<'text> {
 
     /// A column, which may have the empty name.
     pub(super) fn column(&mut self) -> Parse<Name> {
-        if self.eat(Token::EmptyQuotedName) {
+        if self.eat(Token::EmptyName) {
             return Ok(Name::from(""));
         }
         self.ident()
@@ -380,14 +380,14 @@ impl<'text> Parser<'text> {
     /// The name of a function, without keyspace. Keywords keep their case here.
     pub(super) fn allowed_function_name(&mut self) -> Parse<Name> {
         let name = match self.peek() {
-            Token::Ident => lower_case(self.slice()),
+            Token::Name => lower_case(self.slice()),
             Token::QuotedName => Name::new(unescape(self.slice(), '"')),
-            Token::KToken => Name::from("token"),
-            Token::KCount => Name::from("count"),
+            Token::Token => Name::from("token"),
+            Token::Count => Name::from("count"),
             token => match token.class() {
-                Class::Basic => Name::from(self.slice()),
-                Class::Native => lower_case(self.slice()),
-                Class::Reserved | Class::Other => return Err(Failure::Grammar),
+                Class::Free => Name::from(self.slice()),
+                Class::TypeName => lower_case(self.slice()),
+                Class::Reserved | Class::NoFunction => return Err(Failure::Grammar),
             },
         };
         self.advance();
@@ -398,8 +398,8 @@ impl<'text> Parser<'text> {
     pub(super) fn is_function_call(&self) -> bool {
         let is_name = |ahead| {
             let token = self.peek_at(ahead);
-            matches!(token, Token::KToken | Token::KCount)
-                || is_ident(token) && token.class() != Class::Other
+            matches!(token, Token::Token | Token::Count)
+                || is_ident(token) && token.class() != Class::NoFunction
         };
         let is_keyspace = self.is_ident_at(0) || self.peek() == Token::QuestionMark;
         match self.peek_at(1) {
@@ -411,7 +411,7 @@ impl<'text> Parser<'text> {
 
     /// A string, unquoted.
     pub(super) fn string(&mut self) -> Parse<Box<str>> {
-        if self.peek() != Token::String {
+        if self.peek() != Token::StringLiteral {
             return Err(Failure::Grammar);
         }
         let text = unquote(self.slice());
@@ -422,29 +422,29 @@ impl<'text> Parser<'text> {
 
 /// Whether the token can be an identifier.
 fn is_ident(token: Token) -> bool {
-    matches!(token, Token::Ident | Token::QuotedName) || token.class() != Class::Reserved
+    matches!(token, Token::Name | Token::QuotedName) || token.class() != Class::Reserved
 }
 
 /// Whether a statement can start with the token.
 fn is_statement_start(token: Token) -> bool {
     matches!(
         token,
-        Token::KSelect
-            | Token::KInsert
-            | Token::KUpdate
-            | Token::KDelete
-            | Token::KBegin
-            | Token::KUse
-            | Token::KTruncate
-            | Token::KCreate
-            | Token::KAlter
-            | Token::KDrop
-            | Token::KGrant
-            | Token::KRevoke
-            | Token::KList
-            | Token::KAdd
-            | Token::KDescribe
-            | Token::KDesc
+        Token::Select
+            | Token::Insert
+            | Token::Update
+            | Token::Delete
+            | Token::Begin
+            | Token::Use
+            | Token::Truncate
+            | Token::Create
+            | Token::Alter
+            | Token::Drop
+            | Token::Grant
+            | Token::Revoke
+            | Token::List
+            | Token::Add
+            | Token::Describe
+            | Token::Desc
     )
 }
 

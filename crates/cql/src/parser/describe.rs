@@ -8,7 +8,7 @@ impl Parser<'_> {
     pub(super) fn describe(&mut self) -> Parse<Statement> {
         self.advance();
         let target = self.describe_target()?;
-        let with_internals = self.eat_clause(&[Token::KWith, Token::KInternals])?;
+        let with_internals = self.eat_clause(&[Token::With, Token::Internals])?;
         Ok(Statement::Describe(Describe { target, with_internals }))
     }
 
@@ -16,47 +16,47 @@ impl Parser<'_> {
         // A word that names a kind may also be the name of an object: then nothing but a dot, the
         // end or WITH follows it.
         let next = self.peek_at(1);
-        let is_name = matches!(next, Token::Dot | Token::End | Token::Semicolon | Token::KWith);
+        let is_name = matches!(next, Token::Dot | Token::End | Token::Semicolon | Token::With);
         let target = match self.peek() {
-            Token::KCluster => DescribeTarget::Cluster,
-            Token::KKeyspaces => DescribeTarget::Keyspaces,
-            Token::KTables => DescribeTarget::Tables,
-            Token::KTypes => DescribeTarget::Types,
-            Token::KFunctions => DescribeTarget::Functions,
-            Token::KAggregates => DescribeTarget::Aggregates,
-            Token::KSchema => DescribeTarget::Schema { full: false },
-            Token::KFull => {
+            Token::Cluster => DescribeTarget::Cluster,
+            Token::Keyspaces => DescribeTarget::Keyspaces,
+            Token::Tables => DescribeTarget::Tables,
+            Token::Types => DescribeTarget::Types,
+            Token::Functions => DescribeTarget::Functions,
+            Token::Aggregates => DescribeTarget::Aggregates,
+            Token::Schema => DescribeTarget::Schema { full: false },
+            Token::Full => {
                 self.advance();
-                self.expect(Token::KSchema)?;
+                self.expect(Token::Schema)?;
                 return Ok(DescribeTarget::Schema { full: true });
             }
-            Token::KKeyspace => return self.describe_keyspace(false),
-            Token::KOnly if next == Token::KKeyspace => {
+            Token::Keyspace => return self.describe_keyspace(false),
+            Token::Only if next == Token::Keyspace => {
                 self.advance();
                 return self.describe_keyspace(true);
             }
-            Token::KColumnFamily => {
+            Token::Table => {
                 self.advance();
                 return Ok(DescribeTarget::Table(self.table_name()?));
             }
-            Token::KIndex => {
+            Token::Index => {
                 self.advance();
                 return Ok(DescribeTarget::Index(self.table_name()?));
             }
-            Token::KMaterialized => {
+            Token::Materialized => {
                 self.advance();
-                self.expect(Token::KView)?;
+                self.expect(Token::View)?;
                 return Ok(DescribeTarget::View(self.table_name()?));
             }
-            Token::KType if !is_name => {
+            Token::Type if !is_name => {
                 self.advance();
                 return Ok(DescribeTarget::Type(self.user_type_name()?));
             }
-            Token::KFunction if !is_name => {
+            Token::Function if !is_name => {
                 self.advance();
                 return Ok(DescribeTarget::Function(self.function_name()?));
             }
-            Token::KAggregate if !is_name => {
+            Token::Aggregate if !is_name => {
                 self.advance();
                 return Ok(DescribeTarget::Aggregate(self.function_name()?));
             }
@@ -67,7 +67,7 @@ impl Parser<'_> {
     }
 
     fn describe_keyspace(&mut self, only: bool) -> Parse<DescribeTarget> {
-        self.expect(Token::KKeyspace)?;
+        self.expect(Token::Keyspace)?;
         let named = self.is_ident_at(0) || self.peek() == Token::QuestionMark;
         let name = if named { Some(self.keyspace_name()?) } else { None };
         Ok(DescribeTarget::Keyspace { name, only })

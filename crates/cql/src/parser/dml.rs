@@ -54,10 +54,10 @@ fn are_incompatible(left: &Assignment, right: &Assignment) -> bool {
 
 impl Parser<'_> {
     pub(super) fn insert(&mut self) -> Parse<Insert> {
-        self.expect_all(&[Token::KInsert, Token::KInto])?;
+        self.expect_all(&[Token::Insert, Token::Into])?;
         let table = self.table_name()?;
         let source =
-            if self.eat(Token::KJson) { self.json_source()? } else { self.values_source()? };
+            if self.eat(Token::Json) { self.json_source()? } else { self.values_source()? };
         let if_not_exists = self.if_not_exists()?;
         let attributes = self.using()?;
         Ok(Insert { table, source, if_not_exists, attributes })
@@ -65,7 +65,7 @@ impl Parser<'_> {
 
     fn values_source(&mut self) -> Parse<InsertSource> {
         let columns = self.parenthesized(Self::column)?;
-        self.expect(Token::KValues)?;
+        self.expect(Token::Values)?;
         let values = self.parenthesized(Self::term)?;
         Ok(InsertSource::Values { columns, values })
     }
@@ -76,10 +76,10 @@ impl Parser<'_> {
             None => JsonValue::Literal(self.string()?),
         };
         let mut default_unset = false;
-        if self.eat(Token::KDefault) {
-            default_unset = self.eat(Token::KUnset);
+        if self.eat(Token::Default) {
+            default_unset = self.eat(Token::Unset);
             if !default_unset {
-                self.expect(Token::KNull)?;
+                self.expect(Token::Null)?;
             }
         }
         Ok(InsertSource::Json { value, default_unset })
@@ -88,30 +88,30 @@ impl Parser<'_> {
     /// `USING TIMESTAMP a AND TTL b`, if it is here. A repeated part replaces the earlier one.
     fn using(&mut self) -> Parse<Attributes> {
         let mut attributes = Attributes::default();
-        if !self.eat(Token::KUsing) {
+        if !self.eat(Token::Using) {
             return Ok(attributes);
         }
         loop {
             let attribute = match self.peek() {
-                Token::KTimestamp => &mut attributes.timestamp,
-                Token::KTtl => &mut attributes.ttl,
+                Token::Timestamp => &mut attributes.timestamp,
+                Token::Ttl => &mut attributes.ttl,
                 _ => return Err(Failure::Grammar),
             };
             self.advance();
             *attribute = Some(self.int_value()?);
-            if !self.eat(Token::KAnd) {
+            if !self.eat(Token::And) {
                 return Ok(attributes);
             }
         }
     }
 
     pub(super) fn update(&mut self) -> Parse<Update> {
-        self.expect(Token::KUpdate)?;
+        self.expect(Token::Update)?;
         let table = self.table_name()?;
         let attributes = self.using()?;
-        self.expect(Token::KSet)?;
+        self.expect(Token::Set)?;
         let assignments = self.assignments()?;
-        self.expect(Token::KWhere)?;
+        self.expect(Token::Where)?;
         let relations = self.where_clause()?;
         let condition = self.condition()?;
         Ok(Update { table, attributes, assignments, relations, condition })
@@ -195,7 +195,7 @@ impl Parser<'_> {
                 })
             }
             // `c = c -3` comes as a column and a negative number.
-            Token::Integer => {
+            Token::IntegerLiteral => {
                 let sign = if sign.starts_with('-') { '-' } else { '+' };
                 if !same {
                     self.record(format!(
@@ -211,16 +211,16 @@ impl Parser<'_> {
 
     /// `IF ...`, if it is here.
     fn condition(&mut self) -> Parse<Option<Condition>> {
-        if !self.eat(Token::KIf) {
+        if !self.eat(Token::If) {
             return Ok(None);
         }
         // EXISTS may be the name of a column too.
-        if self.peek() == Token::KExists && !self.is_condition_operator_at(1) {
+        if self.peek() == Token::Exists && !self.is_condition_operator_at(1) {
             self.advance();
             return Ok(Some(Condition::Exists));
         }
         let mut conditions = vec![self.column_condition()?];
-        while self.eat(Token::KAnd) {
+        while self.eat(Token::And) {
             conditions.push(self.column_condition()?);
         }
         Ok(Some(Condition::Columns(conditions)))
@@ -235,8 +235,8 @@ impl Parser<'_> {
                 | Token::LessOrEqual
                 | Token::Greater
                 | Token::GreaterOrEqual
-                | Token::KIn
-                | Token::KContains
+                | Token::In
+                | Token::Contains
                 | Token::LeftBracket
                 | Token::Dot
         )
@@ -258,10 +258,10 @@ impl Parser<'_> {
             _ => ConditionPath::Column,
         };
         let test = match self.peek() {
-            Token::KIn => ConditionTest::In(self.in_values()?),
-            Token::KContains if path == ConditionPath::Column => {
+            Token::In => ConditionTest::In(self.in_values()?),
+            Token::Contains if path == ConditionPath::Column => {
                 self.advance();
-                if self.eat(Token::KKey) {
+                if self.eat(Token::Key) {
                     ConditionTest::ContainsKey(self.term()?)
                 } else {
                     ConditionTest::Contains(self.term()?)
@@ -276,16 +276,16 @@ impl Parser<'_> {
     }
 
     pub(super) fn delete(&mut self) -> Parse<Delete> {
-        self.expect(Token::KDelete)?;
+        self.expect(Token::Delete)?;
         let deletions =
-            if self.peek() == Token::KFrom { Vec::new() } else { self.comma_list(Self::deletion)? };
-        self.expect(Token::KFrom)?;
+            if self.peek() == Token::From { Vec::new() } else { self.comma_list(Self::deletion)? };
+        self.expect(Token::From)?;
         let table = self.table_name()?;
         let mut attributes = Attributes::default();
-        if self.eat_clause(&[Token::KUsing, Token::KTimestamp])? {
+        if self.eat_clause(&[Token::Using, Token::Timestamp])? {
             attributes.timestamp = Some(self.int_value()?);
         }
-        self.expect(Token::KWhere)?;
+        self.expect(Token::Where)?;
         let relations = self.where_clause()?;
         let condition = self.condition()?;
         Ok(Delete { deletions, table, attributes, relations, condition })
@@ -305,28 +305,28 @@ impl Parser<'_> {
     }
 
     pub(super) fn batch(&mut self) -> Parse<Batch> {
-        self.expect(Token::KBegin)?;
+        self.expect(Token::Begin)?;
         let kind = match self.peek() {
-            Token::KUnlogged => BatchKind::Unlogged,
-            Token::KCounter => BatchKind::Counter,
+            Token::Unlogged => BatchKind::Unlogged,
+            Token::Counter => BatchKind::Counter,
             _ => BatchKind::Logged,
         };
         if kind != BatchKind::Logged {
             self.advance();
         }
-        self.expect(Token::KBatch)?;
+        self.expect(Token::Batch)?;
         let attributes = self.using()?;
         let mut statements = Vec::new();
         loop {
             statements.push(match self.peek() {
-                Token::KInsert => Modification::Insert(self.insert()?),
-                Token::KUpdate => Modification::Update(self.update()?),
-                Token::KDelete => Modification::Delete(self.delete()?),
+                Token::Insert => Modification::Insert(self.insert()?),
+                Token::Update => Modification::Update(self.update()?),
+                Token::Delete => Modification::Delete(self.delete()?),
                 _ => break,
             });
             self.eat(Token::Semicolon);
         }
-        self.expect_all(&[Token::KApply, Token::KBatch])?;
+        self.expect_all(&[Token::Apply, Token::Batch])?;
         Ok(Batch { kind, attributes, statements })
     }
 }

@@ -8,30 +8,30 @@ use crate::lexer::Token;
 
 impl Parser<'_> {
     fn or_replace(&mut self) -> Parse<bool> {
-        self.eat_clause(&[Token::KOr, Token::KReplace])
+        self.eat_clause(&[Token::Or, Token::Replace])
     }
 
     pub(super) fn create_function(&mut self) -> Parse<Statement> {
-        self.expect(Token::KCreate)?;
+        self.expect(Token::Create)?;
         let or_replace = self.or_replace()?;
-        self.expect(Token::KFunction)?;
+        self.expect(Token::Function)?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.function_name()?;
         let arguments =
             self.parenthesized_or_empty(|parser| Ok((parser.ident()?, parser.comparator_type()?)))?;
-        let called_on_null_input = self.eat(Token::KCalled);
+        let called_on_null_input = self.eat(Token::Called);
         if !called_on_null_input {
-            self.expect_all(&[Token::KReturns, Token::KNull])?;
+            self.expect_all(&[Token::Returns, Token::Null])?;
         }
-        self.expect_all(&[Token::KOn, Token::KNull, Token::KInput, Token::KReturns])?;
+        self.expect_all(&[Token::On, Token::Null, Token::Input, Token::Returns])?;
         let return_type = self.comparator_type()?;
-        self.expect(Token::KLanguage)?;
-        if self.peek() != Token::Ident {
+        self.expect(Token::Language)?;
+        if self.peek() != Token::Name {
             return Err(Failure::Grammar);
         }
         let language = self.slice().to_ascii_lowercase().into();
         self.advance();
-        self.expect(Token::KAs)?;
+        self.expect(Token::As)?;
         let body = self.string()?;
         Ok(Statement::CreateFunction(CreateFunction {
             name,
@@ -46,19 +46,19 @@ impl Parser<'_> {
     }
 
     pub(super) fn create_aggregate(&mut self) -> Parse<Statement> {
-        self.expect(Token::KCreate)?;
+        self.expect(Token::Create)?;
         let or_replace = self.or_replace()?;
-        self.expect(Token::KAggregate)?;
+        self.expect(Token::Aggregate)?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.function_name()?;
         let argument_types = self.parenthesized_or_empty(Self::comparator_type)?;
-        self.expect(Token::KSfunc)?;
+        self.expect(Token::Sfunc)?;
         let state_function = self.allowed_function_name()?;
-        self.expect(Token::KStype)?;
+        self.expect(Token::Stype)?;
         let state_type = self.comparator_type()?;
         let final_function =
-            if self.eat(Token::KFinalfunc) { Some(self.allowed_function_name()?) } else { None };
-        let initial_condition = if self.eat(Token::KInitcond) { Some(self.term()?) } else { None };
+            if self.eat(Token::Finalfunc) { Some(self.allowed_function_name()?) } else { None };
+        let initial_condition = if self.eat(Token::Initcond) { Some(self.term()?) } else { None };
         Ok(Statement::CreateAggregate(CreateAggregate {
             name,
             or_replace,
@@ -79,7 +79,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn drop_function(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KFunction])?;
+        self.expect_all(&[Token::Drop, Token::Function])?;
         let if_exists = self.if_exists()?;
         let name = self.function_name()?;
         let argument_types = self.optional_argument_types()?;
@@ -87,7 +87,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn drop_aggregate(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KAggregate])?;
+        self.expect_all(&[Token::Drop, Token::Aggregate])?;
         let if_exists = self.if_exists()?;
         let name = self.function_name()?;
         let argument_types = self.optional_argument_types()?;

@@ -23,7 +23,7 @@ impl Parser<'_> {
     pub(super) fn properties(&mut self) -> Parse<Properties> {
         let mut list = PropertyList::default();
         self.property(&mut list)?;
-        while self.eat(Token::KAnd) {
+        while self.eat(Token::And) {
             self.property(&mut list)?;
         }
         Ok(list.finish())
@@ -51,8 +51,8 @@ impl Parser<'_> {
         }
         let word = self.slice();
         let text = match self.peek().class() {
-            Class::Basic | Class::Other => word.into(),
-            Class::Native => word.to_ascii_lowercase().into(),
+            Class::Free | Class::NoFunction => word.into(),
+            Class::TypeName => word.to_ascii_lowercase().into(),
             Class::Reserved => return Err(Failure::Grammar),
         };
         self.advance();

@@ -7,19 +7,19 @@ use crate::lexer::Token;
 impl Parser<'_> {
     /// `relation AND relation ...`.
     pub(super) fn where_clause(&mut self) -> Parse<Vec<Relation>> {
-        let mut relations = vec![self.relation_or_expression()?];
-        while self.eat(Token::KAnd) {
-            relations.push(self.relation_or_expression()?);
+        let mut relations = vec![self.restriction()?];
+        while self.eat(Token::And) {
+            relations.push(self.restriction()?);
         }
         Ok(relations)
     }
 
     /// `WHERE ...`, if it is here.
     pub(super) fn optional_where(&mut self) -> Parse<Vec<Relation>> {
-        if self.eat(Token::KWhere) { self.where_clause() } else { Ok(Vec::new()) }
+        if self.eat(Token::Where) { self.where_clause() } else { Ok(Vec::new()) }
     }
 
-    fn relation_or_expression(&mut self) -> Parse<Relation> {
+    fn restriction(&mut self) -> Parse<Relation> {
         if !self.eat(Token::ExprParen) {
             return self.nested(Self::relation);
         }
@@ -32,7 +32,7 @@ impl Parser<'_> {
 
     fn relation(&mut self) -> Parse<Relation> {
         match self.peek() {
-            Token::KToken => {
+            Token::Token => {
                 self.advance();
                 let columns = self.columns_in_parentheses()?;
                 let operator = self.comparison()?;
@@ -61,18 +61,18 @@ impl Parser<'_> {
     fn column_relation(&mut self) -> Parse<Relation> {
         let column = self.column()?;
         match self.peek() {
-            Token::KLike => {
+            Token::Like => {
                 self.advance();
                 Ok(Relation::Like { column, value: self.term()? })
             }
-            Token::KIs => {
-                self.expect_all(&[Token::KIs, Token::KNot, Token::KNull])?;
+            Token::Is => {
+                self.expect_all(&[Token::Is, Token::Not, Token::Null])?;
                 Ok(Relation::IsNotNull { column })
             }
-            Token::KIn => Ok(Relation::In { column, values: self.in_values()? }),
-            Token::KContains => {
+            Token::In => Ok(Relation::In { column, values: self.in_values()? }),
+            Token::Contains => {
                 self.advance();
-                if self.eat(Token::KKey) {
+                if self.eat(Token::Key) {
                     return Ok(Relation::ContainsKey { column, value: self.term()? });
                 }
                 Ok(Relation::Contains { column, value: self.term()? })
@@ -93,7 +93,7 @@ impl Parser<'_> {
 
     /// `IN (a, b)` or `IN ?`.
     pub(super) fn in_values(&mut self) -> Parse<InValues> {
-        self.expect(Token::KIn)?;
+        self.expect(Token::In)?;
         if let Some(marker) = self.marker()? {
             return Ok(InValues::Marker(marker));
         }
@@ -102,7 +102,7 @@ impl Parser<'_> {
 
     fn tuple_relation(&mut self) -> Parse<Relation> {
         let columns = self.columns_in_parentheses()?;
-        if self.eat(Token::KIn) {
+        if self.eat(Token::In) {
             return Ok(Relation::TupleIn { columns, values: self.tuple_in_values()? });
         }
         let operator = self.comparison()?;

@@ -11,7 +11,7 @@ use crate::lexer::Token;
 impl Parser<'_> {
     /// A role: an identifier or a string.
     fn role_name(&mut self) -> Parse<Box<str>> {
-        if self.peek() == Token::String {
+        if self.peek() == Token::StringLiteral {
             return self.string();
         }
         Ok(self.unbound_ident("role")?.into())
@@ -20,8 +20,8 @@ impl Parser<'_> {
     /// A user or identity: keeps its case, and may not be in double quotes.
     fn verbatim_name(&mut self, refusal: &str) -> Parse<Box<str>> {
         let name = match self.peek() {
-            Token::Ident => self.slice().into(),
-            Token::String => unquote(self.slice()).into(),
+            Token::Name => self.slice().into(),
+            Token::StringLiteral => unquote(self.slice()).into(),
             Token::QuotedName => {
                 self.record(refusal);
                 unescape(self.slice(), '"').into()
@@ -43,32 +43,32 @@ impl Parser<'_> {
     }
 
     pub(super) fn grant(&mut self) -> Parse<Statement> {
-        self.expect(Token::KGrant)?;
+        self.expect(Token::Grant)?;
         if !self.is_permission_clause() {
             let role = self.role_name()?;
-            self.expect(Token::KTo)?;
+            self.expect(Token::To)?;
             return Ok(Statement::GrantRole(GrantRole { role, grantee: self.role_name()? }));
         }
         let permissions = self.permissions()?;
-        self.expect(Token::KOn)?;
+        self.expect(Token::On)?;
         let resource = self.resource()?;
-        self.expect(Token::KTo)?;
+        self.expect(Token::To)?;
         let role = self.role_name()?;
         let permissions = self.applicable(permissions, &resource)?;
         Ok(Statement::GrantPermissions(GrantPermissions { permissions, resource, role }))
     }
 
     pub(super) fn revoke(&mut self) -> Parse<Statement> {
-        self.expect(Token::KRevoke)?;
+        self.expect(Token::Revoke)?;
         if !self.is_permission_clause() {
             let role = self.role_name()?;
-            self.expect(Token::KFrom)?;
+            self.expect(Token::From)?;
             return Ok(Statement::RevokeRole(RevokeRole { role, revokee: self.role_name()? }));
         }
         let permissions = self.permissions()?;
-        self.expect(Token::KOn)?;
+        self.expect(Token::On)?;
         let resource = self.resource()?;
-        self.expect(Token::KFrom)?;
+        self.expect(Token::From)?;
         let role = self.role_name()?;
         let permissions = self.applicable(permissions, &resource)?;
         Ok(Statement::RevokePermissions(RevokePermissions { permissions, resource, role }))
@@ -76,28 +76,28 @@ impl Parser<'_> {
 
     /// ALL, UNMASK and SELECT_MASKED may name roles as well; TO and FROM tell.
     fn is_permission_clause(&self) -> bool {
-        permission(self.peek()).is_some() && !matches!(self.peek_at(1), Token::KTo | Token::KFrom)
-            || self.peek() == Token::KAll && !matches!(self.peek_at(1), Token::KTo | Token::KFrom)
+        permission(self.peek()).is_some() && !matches!(self.peek_at(1), Token::To | Token::From)
+            || self.peek() == Token::All && !matches!(self.peek_at(1), Token::To | Token::From)
     }
 
     pub(super) fn list(&mut self) -> Parse<Statement> {
-        self.expect(Token::KList)?;
+        self.expect(Token::List)?;
         match self.peek() {
-            Token::KUsers => {
+            Token::Users => {
                 self.advance();
                 Ok(Statement::ListUsers)
             }
-            Token::KRoles => {
+            Token::Roles => {
                 self.advance();
-                let role = if self.eat(Token::KOf) { Some(self.role_name()?) } else { None };
-                let recursive = !self.eat(Token::KNorecursive);
+                let role = if self.eat(Token::Of) { Some(self.role_name()?) } else { None };
+                let recursive = !self.eat(Token::Norecursive);
                 Ok(Statement::ListRoles(ListRoles { role, recursive }))
             }
             _ => {
                 let permissions = self.permissions()?;
-                let resource = if self.eat(Token::KOn) { Some(self.resource()?) } else { None };
-                let role = if self.eat(Token::KOf) { Some(self.role_name()?) } else { None };
-                let recursive = !self.eat(Token::KNorecursive);
+                let resource = if self.eat(Token::On) { Some(self.resource()?) } else { None };
+                let role = if self.eat(Token::Of) { Some(self.role_name()?) } else { None };
+                let recursive = !self.eat(Token::Norecursive);
                 let list = ListPermissions { permissions, resource, role, recursive };
                 Ok(Statement::ListPermissions(list))
             }
@@ -105,14 +105,14 @@ impl Parser<'_> {
     }
 
     fn permissions(&mut self) -> Parse<Vec<Permission>> {
-        if self.eat(Token::KAll) {
-            self.eat(Token::KPermissions);
+        if self.eat(Token::All) {
+            self.eat(Token::Permissions);
             return Ok(Permission::ALL.to_vec());
         }
         let mut permissions = self.comma_list(|parser| {
             let permission = permission(parser.peek()).ok_or(Failure::Grammar)?;
             parser.advance();
-            parser.eat(Token::KPermission);
+            parser.eat(Token::Permission);
             Ok(permission)
         })?;
         permissions.sort_unstable();
@@ -123,23 +123,23 @@ impl Parser<'_> {
     fn resource(&mut self) -> Parse<Resource> {
         let next = self.peek_at(1);
         // These words may be names of keyspaces or tables too.
-        let is_name = matches!(next, Token::KTo | Token::KFrom | Token::KOf | Token::KNorecursive)
+        let is_name = matches!(next, Token::To | Token::From | Token::Of | Token::Norecursive)
             || matches!(next, Token::Dot | Token::End | Token::Semicolon);
         match self.peek() {
-            Token::KAll if !is_name => self.whole_resource(),
-            Token::KKeyspace => {
+            Token::All if !is_name => self.whole_resource(),
+            Token::Keyspace => {
                 self.advance();
                 Ok(Resource::Keyspace(self.keyspace_name()?))
             }
-            Token::KColumnFamily => {
+            Token::Table => {
                 self.advance();
                 Ok(Resource::Table(self.table_name()?))
             }
-            Token::KRole if !is_name => {
+            Token::Role if !is_name => {
                 self.advance();
                 Ok(Resource::Role(self.role_name()?))
             }
-            Token::KFunction if !is_name => {
+            Token::Function if !is_name => {
                 self.advance();
                 let name = self.function_name()?;
                 let argument_types = self.parenthesized_or_empty(Self::comparator_type)?;
@@ -150,8 +150,8 @@ impl Parser<'_> {
                 }
                 Ok(Resource::Function { name, argument_types })
             }
-            Token::KMbean | Token::KMbeans if !is_name => {
-                let plural = self.peek() == Token::KMbeans;
+            Token::Mbean | Token::Mbeans if !is_name => {
+                let plural = self.peek() == Token::Mbeans;
                 self.advance();
                 let name = self.string()?;
                 self.check_mbean(&name, plural);
@@ -162,21 +162,21 @@ impl Parser<'_> {
     }
 
     fn whole_resource(&mut self) -> Parse<Resource> {
-        self.expect(Token::KAll)?;
+        self.expect(Token::All)?;
         let token = self.peek();
         self.advance();
         match token {
-            Token::KKeyspaces => Ok(Resource::AllKeyspaces),
-            Token::KRoles => Ok(Resource::AllRoles),
-            Token::KMbeans => Ok(Resource::AllMBeans),
-            Token::KTables => {
-                self.expect_all(&[Token::KIn, Token::KKeyspace])?;
+            Token::Keyspaces => Ok(Resource::AllKeyspaces),
+            Token::Roles => Ok(Resource::AllRoles),
+            Token::Mbeans => Ok(Resource::AllMBeans),
+            Token::Tables => {
+                self.expect_all(&[Token::In, Token::Keyspace])?;
                 Ok(Resource::AllTables(self.keyspace_name()?))
             }
-            Token::KFunctions if self.eat_clause(&[Token::KIn, Token::KKeyspace])? => {
+            Token::Functions if self.eat_clause(&[Token::In, Token::Keyspace])? => {
                 Ok(Resource::AllFunctionsIn(self.keyspace_name()?))
             }
-            Token::KFunctions => Ok(Resource::AllFunctions),
+            Token::Functions => Ok(Resource::AllFunctions),
             _ => Err(Failure::Grammar),
         }
     }
@@ -222,7 +222,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn create_role(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KCreate, Token::KRole])?;
+        self.expect_all(&[Token::Create, Token::Role])?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.role_name()?;
         let options = self.role_options()?;
@@ -230,7 +230,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn alter_role(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KAlter, Token::KRole])?;
+        self.expect_all(&[Token::Alter, Token::Role])?;
         let if_exists = self.if_exists()?;
         let name = self.role_name()?;
         let options = self.role_options()?;
@@ -238,13 +238,13 @@ impl Parser<'_> {
     }
 
     pub(super) fn drop_role(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KRole])?;
+        self.expect_all(&[Token::Drop, Token::Role])?;
         let if_exists = self.if_exists()?;
         Ok(Statement::DropRole(DropRole { name: self.role_name()?, if_exists }))
     }
 
     pub(super) fn create_user(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KCreate, Token::KUser])?;
+        self.expect_all(&[Token::Create, Token::User])?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.user_name()?;
         let mut options = self.user_options()?;
@@ -254,7 +254,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn alter_user(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KAlter, Token::KUser])?;
+        self.expect_all(&[Token::Alter, Token::User])?;
         let if_exists = self.if_exists()?;
         let name = self.user_name()?;
         let options = self.user_options()?;
@@ -262,7 +262,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn drop_user(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KUser])?;
+        self.expect_all(&[Token::Drop, Token::User])?;
         let if_exists = self.if_exists()?;
         Ok(Statement::DropRole(DropRole { name: self.user_name()?, if_exists }))
     }
@@ -270,9 +270,9 @@ impl Parser<'_> {
     /// `[WITH [HASHED] PASSWORD 'p'] [SUPERUSER | NOSUPERUSER]`, without equal signs.
     fn user_options(&mut self) -> Parse<RoleOptions> {
         let mut options = RoleOptions::default();
-        if self.eat(Token::KWith) {
-            let hashed = self.eat(Token::KHashed);
-            self.expect(Token::KPassword)?;
+        if self.eat(Token::With) {
+            let hashed = self.eat(Token::Hashed);
+            self.expect(Token::Password)?;
             let password = Some(self.string()?);
             if hashed {
                 options.hashed_password = password;
@@ -281,8 +281,8 @@ impl Parser<'_> {
             }
         }
         options.superuser = match self.peek() {
-            Token::KSuperuser => Some(true),
-            Token::KNosuperuser => Some(false),
+            Token::Superuser => Some(true),
+            Token::Nosuperuser => Some(false),
             _ => return Ok(options),
         };
         self.advance();
@@ -291,11 +291,11 @@ impl Parser<'_> {
 
     fn role_options(&mut self) -> Parse<RoleOptions> {
         let mut options = RoleOptions::default();
-        if !self.eat(Token::KWith) {
+        if !self.eat(Token::With) {
             return Ok(options);
         }
         self.role_option(&mut options)?;
-        while self.eat(Token::KAnd) {
+        while self.eat(Token::And) {
             self.role_option(&mut options)?;
         }
         if options.password.is_some() && options.hashed_password.is_some() {
@@ -308,30 +308,30 @@ impl Parser<'_> {
         let token = self.peek();
         self.advance();
         match token {
-            Token::KPassword => {
+            Token::Password => {
                 self.expect(Token::Equal)?;
                 let value = self.string()?;
                 self.set_once(&mut options.password, value, "PASSWORD")
             }
-            Token::KHashed => {
-                self.expect_all(&[Token::KPassword, Token::Equal])?;
+            Token::Hashed => {
+                self.expect_all(&[Token::Password, Token::Equal])?;
                 let value = self.string()?;
                 self.set_once(&mut options.hashed_password, value, "HASHED_PASSWORD")
             }
-            Token::KOptions => {
+            Token::Options => {
                 self.expect(Token::Equal)?;
                 let value = self.property_map()?;
                 self.set_once(&mut options.custom, value, "OPTIONS")
             }
-            Token::KSuperuser => {
+            Token::Superuser => {
                 let value = self.equal_boolean()?;
                 self.set_once(&mut options.superuser, value, "SUPERUSER")
             }
-            Token::KLogin => {
+            Token::Login => {
                 let value = self.equal_boolean()?;
                 self.set_once(&mut options.login, value, "LOGIN")
             }
-            Token::KAccess => self.access(options),
+            Token::Access => self.access(options),
             _ => Err(Failure::Grammar),
         }
     }
@@ -346,19 +346,19 @@ impl Parser<'_> {
     fn equal_boolean(&mut self) -> Parse<bool> {
         self.expect(Token::Equal)?;
         let value = self.slice().eq_ignore_ascii_case("true");
-        self.expect(Token::Boolean)?;
+        self.expect(Token::BooleanLiteral)?;
         Ok(value)
     }
 
     /// `ACCESS TO [ALL] DATACENTERS ...` and `ACCESS FROM [ALL] CIDRS ...`. Lists add up.
     fn access(&mut self, options: &mut RoleOptions) -> Parse<()> {
-        let (list, word) = if self.eat(Token::KTo) {
-            (&mut options.datacenters, Token::KDatacenters)
+        let (list, word) = if self.eat(Token::To) {
+            (&mut options.datacenters, Token::Datacenters)
         } else {
-            self.expect(Token::KFrom)?;
-            (&mut options.cidr_groups, Token::KCidrs)
+            self.expect(Token::From)?;
+            (&mut options.cidr_groups, Token::Cidrs)
         };
-        if self.eat(Token::KAll) {
+        if self.eat(Token::All) {
             self.expect(word)?;
             *list = Some(AccessList::All);
             return Ok(());
@@ -375,16 +375,16 @@ impl Parser<'_> {
     }
 
     pub(super) fn add_identity(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KAdd, Token::KIdentity])?;
+        self.expect_all(&[Token::Add, Token::Identity])?;
         let if_not_exists = self.if_not_exists()?;
         let identity = self.identity()?;
-        self.expect_all(&[Token::KTo, Token::KRole])?;
+        self.expect_all(&[Token::To, Token::Role])?;
         let role = self.identity()?;
         Ok(Statement::AddIdentity(AddIdentity { identity, role, if_not_exists }))
     }
 
     pub(super) fn drop_identity(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KIdentity])?;
+        self.expect_all(&[Token::Drop, Token::Identity])?;
         let if_exists = self.if_exists()?;
         Ok(Statement::DropIdentity(DropIdentity { identity: self.identity()?, if_exists }))
     }
@@ -392,16 +392,16 @@ impl Parser<'_> {
 
 fn permission(token: Token) -> Option<Permission> {
     Some(match token {
-        Token::KCreate => Permission::Create,
-        Token::KAlter => Permission::Alter,
-        Token::KDrop => Permission::Drop,
-        Token::KSelect => Permission::Select,
-        Token::KModify => Permission::Modify,
-        Token::KAuthorize => Permission::Authorize,
-        Token::KDescribe => Permission::Describe,
-        Token::KExecute => Permission::Execute,
-        Token::KUnmask => Permission::Unmask,
-        Token::KSelectMasked => Permission::SelectMasked,
+        Token::Create => Permission::Create,
+        Token::Alter => Permission::Alter,
+        Token::Drop => Permission::Drop,
+        Token::Select => Permission::Select,
+        Token::Modify => Permission::Modify,
+        Token::Authorize => Permission::Authorize,
+        Token::Describe => Permission::Describe,
+        Token::Execute => Permission::Execute,
+        Token::Unmask => Permission::Unmask,
+        Token::SelectMasked => Permission::SelectMasked,
         _ => return None,
     })
 }

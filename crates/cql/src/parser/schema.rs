@@ -10,36 +10,36 @@ use crate::lexer::Token;
 
 impl Parser<'_> {
     pub(super) fn use_keyspace(&mut self) -> Parse<Statement> {
-        self.expect(Token::KUse)?;
+        self.expect(Token::Use)?;
         Ok(Statement::Use(self.keyspace_name()?))
     }
 
     pub(super) fn create_keyspace(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KCreate, Token::KKeyspace])?;
+        self.expect_all(&[Token::Create, Token::Keyspace])?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.keyspace_name()?;
-        self.expect(Token::KWith)?;
+        self.expect(Token::With)?;
         let properties = self.properties()?;
         Ok(Statement::CreateKeyspace(CreateKeyspace { name, if_not_exists, properties }))
     }
 
     pub(super) fn alter_keyspace(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KAlter, Token::KKeyspace])?;
+        self.expect_all(&[Token::Alter, Token::Keyspace])?;
         let if_exists = self.if_exists()?;
         let name = self.keyspace_name()?;
-        self.expect(Token::KWith)?;
+        self.expect(Token::With)?;
         let properties = self.properties()?;
         Ok(Statement::AlterKeyspace(AlterKeyspace { name, if_exists, properties }))
     }
 
     pub(super) fn drop_keyspace(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KKeyspace])?;
+        self.expect_all(&[Token::Drop, Token::Keyspace])?;
         let if_exists = self.if_exists()?;
         Ok(Statement::DropKeyspace(DropKeyspace { name: self.keyspace_name()?, if_exists }))
     }
 
     pub(super) fn create_type(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KCreate, Token::KType])?;
+        self.expect_all(&[Token::Create, Token::Type])?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.user_type_name()?;
         self.expect(Token::LeftParen)?;
@@ -59,23 +59,23 @@ impl Parser<'_> {
     }
 
     pub(super) fn alter_type(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KAlter, Token::KType])?;
+        self.expect_all(&[Token::Alter, Token::Type])?;
         let if_exists = self.if_exists()?;
         let name = self.user_type_name()?;
         let token = self.peek();
         self.advance();
         let change = match token {
-            Token::KAlter => {
+            Token::Alter => {
                 let field = self.ident()?;
-                self.expect(Token::KType)?;
+                self.expect(Token::Type)?;
                 TypeChange::AlterField { field, field_type: self.comparator_type()? }
             }
-            Token::KAdd => {
+            Token::Add => {
                 let if_not_exists = self.if_not_exists()?;
                 let (field, field_type) = self.type_field()?;
                 TypeChange::Add { if_not_exists, field, field_type }
             }
-            Token::KRename => {
+            Token::Rename => {
                 let if_exists = self.if_exists()?;
                 TypeChange::Rename { if_exists, renames: self.renames()? }
             }
@@ -85,24 +85,23 @@ impl Parser<'_> {
     }
 
     pub(super) fn drop_type(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KType])?;
+        self.expect_all(&[Token::Drop, Token::Type])?;
         let if_exists = self.if_exists()?;
         Ok(Statement::DropType(DropType { name: self.user_type_name()?, if_exists }))
     }
 
     pub(super) fn create_index(&mut self) -> Parse<Statement> {
-        self.expect(Token::KCreate)?;
-        let custom = self.eat(Token::KCustom);
-        self.expect(Token::KIndex)?;
+        self.expect(Token::Create)?;
+        let custom = self.eat(Token::Custom);
+        self.expect(Token::Index)?;
         let if_not_exists = self.if_not_exists()?;
-        let name =
-            if self.peek() == Token::KOn { None } else { Some(self.unbound_ident("index")?) };
-        self.expect(Token::KOn)?;
+        let name = if self.peek() == Token::On { None } else { Some(self.unbound_ident("index")?) };
+        self.expect(Token::On)?;
         let table = self.table_name()?;
         let targets = self.parenthesized_or_empty(Self::index_target)?;
-        let using = if self.eat(Token::KUsing) { Some(self.string()?) } else { None };
+        let using = if self.eat(Token::Using) { Some(self.string()?) } else { None };
         let properties =
-            if self.eat(Token::KWith) { self.properties()? } else { Properties::default() };
+            if self.eat(Token::With) { self.properties()? } else { Properties::default() };
         Ok(Statement::CreateIndex(CreateIndex {
             name,
             table,
@@ -117,10 +116,10 @@ impl Parser<'_> {
     fn index_target(&mut self) -> Parse<IndexTarget> {
         let opens = self.peek_at(1) == Token::LeftParen;
         let kind = match self.peek() {
-            Token::KValues if opens => IndexTargetKind::Values,
-            Token::KKeys if opens => IndexTargetKind::Keys,
-            Token::KEntries => IndexTargetKind::Entries,
-            Token::KFull => IndexTargetKind::Full,
+            Token::Values if opens => IndexTargetKind::Values,
+            Token::Keys if opens => IndexTargetKind::Keys,
+            Token::Entries => IndexTargetKind::Entries,
+            Token::Full => IndexTargetKind::Full,
             _ => IndexTargetKind::Simple,
         };
         if kind == IndexTargetKind::Simple {
@@ -134,27 +133,27 @@ impl Parser<'_> {
     }
 
     pub(super) fn drop_index(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KIndex])?;
+        self.expect_all(&[Token::Drop, Token::Index])?;
         let if_exists = self.if_exists()?;
         Ok(Statement::DropIndex(DropIndex { name: self.index_name()?, if_exists }))
     }
 
     pub(super) fn create_trigger(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KCreate, Token::KTrigger])?;
+        self.expect_all(&[Token::Create, Token::Trigger])?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.ident()?;
-        self.expect(Token::KOn)?;
+        self.expect(Token::On)?;
         let table = self.table_name()?;
-        self.expect(Token::KUsing)?;
+        self.expect(Token::Using)?;
         let class = self.string()?;
         Ok(Statement::CreateTrigger(CreateTrigger { name, table, if_not_exists, class }))
     }
 
     pub(super) fn drop_trigger(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KTrigger])?;
+        self.expect_all(&[Token::Drop, Token::Trigger])?;
         let if_exists = self.if_exists()?;
         let name = self.ident()?;
-        self.expect(Token::KOn)?;
+        self.expect(Token::On)?;
         Ok(Statement::DropTrigger(DropTrigger { name, table: self.table_name()?, if_exists }))
     }
 }

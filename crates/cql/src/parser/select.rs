@@ -6,29 +6,29 @@ use crate::lexer::Token;
 
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Parse<Select> {
-        self.expect(Token::KSelect)?;
+        self.expect(Token::Select)?;
         let (json, (distinct, selection)) = self.json_and_select_clause()?;
-        self.expect(Token::KFrom)?;
+        self.expect(Token::From)?;
         let table = self.table_name()?;
         let relations = self.optional_where()?;
-        let group_by = if self.eat_clause(&[Token::KGroup, Token::KBy])? {
+        let group_by = if self.eat_clause(&[Token::Group, Token::By])? {
             self.comma_list(Self::selector)?
         } else {
             Vec::new()
         };
-        let order_by = if self.eat_clause(&[Token::KOrder, Token::KBy])? {
+        let order_by = if self.eat_clause(&[Token::Order, Token::By])? {
             self.comma_list(Self::ordering)?
         } else {
             Vec::new()
         };
         let per_partition_limit =
-            if self.eat_clause(&[Token::KPer, Token::KPartition, Token::KLimit])? {
+            if self.eat_clause(&[Token::Per, Token::Partition, Token::Limit])? {
                 Some(self.int_value()?)
             } else {
                 None
             };
-        let limit = if self.eat(Token::KLimit) { Some(self.int_value()?) } else { None };
-        let allow_filtering = self.eat_clause(&[Token::KAllow, Token::KFiltering])?;
+        let limit = if self.eat(Token::Limit) { Some(self.int_value()?) } else { None };
+        let allow_filtering = self.eat_clause(&[Token::Allow, Token::Filtering])?;
         Ok(Select {
             json,
             distinct,
@@ -45,7 +45,7 @@ impl Parser<'_> {
 
     /// JSON is a keyword only where a select clause follows it; else it is a column.
     fn json_and_select_clause(&mut self) -> Parse<(bool, (bool, Selection))> {
-        if self.peek() == Token::KJson
+        if self.peek() == Token::Json
             && let Some(clause) = self.after_keyword(Self::select_clause)?
         {
             return Ok((true, clause));
@@ -55,7 +55,7 @@ impl Parser<'_> {
 
     /// DISTINCT is a keyword only where selectors follow it; else it is a column.
     fn select_clause(&mut self) -> Parse<(bool, Selection)> {
-        if self.peek() == Token::KDistinct
+        if self.peek() == Token::Distinct
             && let Some(selection) = self.after_keyword(Self::selection)?
         {
             return Ok((true, selection));
@@ -80,9 +80,9 @@ impl Parser<'_> {
     fn ordering(&mut self) -> Parse<Ordering> {
         let column = self.column()?;
         let ann_of =
-            if self.eat_clause(&[Token::KAnn, Token::KOf])? { Some(self.term()?) } else { None };
-        let descending = self.peek() == Token::KDesc;
-        if descending || self.peek() == Token::KAsc {
+            if self.eat_clause(&[Token::Ann, Token::Of])? { Some(self.term()?) } else { None };
+        let descending = self.peek() == Token::Desc;
+        if descending || self.peek() == Token::Asc {
             self.advance();
         }
         Ok(Ordering { column, ann_of, descending })

@@ -14,16 +14,16 @@ impl Parser<'_> {
 
     fn aliased_selector(&mut self) -> Parse<AliasedSelector> {
         let selector = self.selector()?;
-        let alias = if self.eat(Token::KAs) { Some(self.ident()?) } else { None };
+        let alias = if self.eat(Token::As) { Some(self.ident()?) } else { None };
         Ok(AliasedSelector { selector, alias })
     }
 
     pub(super) fn selector(&mut self) -> Parse<Selector> {
-        self.nested(Self::selection_addition)
+        self.nested(Self::selector_sum)
     }
 
-    fn selection_addition(&mut self) -> Parse<Selector> {
-        let mut left = self.selection_multiplication()?;
+    fn selector_sum(&mut self) -> Parse<Selector> {
+        let mut left = self.selector_product()?;
         loop {
             let operator = match self.peek() {
                 Token::Plus => ArithmeticOperator::Add,
@@ -32,13 +32,13 @@ impl Parser<'_> {
             };
             self.advance();
             self.count_operator()?;
-            let right = Box::new(self.selection_multiplication()?);
+            let right = Box::new(self.selector_product()?);
             left = Selector::Operation { left: Box::new(left), operator, right };
         }
     }
 
-    fn selection_multiplication(&mut self) -> Parse<Selector> {
-        let mut left = self.selection_group()?;
+    fn selector_product(&mut self) -> Parse<Selector> {
+        let mut left = self.signed_selector()?;
         loop {
             let operator = match self.peek() {
                 Token::Star => ArithmeticOperator::Multiply,
@@ -48,17 +48,17 @@ impl Parser<'_> {
             };
             self.advance();
             self.count_operator()?;
-            let right = Box::new(self.selection_group()?);
+            let right = Box::new(self.signed_selector()?);
             left = Selector::Operation { left: Box::new(left), operator, right };
         }
     }
 
-    fn selection_group(&mut self) -> Parse<Selector> {
+    fn signed_selector(&mut self) -> Parse<Selector> {
         if self.eat(Token::Minus) {
-            let operand = self.nested(Self::selection_group)?;
+            let operand = self.nested(Self::signed_selector)?;
             return Ok(Selector::Negation(Box::new(operand)));
         }
-        let receiver = self.selection_primary()?;
+        let receiver = self.selector_primary()?;
         self.modifiers(receiver)
     }
 
@@ -96,12 +96,12 @@ impl Parser<'_> {
         Ok(Selector::Slice { receiver, from: Some(key), to })
     }
 
-    fn selection_primary(&mut self) -> Parse<Selector> {
+    fn selector_primary(&mut self) -> Parse<Selector> {
         if let Some(constant) = self.constant() {
             return Ok(Selector::Term(Term::Constant(constant)));
         }
         match self.peek() {
-            Token::KNull => {
+            Token::Null => {
                 self.advance();
                 Ok(Selector::Term(Term::Null))
             }
@@ -140,7 +140,7 @@ impl Parser<'_> {
         self.expect(Token::LeftParen)?;
         let hint = self.comparator_type()?;
         self.expect(Token::RightParen)?;
-        let selector = Box::new(self.nested(Self::selection_primary)?);
+        let selector = Box::new(self.nested(Self::selector_primary)?);
         Ok(Selector::TypeHint { hint, selector })
     }
 
@@ -172,19 +172,19 @@ impl Parser<'_> {
     fn named_selector(&mut self) -> Parse<Selector> {
         if self.peek_at(1) == Token::LeftParen {
             match self.peek() {
-                Token::KCount if self.peek_at(2) == Token::Star => {
+                Token::Count if self.peek_at(2) == Token::Star => {
                     self.expect_all(&[
-                        Token::KCount,
+                        Token::Count,
                         Token::LeftParen,
                         Token::Star,
                         Token::RightParen,
                     ])?;
                     return Ok(Selector::CountRows);
                 }
-                Token::KWriteTime => return self.cell_function(CellFunction::WriteTime),
-                Token::KMaxWriteTime => return self.cell_function(CellFunction::MaxWriteTime),
-                Token::KTtl => return self.cell_function(CellFunction::Ttl),
-                Token::KCast => return self.cast_selector(),
+                Token::Writetime => return self.cell_function(CellFunction::WriteTime),
+                Token::Maxwritetime => return self.cell_function(CellFunction::MaxWriteTime),
+                Token::Ttl => return self.cell_function(CellFunction::Ttl),
+                Token::Cast => return self.cast_selector(),
                 _ => {}
             }
         }
@@ -214,12 +214,12 @@ impl Parser<'_> {
                 | Token::RightParen
                 | Token::RightBracket
                 | Token::RightBrace
-                | Token::KAs
-                | Token::KFrom
-                | Token::KOrder
-                | Token::KPer
-                | Token::KLimit
-                | Token::KAllow
+                | Token::As
+                | Token::From
+                | Token::Order
+                | Token::Per
+                | Token::Limit
+                | Token::Allow
                 | Token::Semicolon
                 | Token::End
         )
@@ -238,7 +238,7 @@ impl Parser<'_> {
         self.advance();
         self.advance();
         let selector = Box::new(self.selector()?);
-        self.expect(Token::KAs)?;
+        self.expect(Token::As)?;
         let target = self.native_type()?;
         self.expect(Token::RightParen)?;
         Ok(Selector::Cast { selector, target })

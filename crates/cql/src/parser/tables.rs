@@ -12,7 +12,7 @@ use crate::lexer::Token;
 
 impl Parser<'_> {
     pub(super) fn create_table(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KCreate, Token::KColumnFamily])?;
+        self.expect_all(&[Token::Create, Token::Table])?;
         let if_not_exists = self.if_not_exists()?;
         let mut table = CreateTable {
             name: self.table_name()?,
@@ -34,9 +34,9 @@ impl Parser<'_> {
         }
         self.expect(Token::RightParen)?;
         let mut properties = PropertyList::default();
-        if self.eat(Token::KWith) {
+        if self.eat(Token::With) {
             self.table_property(&mut table, &mut properties)?;
-            while self.eat(Token::KAnd) {
+            while self.eat(Token::And) {
                 self.table_property(&mut table, &mut properties)?;
             }
         }
@@ -46,7 +46,7 @@ impl Parser<'_> {
 
     /// A column, or the primary key.
     fn table_column(&mut self, table: &mut CreateTable, names: &mut HashSet<Name>) -> Parse<()> {
-        if self.peek() == Token::KPrimary {
+        if self.peek() == Token::Primary {
             let key = self.primary_key()?;
             return self.set_primary_key(table, key);
         }
@@ -57,7 +57,7 @@ impl Parser<'_> {
                 column.name, table.name
             ));
         }
-        if self.eat_clause(&[Token::KPrimary, Token::KKey])? {
+        if self.eat_clause(&[Token::Primary, Token::Key])? {
             let partition = vec![column.name.clone()];
             self.set_primary_key(table, PrimaryKey { partition, clustering: Vec::new() })?;
         }
@@ -80,15 +80,15 @@ impl Parser<'_> {
     fn column_definition(&mut self) -> Parse<ColumnDefinition> {
         let name = self.ident()?;
         let column_type = self.comparator_type()?;
-        let is_static = self.eat(Token::KStatic);
-        let mask = if self.peek() == Token::KMasked { Some(self.column_mask()?) } else { None };
+        let is_static = self.eat(Token::Static);
+        let mask = if self.peek() == Token::Masked { Some(self.column_mask()?) } else { None };
         Ok(ColumnDefinition { name, column_type, is_static, mask })
     }
 
     fn column_mask(&mut self) -> Parse<ColumnMask> {
-        self.expect_all(&[Token::KMasked, Token::KWith])?;
+        self.expect_all(&[Token::Masked, Token::With])?;
         let next = self.peek_at(1);
-        if self.peek() == Token::KDefault && !matches!(next, Token::LeftParen | Token::Dot) {
+        if self.peek() == Token::Default && !matches!(next, Token::LeftParen | Token::Dot) {
             self.advance();
             let function = FunctionName {
                 keyspace: Some(Name::from("system")),
@@ -103,7 +103,7 @@ impl Parser<'_> {
 
     /// `PRIMARY KEY ((a, b), c)`.
     fn primary_key(&mut self) -> Parse<PrimaryKey> {
-        self.expect_all(&[Token::KPrimary, Token::KKey, Token::LeftParen])?;
+        self.expect_all(&[Token::Primary, Token::Key, Token::LeftParen])?;
         let partition = if self.peek() == Token::LeftParen {
             self.parenthesized(Self::ident)?
         } else {
@@ -122,11 +122,11 @@ impl Parser<'_> {
         table: &mut CreateTable,
         properties: &mut PropertyList,
     ) -> Parse<()> {
-        if self.is_keyword_property(Token::KCompact) {
+        if self.is_keyword_property(Token::Compact) {
             table.compact_storage = true;
-            return self.expect_all(&[Token::KCompact, Token::KStorage]);
+            return self.expect_all(&[Token::Compact, Token::Storage]);
         }
-        if self.is_keyword_property(Token::KClustering) {
+        if self.is_keyword_property(Token::Clustering) {
             let kind = "table";
             return self.clustering_order(
                 &mut table.clustering_order,
@@ -148,13 +148,13 @@ impl Parser<'_> {
         kind: &str,
         of: &str,
     ) -> Parse<()> {
-        self.expect_all(&[Token::KClustering, Token::KOrder, Token::KBy, Token::LeftParen])?;
+        self.expect_all(&[Token::Clustering, Token::Order, Token::By, Token::LeftParen])?;
         let mut columns: HashSet<Name> = order.iter().map(|part| part.column.clone()).collect();
         loop {
             let column = self.ident()?;
-            let descending = self.eat(Token::KDesc);
+            let descending = self.eat(Token::Desc);
             if !descending {
-                self.expect(Token::KAsc)?;
+                self.expect(Token::Asc)?;
             }
             if !columns.insert(column.clone()) {
                 return self.refuse_invalid(format!(
@@ -169,19 +169,19 @@ impl Parser<'_> {
     }
 
     pub(super) fn alter_table(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KAlter, Token::KColumnFamily])?;
+        self.expect_all(&[Token::Alter, Token::Table])?;
         let if_exists = self.if_exists()?;
         let name = self.table_name()?;
         let change = match self.peek() {
-            Token::KAlter => self.alter_column()?,
-            Token::KAdd => self.add_columns()?,
-            Token::KDrop => self.drop_columns()?,
-            Token::KRename => {
+            Token::Alter => self.alter_column()?,
+            Token::Add => self.add_columns()?,
+            Token::Drop => self.drop_columns()?,
+            Token::Rename => {
                 self.advance();
                 let if_exists = self.if_exists()?;
                 TableChange::Rename { if_exists, renames: self.renames()? }
             }
-            Token::KWith => {
+            Token::With => {
                 self.advance();
                 TableChange::Properties(self.properties()?)
             }
@@ -191,16 +191,16 @@ impl Parser<'_> {
     }
 
     fn alter_column(&mut self) -> Parse<TableChange> {
-        self.expect(Token::KAlter)?;
+        self.expect(Token::Alter)?;
         let if_exists = self.if_exists()?;
         let column = self.column()?;
         match self.peek() {
-            Token::KType if !if_exists => {
+            Token::Type if !if_exists => {
                 self.advance();
                 Ok(TableChange::AlterType { column, column_type: self.comparator_type()? })
             }
-            Token::KDrop => {
-                self.expect_all(&[Token::KDrop, Token::KMasked])?;
+            Token::Drop => {
+                self.expect_all(&[Token::Drop, Token::Masked])?;
                 Ok(TableChange::Mask { column, if_exists, mask: None })
             }
             _ => {
@@ -211,7 +211,7 @@ impl Parser<'_> {
     }
 
     fn add_columns(&mut self) -> Parse<TableChange> {
-        self.expect(Token::KAdd)?;
+        self.expect(Token::Add)?;
         let if_not_exists = self.if_not_exists()?;
         let columns = if self.peek() == Token::LeftParen {
             self.parenthesized(Self::column_definition)?
@@ -222,8 +222,8 @@ impl Parser<'_> {
     }
 
     fn drop_columns(&mut self) -> Parse<TableChange> {
-        self.expect(Token::KDrop)?;
-        if self.peek() == Token::KCompact && self.peek_at(1) == Token::KStorage {
+        self.expect(Token::Drop)?;
+        if self.peek() == Token::Compact && self.peek_at(1) == Token::Storage {
             self.advance();
             self.advance();
             return Ok(TableChange::DropCompactStorage);
@@ -235,9 +235,9 @@ impl Parser<'_> {
             vec![self.ident()?]
         };
         let mut timestamp = None;
-        if self.eat_clause(&[Token::KUsing, Token::KTimestamp])? {
+        if self.eat_clause(&[Token::Using, Token::Timestamp])? {
             let digits = self.slice();
-            self.expect(Token::Integer)?;
+            self.expect(Token::IntegerLiteral)?;
             timestamp = match digits.parse() {
                 Ok(micros) => Some(micros),
                 Err(_) => return self.refuse_number(digits),
@@ -251,42 +251,42 @@ impl Parser<'_> {
         let mut renames = Vec::new();
         loop {
             let from = self.ident()?;
-            self.expect(Token::KTo)?;
+            self.expect(Token::To)?;
             renames.push((from, self.ident()?));
-            if !self.eat(Token::KAnd) {
+            if !self.eat(Token::And) {
                 return Ok(renames);
             }
         }
     }
 
     pub(super) fn drop_table(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KColumnFamily])?;
+        self.expect_all(&[Token::Drop, Token::Table])?;
         let if_exists = self.if_exists()?;
         Ok(Statement::DropTable(DropTable { name: self.table_name()?, if_exists }))
     }
 
     pub(super) fn truncate(&mut self) -> Parse<Statement> {
-        self.expect(Token::KTruncate)?;
-        self.eat(Token::KColumnFamily);
+        self.expect(Token::Truncate)?;
+        self.eat(Token::Table);
         Ok(Statement::Truncate(Truncate { table: self.table_name()? }))
     }
 
     pub(super) fn create_view(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KCreate, Token::KMaterialized, Token::KView])?;
+        self.expect_all(&[Token::Create, Token::Materialized, Token::View])?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.table_name()?;
-        self.expect_all(&[Token::KAs, Token::KSelect])?;
+        self.expect_all(&[Token::As, Token::Select])?;
         let selection = self.selection()?;
-        self.expect(Token::KFrom)?;
+        self.expect(Token::From)?;
         let base = self.table_name()?;
         let relations = self.optional_where()?;
         let primary_key = self.primary_key()?;
         let mut clustering_order = Vec::new();
         let mut properties = PropertyList::default();
-        if self.eat(Token::KWith) {
+        if self.eat(Token::With) {
             let of = name.to_string();
             self.view_property(&mut clustering_order, &of, &mut properties)?;
-            while self.eat(Token::KAnd) {
+            while self.eat(Token::And) {
                 self.view_property(&mut clustering_order, &of, &mut properties)?;
             }
         }
@@ -308,26 +308,26 @@ impl Parser<'_> {
         view: &str,
         properties: &mut PropertyList,
     ) -> Parse<()> {
-        if self.is_keyword_property(Token::KCompact) {
-            self.expect_all(&[Token::KCompact, Token::KStorage])?;
+        if self.is_keyword_property(Token::Compact) {
+            self.expect_all(&[Token::Compact, Token::Storage])?;
             return self.refuse("COMPACT STORAGE tables are not allowed starting with version 4.0");
         }
-        if self.is_keyword_property(Token::KClustering) {
+        if self.is_keyword_property(Token::Clustering) {
             return self.clustering_order(order, "view", view);
         }
         self.property(properties)
     }
 
     pub(super) fn alter_view(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KAlter, Token::KMaterialized, Token::KView])?;
+        self.expect_all(&[Token::Alter, Token::Materialized, Token::View])?;
         let if_exists = self.if_exists()?;
         let name = self.table_name()?;
-        self.expect(Token::KWith)?;
+        self.expect(Token::With)?;
         Ok(Statement::AlterView(AlterView { name, if_exists, properties: self.properties()? }))
     }
 
     pub(super) fn drop_view(&mut self) -> Parse<Statement> {
-        self.expect_all(&[Token::KDrop, Token::KMaterialized, Token::KView])?;
+        self.expect_all(&[Token::Drop, Token::Materialized, Token::View])?;
         let if_exists = self.if_exists()?;
         Ok(Statement::DropView(DropView { name: self.table_name()?, if_exists }))
     }

@@ -47,17 +47,17 @@ impl Parser<'_> {
 
     fn sign(&mut self) -> Parse<Term> {
         if self.eat(Token::Minus) {
-            return Ok(Term::Negation(Box::new(self.simple_term()?)));
+            return Ok(Term::Negation(Box::new(self.plain_term()?)));
         }
-        self.simple_term()
+        self.plain_term()
     }
 
-    fn simple_term(&mut self) -> Parse<Term> {
+    fn plain_term(&mut self) -> Parse<Term> {
         if let Some(constant) = self.constant() {
             return Ok(Term::Constant(constant));
         }
         match self.peek() {
-            Token::KNull => {
+            Token::Null => {
                 self.advance();
                 Ok(Term::Null)
             }
@@ -69,7 +69,7 @@ impl Parser<'_> {
                 Some(hinted) => Ok(hinted),
                 None => Ok(Term::Tuple(self.tuple_literal()?)),
             },
-            Token::KCast if self.peek_at(1) == Token::LeftParen => self.cast(),
+            Token::Cast if self.peek_at(1) == Token::LeftParen => self.cast(),
             _ if self.is_function_call() => {
                 let name = self.function_name()?;
                 let arguments = self.parenthesized_or_empty(Self::term)?;
@@ -150,29 +150,29 @@ impl Parser<'_> {
                 return Ok(None);
             }
         };
-        let term = Box::new(self.nested(Self::simple_term)?);
+        let term = Box::new(self.nested(Self::plain_term)?);
         Ok(Some(Term::TypeHint { hint, term }))
     }
 
     fn is_term_start(&self) -> bool {
         matches!(
             self.peek(),
-            Token::KNull
+            Token::Null
                 | Token::QuestionMark
                 | Token::Colon
                 | Token::LeftBracket
                 | Token::LeftBrace
                 | Token::LeftParen
         ) || constant_kind(self.peek()).is_some()
-            || matches!(self.peek(), Token::Ident | Token::QuotedName | Token::KCast)
+            || matches!(self.peek(), Token::Name | Token::QuotedName | Token::Cast)
             || self.is_function_call()
     }
 
     fn cast(&mut self) -> Parse<Term> {
         self.advance();
         self.advance();
-        let term = Box::new(self.nested(Self::simple_term)?);
-        self.expect(Token::KAs)?;
+        let term = Box::new(self.nested(Self::plain_term)?);
+        self.expect(Token::As)?;
         let target = self.native_type()?;
         self.expect(Token::RightParen)?;
         Ok(Term::Cast { term, target })
@@ -183,10 +183,10 @@ impl Parser<'_> {
         let token = self.peek();
         let kind = constant_kind(token)?;
         let text = match token {
-            Token::String => unquote(self.slice()).into(),
-            Token::KPositiveNan | Token::KNegativeNan => "NaN".into(),
-            Token::KPositiveInfinity => "Infinity".into(),
-            Token::KNegativeInfinity => "-Infinity".into(),
+            Token::StringLiteral => unquote(self.slice()).into(),
+            Token::Nan | Token::NegativeNan => "NaN".into(),
+            Token::Infinity => "Infinity".into(),
+            Token::NegativeInfinity => "-Infinity".into(),
             _ => self.slice().into(),
         };
         self.advance();
@@ -195,7 +195,7 @@ impl Parser<'_> {
 
     /// An integer or a marker.
     pub(super) fn int_value(&mut self) -> Parse<Term> {
-        if self.peek() == Token::Integer {
+        if self.peek() == Token::IntegerLiteral {
             return self.constant().map(Term::Constant).ok_or(Failure::Grammar);
         }
         self.marker_term()
@@ -204,17 +204,17 @@ impl Parser<'_> {
 
 fn constant_kind(token: Token) -> Option<ConstantKind> {
     Some(match token {
-        Token::String => ConstantKind::String,
-        Token::Integer => ConstantKind::Integer,
-        Token::Float
-        | Token::KPositiveNan
-        | Token::KNegativeNan
-        | Token::KPositiveInfinity
-        | Token::KNegativeInfinity => ConstantKind::Float,
-        Token::Boolean => ConstantKind::Boolean,
-        Token::Duration => ConstantKind::Duration,
-        Token::Uuid => ConstantKind::Uuid,
-        Token::Hex => ConstantKind::Hex,
+        Token::StringLiteral => ConstantKind::String,
+        Token::IntegerLiteral => ConstantKind::Integer,
+        Token::FloatLiteral
+        | Token::Nan
+        | Token::NegativeNan
+        | Token::Infinity
+        | Token::NegativeInfinity => ConstantKind::Float,
+        Token::BooleanLiteral => ConstantKind::Boolean,
+        Token::DurationLiteral => ConstantKind::Duration,
+        Token::UuidLiteral => ConstantKind::Uuid,
+        Token::HexLiteral => ConstantKind::Hex,
         _ => return None,
     })
 }

@@ -60,8 +60,8 @@ impl Parser<'_> {
     fn any_type(&mut self) -> Parse<RawType> {
         let opens = self.peek_at(1) == Token::Less;
         match self.peek() {
-            Token::String => self.custom_type(),
-            Token::KMap if opens => {
+            Token::StringLiteral => self.custom_type(),
+            Token::Map if opens => {
                 self.advance();
                 self.advance();
                 let key = self.comparator_type()?;
@@ -70,18 +70,18 @@ impl Parser<'_> {
                 self.expect(Token::Greater)?;
                 Ok(RawType::Map(Box::new(key), Box::new(value)))
             }
-            Token::KList if opens => Ok(RawType::List(self.one_argument()?)),
+            Token::List if opens => Ok(RawType::List(self.one_argument()?)),
             // SET is reserved, so that nothing else can start with it.
-            Token::KSet => Ok(RawType::Set(self.one_argument()?)),
-            Token::KFrozen if opens => self.frozen(),
-            Token::KTuple if opens => {
+            Token::Set => Ok(RawType::Set(self.one_argument()?)),
+            Token::Frozen if opens => self.frozen(),
+            Token::Tuple if opens => {
                 self.advance();
                 self.advance();
                 let elements = self.comma_list(Self::comparator_type)?;
                 self.expect(Token::Greater)?;
                 Ok(RawType::Tuple(elements))
             }
-            Token::KVector if opens => self.vector(),
+            Token::Vector if opens => self.vector(),
             _ => match native(self.peek()) {
                 Some(native) if self.peek_at(1) != Token::Dot => {
                     self.advance();
@@ -127,7 +127,7 @@ impl Parser<'_> {
         let element = Box::new(self.comparator_type()?);
         self.expect(Token::Comma)?;
         let digits = self.slice();
-        self.expect(Token::Integer)?;
+        self.expect(Token::IntegerLiteral)?;
         self.expect(Token::Greater)?;
         match digits.parse() {
             Ok(dimension) => Ok(RawType::Vector { element, dimension }),
@@ -157,13 +157,13 @@ impl Parser<'_> {
     fn type_ident(&mut self) -> Parse<Name> {
         let token = self.peek();
         let word = self.slice();
-        let fits = matches!(token, Token::Ident | Token::QuotedName | Token::KKey)
-            || token.class() == Class::Basic;
+        let fits = matches!(token, Token::Name | Token::QuotedName | Token::Key)
+            || token.class() == Class::Free;
         if !fits {
             return Err(Failure::Grammar);
         }
         let name = self.ident()?;
-        if token == Token::Ident && RESERVED_TYPE_NAMES.contains(&word) {
+        if token == Token::Name && RESERVED_TYPE_NAMES.contains(&word) {
             self.record(format!("Invalid (reserved) user type name {word}"));
         }
         Ok(name)
@@ -185,27 +185,27 @@ fn unknown_class(text: &str) -> Option<String> {
 
 fn native(token: Token) -> Option<NativeType> {
     Some(match token {
-        Token::KAscii => NativeType::Ascii,
-        Token::KBigint => NativeType::Bigint,
-        Token::KBlob => NativeType::Blob,
-        Token::KBoolean => NativeType::Boolean,
-        Token::KCounter => NativeType::Counter,
-        Token::KDate => NativeType::Date,
-        Token::KDecimal => NativeType::Decimal,
-        Token::KDouble => NativeType::Double,
-        Token::KDuration => NativeType::Duration,
-        Token::KFloat => NativeType::Float,
-        Token::KInet => NativeType::Inet,
-        Token::KInt => NativeType::Int,
-        Token::KSmallint => NativeType::Smallint,
-        Token::KText => NativeType::Text,
-        Token::KTime => NativeType::Time,
-        Token::KTimestamp => NativeType::Timestamp,
-        Token::KTimeuuid => NativeType::Timeuuid,
-        Token::KTinyint => NativeType::Tinyint,
-        Token::KUuid => NativeType::Uuid,
-        Token::KVarchar => NativeType::Varchar,
-        Token::KVarint => NativeType::Varint,
+        Token::Ascii => NativeType::Ascii,
+        Token::Bigint => NativeType::Bigint,
+        Token::Blob => NativeType::Blob,
+        Token::Boolean => NativeType::Boolean,
+        Token::Counter => NativeType::Counter,
+        Token::Date => NativeType::Date,
+        Token::Decimal => NativeType::Decimal,
+        Token::Double => NativeType::Double,
+        Token::Duration => NativeType::Duration,
+        Token::Float => NativeType::Float,
+        Token::Inet => NativeType::Inet,
+        Token::Int => NativeType::Int,
+        Token::Smallint => NativeType::Smallint,
+        Token::Text => NativeType::Text,
+        Token::Time => NativeType::Time,
+        Token::Timestamp => NativeType::Timestamp,
+        Token::Timeuuid => NativeType::Timeuuid,
+        Token::Tinyint => NativeType::Tinyint,
+        Token::Uuid => NativeType::Uuid,
+        Token::Varchar => NativeType::Varchar,
+        Token::Varint => NativeType::Varint,
         _ => return None,
     })
 }
