@@ -39,7 +39,8 @@ The chores of the repository.
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
-skipped; with CI=true a skip is a failure. HELENUS_E2E_PROFILE=dev tests a build without optimisation.
+skipped; with CI=true a skip is a failure. HELENUS_E2E_PROFILE=dev tests a build without optimisation,
+HELENUS_E2E_BINARY=FILE a binary that is there already.
 ";
 
 /// What a command ends with: a failure has been told already, in full, where it happened.

@@ -51,6 +51,7 @@ async function restartServer() {
   const input = readline.createInterface({ input: process.stdin });
   const answer = await new Promise((resolve) => input.once('line', resolve));
   input.close();
+  process.stdin.destroy(); // an open pipe would keep the process alive
   assert.ok(['DONE', 'SKIP'].includes(answer), `unexpected answer of the harness: ${answer}`);
   return answer === 'DONE';
 }

@@ -99,8 +99,9 @@ class Scenario:
         check("missing table", self.missing_table)
         check("keyspace exists already", self.already_exists)
         check("older protocol versions, snappy and lz4", self.older_versions)
+        select = self.session.prepare("SELECT v FROM paged WHERE pk = ? AND ck = ?")
         if restart_server():
-            check("reconnect after a restart", self.after_restart)
+            check("reconnect after a restart", lambda: self.after_restart(select))
         else:
             say("skip reconnect after a restart: not our server")
         self.session.execute(f"DROP KEYSPACE {KEYSPACE}")
@@ -269,8 +270,8 @@ class Scenario:
             equal([row.ck for row in rows], list(range(200)))
             cluster.shutdown()
 
-    def after_restart(self):
-        select = self.session.prepare("SELECT v FROM paged WHERE pk = ? AND ck = ?")
+    def after_restart(self, select):
+        """The same session, and a statement that the server has to be told again."""
         eventually("the session answers again", lambda: self.session.execute(select, (4, 999)).one().v == "row 4 999")
         eventually("all rows are there", lambda: self.session.execute("SELECT count(*) FROM paged").one()[0] == 5000)
         # The pushed events come again as well.

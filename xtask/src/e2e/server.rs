@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use crate::place;
 use crate::process::{cargo, run_visibly};
 
-const START_MAX: Duration = Duration::from_secs(20);
+const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Builds the server and says where it is.
+/// Builds the server, unless a binary is given, and says where it is.
 pub(crate) fn build_server() -> Result<PathBuf, String> {
+    if let Some(binary) = std::env::var_os("HELENUS_E2E_BINARY") {
+        return Ok(PathBuf::from(binary));
+    }
     let dev = std::env::var("HELENUS_E2E_PROFILE").is_ok_and(|profile| profile == "dev");
     let mut build = cargo(&["build", "--locked", "--package", "server", "--bin", "helenus"]);
     if !dev {

@@ -18,7 +18,7 @@ use cdrs_tokio::frame::Version;
 use cdrs_tokio::load_balancing::{
     LoadBalancingStrategy, QueryPlan, Request, RoundRobinLoadBalancingStrategy,
 };
-use cdrs_tokio::query::{BatchQueryBuilder, QueryValues};
+use cdrs_tokio::query::{BatchQueryBuilder, PreparedQuery, QueryValues};
 use cdrs_tokio::query_values;
 use cdrs_tokio::retry::ConstantReconnectionPolicy;
 use cdrs_tokio::transport::TransportTcp;
@@ -126,8 +126,12 @@ impl Scenario {
         )
         .await;
         check("protocol v4 with snappy", self.older_version()).await;
+        let select = self
+            .session
+            .prepare(format!("SELECT v FROM {KEYSPACE}.paged WHERE pk = ? AND ck = ?"))
+            .await?;
         if restart_server()? {
-            check("reconnect after a restart", self.after_restart()).await;
+            check("reconnect after a restart", self.after_restart(select)).await;
         } else {
             say("skip reconnect after a restart: not our server");
         }
@@ -494,11 +498,12 @@ impl Scenario {
         equal(reply.response_body()?.into_rows().ok_or("no rows")?.len(), 200)
     }
 
-    async fn after_restart(&self) -> Outcome {
+    /// The same session, and a statement that the server has to be told again.
+    async fn after_restart(&self, select: PreparedQuery) -> Outcome {
         eventually("the session answers again", async || {
-            let query = format!("SELECT v FROM {KEYSPACE}.paged WHERE pk = ? AND ck = ?");
-            let v: String =
-                self.row(&query, query_values!(4i32, 999i32)).await?.get_r_by_name("v")?;
+            let reply = self.session.exec_with_values(&select, query_values!(4i32, 999i32)).await?;
+            let rows = reply.response_body()?.into_rows().ok_or("the reply has no rows")?;
+            let v: String = rows.first().ok_or("no row")?.get_r_by_name("v")?;
             equal(v.as_str(), "row 4 999")
         })
         .await?;

@@ -23,6 +23,7 @@ use scylla::response::PagingState;
 use scylla::serialize::value::SerializeValue;
 use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
 use scylla::value::{
     Counter, CqlDate, CqlDuration, CqlTime, CqlTimestamp, CqlTimeuuid, MaybeUnset, Unset,
 };
@@ -83,8 +84,9 @@ impl Scenario {
         check("syntax error", self.syntax_error()).await;
         check("missing table", self.missing_table()).await;
         check("snappy", self.snappy()).await;
+        let select = self.session.prepare("SELECT v FROM paged WHERE pk = ? AND ck = ?").await?;
         if restart_server()? {
-            check("reconnect after a restart", self.after_restart()).await;
+            check("reconnect after a restart", self.after_restart(select)).await;
         } else {
             say("skip reconnect after a restart: not our server");
         }
@@ -408,10 +410,10 @@ impl Scenario {
         equal(self.watcher.query_unpaged(query, ()).await?.into_rows_result()?.rows_num(), 200)
     }
 
-    async fn after_restart(&self) -> Outcome {
+    /// The same session, and a statement that the server has to be told again.
+    async fn after_restart(&self, select: PreparedStatement) -> Outcome {
         eventually("the session answers again", async || {
-            let query = "SELECT v FROM paged WHERE pk = ? AND ck = ?";
-            let rows = self.session.query_unpaged(query, (4, 999)).await?.into_rows_result()?;
+            let rows = self.session.execute_unpaged(&select, (4, 999)).await?.into_rows_result()?;
             equal(rows.single_row::<(String,)>()?.0, "row 4 999")
         })
         .await?;
