@@ -148,7 +148,8 @@ fn show(message: &ResponseMessage, out: &mut String) {
     }
     match &message.response {
         Response::Error(error) => {
-            let _ = writeln!(out, "error {:#06x} {}", error.kind.code(), error.message);
+            let message = with_sorted_signatures(&error.message);
+            let _ = writeln!(out, "error {:#06x} {message}", error.kind.code());
         }
         Response::Void => out.push_str("ok\n"),
         Response::SetKeyspace(name) => {
@@ -177,6 +178,21 @@ fn show(message: &ResponseMessage, out: &mut String) {
             let _ = writeln!(out, "{other:?}");
         }
     }
+}
+
+/// Cassandra lists the overloads of a function in the order of a hash table; they are compared as a
+/// set.
+fn with_sorted_signatures(message: &str) -> String {
+    let Some((before, rest)) = message.split_once("signatures: ") else {
+        return message.to_string();
+    };
+    let Some((list, after)) = rest.rsplit_once(')') else { return message.to_string() };
+    let mut signatures: Vec<&str> = list.split(", system.").collect();
+    if let Some(first) = signatures.first_mut() {
+        *first = first.trim_start_matches("system.");
+    }
+    signatures.sort_unstable();
+    format!("{before}signatures: system.{}){after}", signatures.join(", system."))
 }
 
 fn show_change(change: &SchemaChange, out: &mut String) {
