@@ -329,7 +329,8 @@ mod tests {
 
     #[test]
     fn plain_credentials() {
-        let cases: [(&[u8], Result<(&str, &str), ()>); 7] = [
+        type Case = (&'static [u8], Result<(&'static str, &'static str), ()>);
+        let cases: [Case; 7] = [
             (b"\0cassandra\0secret", Ok(("cassandra", "secret"))),
             (b"other\0cassandra\0secret", Ok(("cassandra", "secret"))),
             (b"\0cassandra\0", Err(())),

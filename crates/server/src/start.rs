@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -207,7 +207,7 @@ fn serve_questions(folder: &Path, node: &Arc<Node>, address: SocketAddr) {
     }
 }
 
-fn answer(node: &Node, folder: &PathBuf, address: SocketAddr, question: Question) -> Value {
+fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -> Value {
     let outcome = match question {
         Question::Status => return status(node, folder, address),
         Question::Flush => node.storage.flush(None),

@@ -117,7 +117,7 @@ pub(crate) fn memory_bytes() -> u64 {
 #[cfg(target_os = "linux")]
 fn machine_memory_bytes() -> Option<u64> {
     let system = rustix::system::sysinfo();
-    u64::from(system.mem_unit).checked_mul(u64::try_from(system.totalram).ok()?)
+    u64::from(system.mem_unit).checked_mul(system.totalram)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -1,5 +1,7 @@
 //! The binary from outside: its answers before a node runs, and when it cannot.
 
+#![expect(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 

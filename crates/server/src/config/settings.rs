@@ -174,7 +174,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "16MiB",
         "The longest request that is accepted.",
         limits.frame_bytes = |text| form::bytes(text).and_then(|bytes| {
-            if bytes < 4096 || bytes > 1 << 30 { Err(BadValue) } else { Ok(bytes) }
+            if (4096..=1 << 30).contains(&bytes) { Ok(bytes) } else { Err(BadValue) }
         })
     ),
     setting!(

@@ -6,6 +6,10 @@ use plan::Value;
 const FEW: usize = 16;
 
 /// The values of one statement.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one call; a box would be the allocation that it avoids"
+)]
 pub(super) enum Bound<'a> {
     Few { values: [Value<'a>; FEW], count: usize },
     Many(Vec<Value<'a>>),
