@@ -136,6 +136,29 @@ impl Core {
         self.stores.read().by_table.values().cloned().collect()
     }
 
+    /// The store that holds the most that is not yet in sorted files.
+    pub(crate) fn largest_in_memory(&self) -> Option<Arc<TableStore>> {
+        let stores = self.stores.read();
+        let in_memory = |store: &Arc<TableStore>| {
+            let bytes = store.if_open()?.memory_bytes();
+            (bytes > 0).then(|| (bytes, Arc::clone(store)))
+        };
+        let largest =
+            stores.by_table.values().filter_map(in_memory).max_by_key(|(bytes, _)| *bytes);
+        largest.map(|(_, store)| store)
+    }
+
+    /// The store that needs the log from the earliest place on.
+    pub(crate) fn oldest_in_log(&self) -> Option<Arc<TableStore>> {
+        let stores = self.stores.read();
+        let needed_from = |store: &Arc<TableStore>| {
+            let from = store.if_open()?.holds_log_from();
+            (from != Position::MAX).then(|| (from, Arc::clone(store)))
+        };
+        let oldest = stores.by_table.values().filter_map(needed_from).min_by_key(|(from, _)| *from);
+        oldest.map(|(_, store)| store)
+    }
+
     /// Puts an empty store in the place of a table's, which begins at that place of the log. Returns
     /// the old one.
     pub(crate) fn replace_store(&self, table: TableId, born: Position) -> Option<Arc<TableStore>> {

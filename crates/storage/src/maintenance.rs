@@ -14,8 +14,8 @@ use types::TableId;
 use crate::commit::{AppliedThrough, Job, SetLocks};
 use crate::core::Core;
 use crate::data_dir::sync_folder;
-use crate::error::{OpenError, TreeError};
-use crate::log::{Log, Position};
+use crate::error::{CommitError, OpenError, TreeError};
+use crate::log::{Log, Position, is_disk_full};
 use crate::tree::store::TableStore;
 use crate::tree::sweep::sweep;
 
@@ -37,8 +37,8 @@ pub(crate) struct Pressure {
     bytes_max: u64,
     /// The most runs of unsorted files that a table has.
     unsorted_runs: AtomicUsize,
-    /// Flushing failed; the reason is in the log of the node.
-    is_stuck: AtomicBool,
+    /// Why flushing failed last, if it did.
+    failure: Mutex<Option<TreeError>>,
     lock: Mutex<()>,
     shrunk: Condvar,
 }
@@ -49,7 +49,7 @@ impl Pressure {
             bytes: AtomicU64::new(0),
             bytes_max,
             unsorted_runs: AtomicUsize::new(0),
-            is_stuck: AtomicBool::new(false),
+            failure: Mutex::new(None),
             lock: Mutex::new(()),
             shrunk: Condvar::new(),
         }
@@ -77,13 +77,13 @@ impl Pressure {
     }
 
     /// Slows a writer down: not at all below three quarters, then more and more, and at the bound
-    /// until there is room. `false`: it took too long.
-    pub(crate) fn admit(&self) -> bool {
+    /// until there is room.
+    pub(crate) fn admit(&self) -> Result<(), CommitError> {
         let free = self.bytes_max / 4 * 3;
         let bytes = self.bytes();
         let runs = self.unsorted_runs.load(Ordering::Relaxed);
         if bytes < free && runs <= UNSORTED_RUNS_FREE {
-            return true;
+            return Ok(());
         }
         if bytes < self.bytes_max {
             let memory = bytes.saturating_sub(free) as f64 / (self.bytes_max - free).max(1) as f64;
@@ -91,19 +91,22 @@ impl Pressure {
             let share = memory.max(files.min(1.0));
             let mut lock = self.lock.lock();
             self.shrunk.wait_for(&mut lock, DELAY_MAX.mul_f64(share * share));
-            return true;
+            return Ok(());
         }
         let mut lock = self.lock.lock();
         for _ in 0..WAIT_ROUNDS_MAX {
             if self.bytes() < self.bytes_max {
-                return true;
+                return Ok(());
             }
-            if self.is_stuck.load(Ordering::Relaxed) {
-                return false;
+            if let Some(error) = self.failure.lock().as_ref() {
+                return Err(match error {
+                    TreeError::Io(error) if is_disk_full(error) => CommitError::DiskFull,
+                    TreeError::Io(_) | TreeError::Corrupt(_) => CommitError::Overloaded,
+                });
             }
             self.shrunk.wait_for(&mut lock, DELAY_MAX);
         }
-        false
+        Err(CommitError::Overloaded)
     }
 }
 
@@ -250,10 +253,10 @@ impl Shared {
                 };
                 if let Err(error) = self.flush(&store) {
                     tracing::error!(table = %store.id, %error, "a memtable could not be flushed");
-                    self.core.pressure.is_stuck.store(true, Ordering::Relaxed);
+                    *self.core.pressure.failure.lock() = Some(error);
                     break;
                 }
-                self.core.pressure.is_stuck.store(false, Ordering::Relaxed);
+                *self.core.pressure.failure.lock() = None;
             }
             self.look_around();
         }
@@ -277,22 +280,15 @@ impl Shared {
     /// The store with the most memory when there is too much of it, or the one that keeps the log
     /// long when that is too long.
     fn store_to_flush(&self) -> Option<Arc<TableStore>> {
-        let stores = self.core.all_stores();
-        let open = stores.iter().filter_map(|store| Some((store, store.if_open()?)));
         if self.core.pressure.wants_flush() {
-            let largest = open.max_by_key(|(_, opened)| opened.memory_bytes());
-            return largest
-                .filter(|(_, opened)| opened.memory_bytes() > 0)
-                .map(|(store, _)| Arc::clone(store));
+            return self.core.largest_in_memory();
         }
         if self.log.kept_bytes() > self.core.options.log_bytes_max {
-            let oldest = open
-                .filter(|(_, opened)| opened.holds_log_from() != Position::MAX)
-                .min_by_key(|(_, opened)| opened.holds_log_from());
+            let oldest = self.core.oldest_in_log();
             if oldest.is_none() {
                 self.release_log();
             }
-            return oldest.map(|(store, _)| Arc::clone(store));
+            return oldest;
         }
         None
     }
@@ -409,12 +405,10 @@ impl Shared {
 
 /// Frees memory while the log is replayed: every record that was applied is synced already.
 pub(crate) fn flush_while_recovering(core: &Core) -> Result<(), OpenError> {
-    let stores = core.all_stores();
-    let largest = stores
-        .iter()
-        .filter_map(|store| Some((store, store.if_open()?)))
-        .max_by_key(|(_, opened)| opened.memory_bytes());
-    let Some((store, opened)) = largest else {
+    let Some(store) = core.largest_in_memory() else {
+        return Ok(());
+    };
+    let Some(opened) = store.if_open() else {
         return Ok(());
     };
     sync_folder(&core.trees_folder).map_err(OpenError::io(&core.trees_folder))?;

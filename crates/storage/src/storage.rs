@@ -134,8 +134,8 @@ impl Storage {
                 return Committed::Now(Err(error));
             }
         }
-        if !self.core.pressure.admit() {
-            return Committed::Now(Err(CommitError::Overloaded));
+        if let Err(error) = self.core.pressure.admit() {
+            return Committed::Now(Err(error));
         }
         let mutation_count = change.len();
         let entries = split_by_set(change);
@@ -312,15 +312,24 @@ impl Storage {
         self.set_locks.wait_idle();
         self.log.drain();
         self.through.wait_for(self.log.synced());
-        // A little log is replayed faster than many small files are written.
-        let flushed = match self.log.kept_bytes() > REPLAYED_BYTES_MAX {
-            true => self.flush(None),
-            false => Ok(()),
-        };
+        let flushed = self.shorten_log();
         self.maintenance.stop();
         self.maintenance.release_log();
         self.log.close();
         flushed
+    }
+
+    /// Flushes until little is left to be replayed: a little log is replayed faster than many small
+    /// files are written.
+    fn shorten_log(&self) -> Result<(), TreeError> {
+        self.maintenance.release_log();
+        while self.log.kept_bytes() > REPLAYED_BYTES_MAX {
+            let Some(store) = self.core.oldest_in_log() else {
+                return Ok(());
+            };
+            self.maintenance.flush(&store)?;
+        }
+        Ok(())
     }
 
     /// Stops where it is, as a crash would: nothing is flushed or synced. For tests of recovery.
@@ -362,7 +371,9 @@ fn replay(core: &Core, replayed: Replayed) -> Result<(), OpenError> {
             failed.map_or(Ok(()), Err)
         }
         Replayed::Truncate { position, table } => {
-            if core.store(table).is_some_and(|store| store.born < position)
+            // Also where nothing is known of the table: what follows must be born here, or this
+            // record would empty it at the next start.
+            if core.store(table).is_none_or(|store| store.born < position)
                 && let Some(old) = core.replace_store(table, position)
             {
                 core.remove_files(&old);

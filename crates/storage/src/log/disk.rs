@@ -99,6 +99,11 @@ impl Disk for RealDisk {
     }
 }
 
+/// Whether there was no room.
+pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 #[derive(Debug)]
 struct RealFile(File);
 

@@ -143,6 +143,16 @@ pub(crate) fn read_frame(bytes: &[u8], chain: u32) -> Frame<'_> {
     Frame::Record(RecordRef { kind, checksum, head, body })
 }
 
+/// Kind and body of what may be a record at the start of `bytes`, and what comes behind it.
+pub(crate) fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<RECORD_HEAD_BYTES>()?;
+    let [l0, l1, l2, l3, kind, _, _, _, _, h0, h1] = *head;
+    let length = usize::try_from(u32::from_be_bytes([l0, l1, l2, l3])).ok()?;
+    let (payload, behind) = rest.split_at_checked(length)?;
+    let body = payload.get(usize::from(u16::from_be_bytes([h0, h1]))..)?;
+    (kind != 0).then_some((kind, body, behind))
+}
+
 /// The head of a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHead {

@@ -28,6 +28,7 @@ mod simulated_disk;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use disk::is_disk_full;
 pub use disk::{Disk, LogFile, RealDisk};
 pub(crate) use frame::{EntryId, Position};
 pub(crate) use gather::{AppendError, Appended, Log};

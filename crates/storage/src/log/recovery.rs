@@ -18,7 +18,7 @@ use super::codec::{BODY_VERSION, Decoder, Malformed};
 use super::disk::Disk;
 use super::frame::{
     BadHead, ENTRY_ID_BYTES, EntryId, Frame, Mark, Position, RecordKind, RecordRef,
-    SEGMENT_HEAD_BYTES, SegmentHead, read_frame,
+    SEGMENT_HEAD_BYTES, SegmentHead, read_frame, split_record,
 };
 use super::gather::SPARE_PREFIX;
 use crate::error::OpenError;
@@ -51,6 +51,7 @@ pub(crate) fn recover(
     let mut recovered = Recovered::default();
     let segments = list_segments(disk)?;
     let mut last_mark_oldest = None;
+    let needed_from = needed_from(disk, &segments)?;
     for (number, (start, name)) in segments.iter().enumerate() {
         let is_last = number + 1 == segments.len();
         let path = disk.path(name);
@@ -81,7 +82,7 @@ pub(crate) fn recover(
         recovered.segment_starts.push(*start);
         recovered.end += SEGMENT_HEAD_BYTES as u64;
         let mut segment = Segment { path, bytes, start: *start };
-        segment.read(&mut recovered, &mut last_mark_oldest, &mut replay)?;
+        segment.read(&mut recovered, &mut last_mark_oldest, needed_from, &mut replay)?;
         let is_followed = segments.get(number + 1).is_some_and(|(next, _)| *next == recovered.end);
         if !is_followed {
             check_tail(disk, &segment, &segments, number, &mut recovered)?;
@@ -114,6 +115,31 @@ fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, OpenEr
     }
     segments.sort();
     Ok(segments)
+}
+
+/// What the newest mark says is still needed: earlier changes are all in sorted files, and need not
+/// be decoded. Found by walking over the records of the last segments without summing them.
+fn needed_from(
+    disk: &Arc<dyn Disk>,
+    segments: &[(Position, String)],
+) -> Result<Position, OpenError> {
+    for (_, name) in segments.iter().rev() {
+        let path = disk.path(name);
+        let file = disk.open(name).map_err(OpenError::io(&path))?;
+        let bytes = file.read_all().map_err(OpenError::io(&path))?;
+        let mut rest = bytes.get(SEGMENT_HEAD_BYTES..).unwrap_or_default();
+        let mut newest = None;
+        while let Some((kind, body, behind)) = split_record(rest) {
+            if RecordKind::from_byte(kind) == Some(RecordKind::Mark) {
+                newest = Mark::decode(body).map(|mark| mark.oldest).or(newest);
+            }
+            rest = behind;
+        }
+        if let Some(oldest) = newest {
+            return Ok(oldest);
+        }
+    }
+    Ok(0)
 }
 
 /// Whether a mark in these bytes says that the log was synced past a place.
@@ -169,6 +195,7 @@ impl Segment {
         &mut self,
         recovered: &mut Recovered,
         last_mark_oldest: &mut Option<Position>,
+        needed_from: Position,
         replay: &mut impl FnMut(Replayed) -> Result<(), OpenError>,
     ) -> Result<(), OpenError> {
         loop {
@@ -198,8 +225,10 @@ impl Segment {
                     for id in &entries {
                         recovered.indexes.insert(id.set, id.index);
                     }
-                    let body = self.bytes.slice_ref(record.body);
-                    replay(Replayed::Change { position, entries, body })?;
+                    if position >= needed_from {
+                        let body = self.bytes.slice_ref(record.body);
+                        replay(Replayed::Change { position, entries, body })?;
+                    }
                 }
                 Some(RecordKind::Truncate) => {
                     let table = table_id(&record).ok_or_else(malformed)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use super::disk::LogFile;
+use super::disk::{LogFile, is_disk_full};
 use super::frame::Position;
 use super::gather::{
     Chunk, Gathering, REUSABLE_BYTES_MAX, SPARE_PREFIX, Shared, Spare, SpareFile, segment_name,
@@ -295,10 +295,6 @@ fn make_spares<J>(shared: &Shared<J>) {
             shared.spare_wanted.wait_for(&mut gathering, SPARE_RETRY);
         }
     }
-}
-
-fn is_disk_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 #[expect(

@@ -50,7 +50,14 @@ pub(crate) fn merge(
             .as_deref()
             .or_else(|| before.row.and_then(|row| row.original_clustering())),
     };
-    Ok(write_row(head, before, &cells, out)?)
+    Ok(write_row(head, before, Changed { cells: &cells, counters: &counters }, out)?)
+}
+
+/// What a change writes.
+#[derive(Clone, Copy)]
+struct Changed<'a> {
+    cells: &'a [CellRef<'a>],
+    counters: &'a [CounterValue],
 }
 
 struct Head<'a> {
@@ -62,7 +69,7 @@ struct Head<'a> {
 fn write_row(
     head: Head<'_>,
     before: Before<'_>,
-    changed: &[CellRef<'_>],
+    changed: Changed<'_>,
     out: Vec<u8>,
 ) -> Result<After, CorruptRow> {
     let covering_us = before.covering_us;
@@ -73,7 +80,8 @@ fn write_row(
     let mut writer = RowWriter::new(out, liveness, deletion, head.original_clustering);
     let mut merged = MergedCells {
         old: before.row.map(|row| row.cells()).into_iter().flatten().peekable(),
-        new: changed.iter().copied().peekable(),
+        new: changed.cells.iter().copied().peekable(),
+        counters: changed.counters,
     };
     let mut elements_gone: Option<(ColumnId, i64)> = None;
     while let Some(cell) = merged.next_cell()? {
@@ -101,6 +109,7 @@ where
 {
     old: Peekable<A>,
     new: Peekable<B>,
+    counters: &'a [CounterValue],
 }
 
 impl<'a, A, B> MergedCells<'a, A, B>
@@ -125,9 +134,15 @@ where
             Ordering::Less => None,
         };
         Ok(match (old, new) {
+            // A counter's new value was made from the old one.
+            (Some(_), Some(new)) if self.is_counter(new.column) => Some(new),
             (Some(old), Some(new)) => Some(newer_cell(old, new)),
             (old, new) => old.or(new),
         })
+    }
+
+    fn is_counter(&self, column: ColumnId) -> bool {
+        self.counters.iter().any(|counter| counter.is_changed && counter.column == column)
     }
 
     /// A change may name the same place twice.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::Write;
 use std::ops::Bound;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -175,6 +176,18 @@ const FILE_BYTES: u64 = 64 * 1024 * 1024;
 impl LsmTree {
     /// Opens the tree in a folder.
     pub(crate) fn open(
+        folder: &Path,
+        shared: &TreeShared,
+        filter: Option<Arc<dyn Factory>>,
+    ) -> Result<LsmTree, TreeError> {
+        // Its readers of manifests may panic on bytes that are none.
+        let opened = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            LsmTree::open_unguarded(folder, shared, filter)
+        }));
+        opened.unwrap_or_else(|_| Err(TreeError::Corrupt("its manifest is not readable".into())))
+    }
+
+    fn open_unguarded(
         folder: &Path,
         shared: &TreeShared,
         filter: Option<Arc<dyn Factory>>,
