@@ -289,10 +289,10 @@ fn conditions_name_their_rows() {
     ]);
     check("UPDATE t SET v = 3 WHERE k = 1 AND c = 2 IF s = 1 AND e = {} AND l[2] > 3", &[], &[
         "key 00000001",
-        "if static: Column { column: ColumnId(2), part: Whole, operator: Equal, values: \
+        "if static: Column { column: ColumnId(6), part: Whole, operator: Equal, values: \
          [Some(b\"\\0\\0\\0\\x01\")] }",
-        "if 0480000002: Column { column: ColumnId(4), part: Whole, operator: Equal, values: \
-         [None] }, Column { column: ColumnId(3), part: ListIndex(2), operator: Greater, values: \
+        "if 0480000002: Column { column: ColumnId(2), part: Whole, operator: Equal, values: \
+         [None] }, Column { column: ColumnId(4), part: ListIndex(2), operator: Greater, values: \
          [Some(b\"\\0\\0\\0\\x03\")] }",
         "row 0480000002",
         "  v = 00000003 @0",

@@ -132,6 +132,7 @@ fn prepare_elements(
 ) -> Result<Vec<Term>, PlanError> {
     let part = receiver.part(format!("value({})", receiver.name), element);
     for term in elements {
+        check_array(term, element)?;
         if !fit(term, element, scope).is_assignable() {
             return invalid!(
                 "Invalid {kind} literal for {}: value {} is not of type {element}",
@@ -200,6 +201,17 @@ fn prepare_array(
     }
 }
 
+/// Cassandra refuses `[a, b]` for another type even before it tests whether it fits.
+fn check_array(term: &ast::Term, ty: &CqlType) -> Result<(), PlanError> {
+    match (term, ty) {
+        (ast::Term::List(_), CqlType::List { .. } | CqlType::Vector { .. }) => Ok(()),
+        (ast::Term::List(_), other) => {
+            invalid!("Unexpected receiver type '{other}'; only list and vector are expected")
+        }
+        _ => Ok(()),
+    }
+}
+
 fn prepare_set(
     elements: &[ast::Term],
     receiver: &Receiver<'_>,
@@ -234,6 +246,7 @@ fn prepare_map(
     };
     for (key_term, value_term) in entries {
         for (word, term, ty) in [("key", key_term, key), ("value", value_term, value)] {
+            check_array(term, ty)?;
             if !fit(term, ty, scope).is_assignable() {
                 return invalid!(
                     "Invalid map literal for {name}: {word} {} is not of type {ty}",

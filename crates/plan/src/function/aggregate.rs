@@ -121,7 +121,7 @@ fn extreme_of(name: &str, call: &Call<'_>) -> Result<NativeAggregate, PlanError>
     match argument.compatible_type().or_else(|| call.receiver.cloned()) {
         Some(cql_type) => Ok(extreme(if name == "min" { "min" } else { "max" }, &cql_type)),
         None => invalid!(
-            "Cannot infer type of argument {} in call to function system.{name}: use type casts to disambiguate",
+            "Cannot infer type of argument {} in call to function system.{name}(any): use type casts to disambiguate",
             argument.text()
         ),
     }

@@ -41,7 +41,7 @@ pub(super) fn candidate(name: &str, call: &Call<'_>) -> Result<Function, PlanErr
     };
     let Some(argument_type) = argument.compatible_type() else {
         return invalid!(
-            "Cannot infer type of argument {} in call to function system.{name}: use type casts to disambiguate",
+            "Cannot infer type of argument {} in call to function system.{name}({parameter}): use type casts to disambiguate",
             argument.text()
         );
     };
@@ -143,7 +143,7 @@ fn similarity(name: &str, call: &Call<'_>) -> Result<Function, PlanError> {
         match own.or_else(|| other.clone()) {
             Some(found) => Ok(found),
             None => invalid!(
-                "Cannot infer type of argument {} in call to function system.{name}: use type casts to disambiguate",
+                "Cannot infer type of argument {} in call to function system.{name}(vector<float, n>, vector<float, n>): use type casts to disambiguate",
                 argument.text()
             ),
         }

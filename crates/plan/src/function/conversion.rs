@@ -90,7 +90,10 @@ pub(super) fn to_json_of(name: &str, call: &Call<'_>) -> Result<Option<Function>
         return invalid!("{name}() only accepts one argument, but {} were given", call.arguments.len());
     };
     let Some(argument_type) = argument.compatible_type() else {
-        return invalid!("toJson() argument type could not be determined: {}", argument.text());
+        return invalid!(
+            "Cannot infer type of argument {} in call to function system.{name}(any): use type casts to disambiguate",
+            argument.text()
+        );
     };
     let source = argument_type.clone();
     let body = NativeScalar::new(name.to_string(), vec![argument_type], CqlType::Text, move |arguments, _| {

@@ -65,7 +65,7 @@ fn infer(
     match argument.compatible_type().or_else(|| receiver.cloned()) {
         Some(found) => Ok(found),
         None => invalid!(
-            "Cannot infer type of argument {} in call to function system.{name}: use type casts to disambiguate",
+            "Cannot infer type of argument {} in call to function system.{name}(any): use type casts to disambiguate",
             argument.text()
         ),
     }

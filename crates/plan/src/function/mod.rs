@@ -42,7 +42,7 @@ pub struct Signature {
 /// `system.f : (int, text) -> blob`, as messages show it.
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "system.{} : (", self.name)?;
+        write!(f, "system.{} : (", cql::quote_if_needed(&self.name))?;
         for (index, argument) in self.arguments.iter().enumerate() {
             let separator = if index > 0 { ", " } else { "" };
             write!(f, "{separator}{}", unfrozen_tuple(argument))?;

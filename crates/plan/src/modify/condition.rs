@@ -332,9 +332,9 @@ impl ColumnTest {
             return Ok(None);
         }
         let kind = match self.ty {
-            CqlType::List { .. } => "LIST",
-            CqlType::Set { .. } => "SET",
-            _ => "MAP",
+            CqlType::List { .. } => "list",
+            CqlType::Set { .. } => "set",
+            _ => "map",
         };
         invalid!("Invalid comparison with an empty {kind} for operator \"{}\"", sign(self.operator))
     }

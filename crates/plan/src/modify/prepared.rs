@@ -99,6 +99,9 @@ impl PreparedModification {
         let has_timestamp = self.attributes.timestamp.is_some();
         let has_ttl = self.attributes.ttl.is_some();
         let is_conditional = self.has_conditions();
+        if is_conditional && self.table.is_counter {
+            return invalid!("Conditional updates are not supported on counter tables");
+        }
         if is_conditional && has_timestamp {
             return invalid!("Cannot provide custom timestamp for conditional updates");
         }

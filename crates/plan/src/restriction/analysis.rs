@@ -62,6 +62,10 @@ pub(crate) struct Restrictions {
     pub(crate) is_key_range: bool,
     /// An index gives the candidates.
     pub(crate) uses_index: bool,
+    /// Whether restrictions of the partition key are among the filters.
+    filters_partition: bool,
+    /// Whether restrictions of clustering columns are among the filters.
+    filters_clustering: bool,
     /// What must be checked on each row.
     pub(super) filters: Vec<Arc<Restriction>>,
     /// The index and the restriction it answers.
@@ -119,6 +123,8 @@ impl Restrictions {
             others: RestrictionSet::default(),
             is_key_range: false,
             uses_index: false,
+            filters_partition: false,
+            filters_clustering: false,
             filters: Vec::new(),
             index: None,
         }
@@ -134,11 +140,15 @@ impl Restrictions {
                 || index::has_support(&self.others, &self.table);
         }
         self.check_partition_key(demands, has_index)?;
+        // An index that only other columns have is not known to be used yet, and so Cassandra
+        // leaves the key out of what must be filtered.
+        self.filters_partition = self.uses_index || self.partition_needs_filtering();
         self.check_only_statics(demands)?;
         self.check_clustering(demands, has_index)?;
         if self.is_key_range && has_clustering_index {
             self.uses_index = true;
         }
+        self.filters_clustering = self.uses_index || self.clustering_needs_filtering();
         self.check_others(demands, has_index)?;
         if self.uses_index && self.key_is_in() {
             return invalid!(
@@ -401,10 +411,10 @@ impl Restrictions {
 
     /// Notes the restrictions that neither keys nor ranges cover.
     fn collect_filters(&mut self) {
-        if self.uses_index || self.partition_needs_filtering() {
+        if self.filters_partition {
             self.filters.extend(self.partition.iter().cloned());
         }
-        if self.uses_index || self.clustering_needs_filtering() {
+        if self.filters_clustering {
             let mut position = self.table.partition_key_count;
             for restriction in self.clustering.iter() {
                 if !covers(restriction, position)
@@ -439,10 +449,10 @@ impl Restrictions {
             return Ok(());
         }
         let mut sets = Vec::new();
-        if self.uses_index || self.partition_needs_filtering() {
+        if self.filters_partition {
             sets.push(&self.partition);
         }
-        if self.uses_index || self.clustering_needs_filtering() {
+        if self.filters_clustering {
             sets.push(&self.clustering);
         }
         if !self.others.is_empty() {

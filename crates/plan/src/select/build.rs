@@ -95,7 +95,12 @@ impl Builder {
             Selectable::Set(parts) => self.set(typed, parts, expected),
             Selectable::MapOrUser(entries) => self.map_or_user(typed, entries, expected),
             Selectable::Hint { text, ty, inner } => {
-                if !inner.fit(ty).is_assignable() {
+                check_fields(inner, ty)?;
+                // A collection of many cells is not the frozen one of the hint.
+                let is_thawed = inner
+                    .exact_type()
+                    .is_some_and(|inner| inner.is_collection() && inner.is_multi_cell());
+                if is_thawed || !inner.fit(ty).is_assignable() {
                     let shown = typed.text();
                     return invalid!("Cannot assign value {shown} to {shown} of type {ty}");
                 }
@@ -422,6 +427,26 @@ impl Builder {
         let name = format!("{{{}}}", names.join(", "));
         Ok(Built { selector, ty, name, aggregates })
     }
+}
+
+/// Refuses names that a user type does not have.
+fn check_fields(typed: &Typed<'_>, ty: &CqlType) -> Result<(), PlanError> {
+    let (Selectable::MapOrUser(entries), CqlType::User { definition, .. }) =
+        (&typed.selectable, ty)
+    else {
+        return Ok(());
+    };
+    for (name, _) in *entries {
+        if let ast::Selector::Column(name) = name
+            && !definition.fields.iter().any(|(field, _)| **field == **name)
+        {
+            return invalid!(
+                "Unknown field '{name}' in value of user defined type {}",
+                definition.name
+            );
+        }
+    }
+    Ok(())
 }
 
 /// What receives the key of an element or slice, and the type of an element.

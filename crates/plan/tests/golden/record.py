@@ -24,7 +24,7 @@ def thaw(text):
 
 
 def type_text(cql_type):
-    return thaw(cql_type.cql_parameterized_type()).replace("varchar", "text")
+    return thaw(cql_type.cql_parameterized_type()).replace("varchar", "text").replace("org.apache.cassandra.db.marshal.VectorType", "vector")
 
 
 def error_text(error):

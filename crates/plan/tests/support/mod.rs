@@ -1,4 +1,5 @@
 //! A schema, a clock and uuids for tests.
+#![allow(unreachable_pub, clippy::panic, clippy::indexing_slicing)]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::cell::Cell;
