@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use schema::Table;
-use types::value::collection::{write_count, write_element};
+use smallvec::SmallVec;
 use types::value::decode_ordered;
-use types::{CellRef, ColumnId, CorruptRow, CqlType, LiveCells, LiveRow, PartitionKey};
+use types::{
+    CellRef, ColumnId, CorruptRow, CqlType, LiveCells, LiveRow, PartitionKey, assemble,
+};
 
 /// When a cell was written and when it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,15 +106,15 @@ impl RowLayout {
     }
 }
 
-/// A row that a read delivered.
+/// A row that a read delivered. Ordinary rows are looked at without an allocation.
 #[derive(Debug)]
 pub struct StoredRow<'a> {
     layout: &'a RowLayout,
     key: &'a [u8],
-    clustering: Vec<Cow<'a, [u8]>>,
+    clustering: ClusteringValues<'a>,
     /// By place: where the column's cells are in `cells`.
-    places: Vec<(u32, u32)>,
-    cells: Vec<CellRef<'a>>,
+    places: SmallVec<[(u32, u32); 16]>,
+    cells: SmallVec<[CellRef<'a>; 8]>,
 }
 
 impl<'a> StoredRow<'a> {
@@ -122,13 +124,13 @@ impl<'a> StoredRow<'a> {
         let mut stored = StoredRow {
             layout,
             key: row.partition_key,
-            clustering: Vec::with_capacity(table.clustering_count),
-            places: vec![(0, 0); table.columns.len()],
-            cells: Vec::new(),
+            clustering: ClusteringValues::None,
+            places: SmallVec::from_elem((0, 0), table.columns.len()),
+            cells: SmallVec::new(),
         };
         if let Some(clustering) = row.clustering {
             let original = row.row.as_ref().and_then(|cells| cells.view().original_clustering());
-            stored.clustering = clustering_values(table, clustering, original)?;
+            stored.clustering = ClusteringValues::new(table, clustering, original)?;
         }
         for cells in [&row.static_row, &row.row].into_iter().flatten() {
             stored.add(cells)?;
@@ -161,27 +163,53 @@ impl<'a> StoredRow<'a> {
 }
 
 /// The values of the clustering columns; fewer where a compact table lacks the last ones.
-fn clustering_values<'a>(
-    table: &Table,
-    key: &'a [u8],
-    original: Option<&'a [u8]>,
-) -> Result<Vec<Cow<'a, [u8]>>, CorruptRow> {
-    if let Some(original) = original {
-        // Written like a composite partition key, also for a single column.
-        return Ok(PartitionKey::components(original, 2).map(Cow::Borrowed).collect());
-    }
-    let mut values = Vec::with_capacity(table.clustering_count);
-    let mut input = key;
-    for column in table.clustering() {
-        if input.is_empty() {
-            break;
+#[derive(Debug)]
+enum ClusteringValues<'a> {
+    /// The static row came alone.
+    None,
+    /// As the client wrote them: like a composite partition key, also for a single column.
+    Original(&'a [u8]),
+    /// Decoded from the key, one after the other, each up to its end.
+    Decoded { bytes: SmallVec<[u8; 64]>, ends: SmallVec<[u32; 4]> },
+}
+
+impl<'a> ClusteringValues<'a> {
+    fn new(
+        table: &Table,
+        key: &'a [u8],
+        original: Option<&'a [u8]>,
+    ) -> Result<ClusteringValues<'a>, CorruptRow> {
+        if let Some(original) = original {
+            return Ok(ClusteringValues::Original(original));
         }
+        let mut bytes = SmallVec::new();
+        let mut ends = SmallVec::new();
+        let mut input = key;
         let mut value = Vec::new();
-        decode_ordered(&column.cql_type, column.is_descending(), &mut input, &mut value)
-            .map_err(|_| CorruptRow)?;
-        values.push(Cow::Owned(value));
+        for column in table.clustering() {
+            if input.is_empty() {
+                break;
+            }
+            value.clear();
+            decode_ordered(&column.cql_type, column.is_descending(), &mut input, &mut value)
+                .map_err(|_| CorruptRow)?;
+            bytes.extend_from_slice(&value);
+            ends.push(u32::try_from(bytes.len()).map_err(|_| CorruptRow)?);
+        }
+        Ok(ClusteringValues::Decoded { bytes, ends })
     }
-    Ok(values)
+
+    fn get(&self, index: usize) -> Option<&[u8]> {
+        match self {
+            ClusteringValues::None => None,
+            ClusteringValues::Original(values) => PartitionKey::components(values, 2).nth(index),
+            ClusteringValues::Decoded { bytes, ends } => {
+                let end = *ends.get(index)? as usize;
+                let before = index.checked_sub(1).and_then(|before| ends.get(before));
+                bytes.get(before.map_or(0, |start| *start as usize)..end)
+            }
+        }
+    }
 }
 
 impl RowAccess for StoredRow<'_> {
@@ -193,8 +221,7 @@ impl RowAccess for StoredRow<'_> {
                 .map(Cow::Borrowed);
         }
         if column < table.partition_key_count + table.clustering_count {
-            let value = self.clustering.get(column - table.partition_key_count)?;
-            return Some(Cow::Borrowed(value.as_ref()));
+            return self.clustering.get(column - table.partition_key_count).map(Cow::Borrowed);
         }
         let cells = self.cells_of(column);
         let first = cells.first()?;
@@ -202,7 +229,9 @@ impl RowAccess for StoredRow<'_> {
         if !ty.is_multi_cell() {
             return Some(Cow::Borrowed(first.value()));
         }
-        assemble(ty, cells).map(Cow::Owned)
+        let mut value = Vec::new();
+        let has_elements = assemble(ty, cells.iter().copied(), &mut value).ok()?;
+        has_elements.then_some(Cow::Owned(value))
     }
 
     fn stamp(&self, column: usize) -> Option<CellStamp> {
@@ -224,7 +253,9 @@ fn decode_path<'a>(ty: &CqlType, cell: &CellRef<'a>) -> Option<Cow<'a, [u8]>> {
     let path = cell.path?;
     let element = match ty {
         // A set's element that its path cannot give back stands in the value.
-        CqlType::Set { .. } if !cell.value().is_empty() => return Some(Cow::Borrowed(cell.value())),
+        CqlType::Set { .. } if !cell.value().is_empty() => {
+            return Some(Cow::Borrowed(cell.value()));
+        }
         CqlType::Set { element, .. } => element,
         CqlType::Map { key, .. } => key,
         _ => return Some(Cow::Borrowed(path)),
@@ -235,35 +266,3 @@ fn decode_path<'a>(ty: &CqlType, cell: &CellRef<'a>) -> Option<Cow<'a, [u8]>> {
     Some(Cow::Owned(value))
 }
 
-/// A multi-cell column as one value.
-fn assemble(ty: &CqlType, cells: &[CellRef<'_>]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    match ty {
-        CqlType::List { .. } => {
-            write_count(cells.len(), &mut out);
-            cells.iter().for_each(|cell| write_element(Some(cell.value()), &mut out));
-        }
-        CqlType::Set { .. } => {
-            write_count(cells.len(), &mut out);
-            for cell in cells {
-                write_element(Some(&decode_path(ty, cell)?), &mut out);
-            }
-        }
-        CqlType::Map { .. } => {
-            write_count(cells.len(), &mut out);
-            for cell in cells {
-                write_element(Some(&decode_path(ty, cell)?), &mut out);
-                write_element(Some(cell.value()), &mut out);
-            }
-        }
-        CqlType::User { definition, .. } => {
-            for index in 0..definition.fields.len() {
-                let path = u16::try_from(index).ok()?.to_be_bytes();
-                let cell = cells.iter().find(|cell| cell.path == Some(path.as_slice()));
-                write_element(cell.map(CellRef::value), &mut out);
-            }
-        }
-        _ => return None,
-    }
-    Some(out)
-}

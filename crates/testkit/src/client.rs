@@ -104,6 +104,10 @@ impl Client {
         let bytes = self.outgoing.seal();
         self.stream.write_all(bytes)?;
         bytes.clear();
+        self.receive()
+    }
+
+    fn receive(&mut self) -> Result<ResponseMessage, ClientError> {
         loop {
             let frame = self
                 .decoder
@@ -157,6 +161,38 @@ impl Client {
             result_metadata_id: prepared.result_metadata_id.as_deref(),
             parameters,
         })
+    }
+}
+
+impl Client {
+    /// Executes a prepared statement many times, all requests in flight at once. Every answer must
+    /// be a result.
+    pub fn execute_many(
+        &mut self,
+        prepared: &PreparedResponse,
+        executions: &[Execution],
+    ) -> Result<(), ClientError> {
+        for (stream, execution) in (0i16..).zip(executions) {
+            let mut builder = ValuesBuilder::positional(self.version);
+            let mut parameters = parameters(self.version, execution, &mut builder);
+            parameters.skip_metadata = true;
+            let request = Request::Execute {
+                id: &prepared.id,
+                result_metadata_id: prepared.result_metadata_id.as_deref(),
+                parameters,
+            };
+            RequestMessage::new(request).encode(self.version, stream, self.outgoing.messages());
+        }
+        let bytes = self.outgoing.seal();
+        self.stream.write_all(bytes)?;
+        bytes.clear();
+        for _ in executions {
+            let message = self.receive()?;
+            if let Response::Error(error) = message.response {
+                return Err(ClientError(error.message));
+            }
+        }
+        Ok(())
     }
 }
 

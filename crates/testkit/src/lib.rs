@@ -7,5 +7,5 @@ mod client;
 pub mod golden;
 mod node;
 
-pub use client::{Client, ClientError, Execution};
+pub use client::{Client, ClientError, Execution, OwnedValue};
 pub use node::Node;

@@ -13,9 +13,7 @@ use super::selectable::{Typed, look_up};
 use super::selection::Selection;
 use super::sort::{self, Sort};
 use crate::error::{PlanError, invalid};
-use crate::expression::{
-    BoundValues, Evaluated, Evaluation, Receiver, Scope, Term, prepare_term,
-};
+use crate::expression::{BoundValues, Evaluated, Evaluation, Receiver, Scope, Term, prepare_term};
 use crate::plan::{Partitions, SelectPlan};
 use crate::restriction::{Demands, Restrictions, StatementKind};
 use crate::row::RowLayout;
@@ -67,9 +65,7 @@ impl PreparedSelect {
         let selection = build_selection(select, &selectables, table)?;
         if select.distinct {
             if select.per_partition_limit.is_some() {
-                return invalid!(
-                    "PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries"
-                );
+                return invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
             }
             check_distinct(&selection, &restrictions, table)?;
         }
@@ -112,7 +108,12 @@ impl PreparedSelect {
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), &eval)?;
         let filters = self.restrictions.bind_filters(&eval)?;
         let partitions = self.restrictions.bind_partitions(&eval)?;
-        let rows = if self.distinct {
+        let is_one_row_each =
+            self.table.clustering_count == 0 && !matches!(partitions, Partitions::Ring(_));
+        let rows = if is_one_row_each {
+            // The only row of a logical partition is found by its key, without a search.
+            types::RowSelection::Points(vec![bytes::Bytes::new()])
+        } else if self.distinct {
             types::RowSelection::All
         } else {
             self.restrictions.bind_rows(&eval)?
@@ -266,9 +267,7 @@ fn prepare_limit(
     name: &'static str,
     scope: &Scope<'_>,
 ) -> Result<Option<Term>, PlanError> {
-    limit
-        .map(|limit| prepare_term(limit, &Receiver::named(name, &CqlType::Int), scope))
-        .transpose()
+    limit.map(|limit| prepare_term(limit, &Receiver::named(name, &CqlType::Int), scope)).transpose()
 }
 
 fn bind_limit(limit: Option<&Term>, eval: &Evaluation<'_>) -> Result<Option<u32>, PlanError> {
