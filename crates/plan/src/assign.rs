@@ -64,7 +64,11 @@ fn same_or_reads(reader: &CqlType, written: &CqlType) -> bool {
 
 /// Whether values of both types can share one sorted structure.
 fn sorts_alike(a: &CqlType, b: &CqlType) -> bool {
-    same(a, b) || matches!((a, b), (CqlType::Text, CqlType::Ascii) | (CqlType::Blob, CqlType::Ascii | CqlType::Text))
+    same(a, b)
+        || matches!(
+            (a, b),
+            (CqlType::Text, CqlType::Ascii) | (CqlType::Blob, CqlType::Ascii | CqlType::Text)
+        )
 }
 
 /// Components may be added at the end, but not go missing.

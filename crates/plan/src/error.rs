@@ -59,7 +59,10 @@ impl fmt::Display for PlanError {
                 write!(f, "Cannot add existing keyspace \"{keyspace}\"")
             }
             PlanError::AlreadyExists { keyspace, table } => {
-                write!(f, "Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\"")
+                write!(
+                    f,
+                    "Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\""
+                )
             }
             PlanError::FunctionFailure { message, .. } => f.write_str(message),
         }

@@ -22,11 +22,11 @@ pub mod select;
 pub mod values;
 
 pub use error::PlanError;
+pub use modify::{BatchItem, ConditionalResult, ConditionalRows, bind_batch};
 pub use plan::{
     BatchPlan, BindVariable, IndexLookup, ModifyPlan, Partitions, Plan, Prepared, PreparedKind,
     ResultColumn, SelectPlan,
 };
-pub use modify::{BatchItem, ConditionalResult, ConditionalRows, bind_batch};
 pub use prepare::{SessionContext, prepare};
 pub use row::{CellStamp, EmptyRow, RowAccess, RowLayout, StoredRow, ValueSink};
 pub use values::{BindContext, NoValues, UuidSource, Value, Values};

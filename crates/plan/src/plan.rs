@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use cql::ast::{BatchKind, Name, Statement};
 use schema::{Index, Table};
-use types::{
-    CqlType, Mutation, PartitionKey, RingRange, RowSelection, Statics, TableId,
-};
+use types::{CqlType, Mutation, PartitionKey, RingRange, RowSelection, Statics, TableId};
 
 use crate::modify::{ConditionalResult, PreparedBatch, PreparedModification};
 use crate::restriction::Filters;

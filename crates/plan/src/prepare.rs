@@ -196,7 +196,9 @@ fn prepare_modification(
             let prepared = PreparedModification::prepare_delete(delete, &scope)?;
             Ok((prepared, is_qualified(&delete.table)))
         }
-        _ => invalid!("Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."),
+        _ => invalid!(
+            "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
+        ),
     }
 }
 
@@ -214,8 +216,7 @@ fn prepare_batch(
             Modification::Update(update) => Statement::Update(update.clone()),
             Modification::Delete(delete) => Statement::Delete(delete.clone()),
         };
-        let (prepared, is_qualified) =
-            prepare_modification(&statement, schema, session, markers)?;
+        let (prepared, is_qualified) = prepare_modification(&statement, schema, session, markers)?;
         all_qualified &= is_qualified;
         statements.push(prepared);
     }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use schema::Table;
 use smallvec::SmallVec;
 use types::value::decode_ordered;
-use types::{
-    CellRef, ColumnId, CorruptRow, CqlType, LiveCells, LiveRow, PartitionKey, assemble,
-};
+use types::{CellRef, ColumnId, CorruptRow, CqlType, LiveCells, LiveRow, PartitionKey, assemble};
 
 /// When a cell was written and when it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,4 +263,3 @@ fn decode_path<'a>(ty: &CqlType, cell: &CellRef<'a>) -> Option<Cow<'a, [u8]>> {
     decode_ordered(element, false, &mut input, &mut value).ok()?;
     Some(Cow::Owned(value))
 }
-

@@ -155,7 +155,8 @@ fn check(name: &str) {
         let ours: Vec<String> =
             ours.iter().map(|answer| sorted_signatures(answer.trim_end())).collect();
         if ours != expected {
-            failures.push(format!("{}\n  Cassandra {expected:#?}\n  we        {ours:#?}", case.line));
+            failures
+                .push(format!("{}\n  Cassandra {expected:#?}\n  we        {ours:#?}", case.line));
         }
     }
     assert!(failures.is_empty(), "{} of {count} differ:\n{}", failures.len(), failures.join("\n"));

@@ -18,7 +18,9 @@ fn world() -> World {
     );
     world.define("CREATE TABLE one (k int PRIMARY KEY, v int) WITH default_time_to_live = 60");
     world.define("CREATE TABLE counts (k int PRIMARY KEY, n counter)");
-    world.define("CREATE TABLE dense (k int, c int, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE");
+    world.define(
+        "CREATE TABLE dense (k int, c int, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE",
+    );
     world
 }
 
@@ -60,8 +62,7 @@ fn show(world: &World, mutation: &Mutation) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(condition) = &mutation.condition {
         for row in &condition.rows {
-            let checks: Vec<String> =
-                row.checks.iter().map(|check| format!("{check:?}")).collect();
+            let checks: Vec<String> = row.checks.iter().map(|check| format!("{check:?}")).collect();
             let position = match &row.position {
                 RowPosition::Static => "static".to_string(),
                 RowPosition::Clustered(key) => hex(key),
@@ -148,38 +149,42 @@ const ONE: &[u8] = &[0, 0, 0, 1];
 
 #[test]
 fn inserts_make_rows_live() {
-    check("INSERT INTO t (k, c, v) VALUES (1, 2, 3)", &[], &[
-        "key 00000001",
-        "row 0480000002 live",
-        "  v = 00000003 @0",
-    ]);
-    check("INSERT INTO t (k, c, v, s) VALUES (1, 2, null, 5) USING TIMESTAMP 7 AND TTL 9", &[], &[
-        "key 00000001",
-        "row 0480000002 live ttl 9",
-        "  v dead @-1699999999999993",
-        "static",
-        "  s = 00000005 ttl 9 @-1699999999999993",
-    ]);
-    check("INSERT INTO t (k, s) VALUES (1, 5)", &[], &[
-        "key 00000001",
-        "static",
-        "  s = 00000005 @0",
-    ]);
-    check("INSERT INTO one (k, v) VALUES (1, 2)", &[], &[
-        "key 00000001",
-        "row  live ttl 60",
-        "  v = 00000002 ttl 60 @0",
-    ]);
-    check("INSERT INTO one (k, v) VALUES (1, 2) USING TTL 0", &[], &[
-        "key 00000001",
-        "row  live",
-        "  v = 00000002 @0",
-    ]);
-    check("INSERT INTO dense (k, c, v) VALUES (1, 2, 3)", &[], &[
-        "key 00000001",
-        "row 0480000002",
-        "  v = 00000003 @0",
-    ]);
+    check(
+        "INSERT INTO t (k, c, v) VALUES (1, 2, 3)",
+        &[],
+        &["key 00000001", "row 0480000002 live", "  v = 00000003 @0"],
+    );
+    check(
+        "INSERT INTO t (k, c, v, s) VALUES (1, 2, null, 5) USING TIMESTAMP 7 AND TTL 9",
+        &[],
+        &[
+            "key 00000001",
+            "row 0480000002 live ttl 9",
+            "  v dead @-1699999999999993",
+            "static",
+            "  s = 00000005 ttl 9 @-1699999999999993",
+        ],
+    );
+    check(
+        "INSERT INTO t (k, s) VALUES (1, 5)",
+        &[],
+        &["key 00000001", "static", "  s = 00000005 @0"],
+    );
+    check(
+        "INSERT INTO one (k, v) VALUES (1, 2)",
+        &[],
+        &["key 00000001", "row  live ttl 60", "  v = 00000002 ttl 60 @0"],
+    );
+    check(
+        "INSERT INTO one (k, v) VALUES (1, 2) USING TTL 0",
+        &[],
+        &["key 00000001", "row  live", "  v = 00000002 @0"],
+    );
+    check(
+        "INSERT INTO dense (k, c, v) VALUES (1, 2, 3)",
+        &[],
+        &["key 00000001", "row 0480000002", "  v = 00000003 @0"],
+    );
 }
 
 #[test]
@@ -187,11 +192,7 @@ fn unset_leaves_alone() {
     let text = "INSERT INTO t (k, c, v) VALUES (?, ?, ?)";
     let key = Value::Bytes(ONE);
     check(text, &[key, key, Value::Unset], &["key 00000001", "row 0480000001 live"]);
-    check(text, &[key, key, Value::Null], &[
-        "key 00000001",
-        "row 0480000001 live",
-        "  v dead @0",
-    ]);
+    check(text, &[key, key, Value::Null], &["key 00000001", "row 0480000001 live", "  v dead @0"]);
     check(text, &[Value::Unset, key, key], &["error Invalid unset value for column k"]);
     check(text, &[key, Value::Null, key], &["error Invalid null value in condition for column c"]);
     check(text, &[key, key], &["error there were 3 markers(?) in CQL but 2 bound variables"]);
@@ -201,66 +202,86 @@ fn unset_leaves_alone() {
 
 #[test]
 fn collections_change_by_element() {
-    check("UPDATE t SET l = [1, 2], e = {2, 1}, m = {1: 2} WHERE k = 1 AND c = 2", &[], &[
-        "key 00000001",
-        "row 0480000002",
-        "  l emptied @-1",
-        "  l[time] = 00000001 @0",
-        "  l[time] = 00000002 @0",
-        "  e emptied @-1",
-        "  e[0480000001] =  @0",
-        "  e[0480000002] =  @0",
-        "  m emptied @-1",
-        "  m[0480000001] = 00000002 @0",
-    ]);
-    check("UPDATE t SET l = l + [1], e = e - {1}, m = m - {1}, l = [3] + l WHERE k = 1 AND c = 2", &[], &[
-        "key 00000001",
-        "row 0480000002",
-        "  l[time] = 00000001 @0",
-        "  e[0480000001] dead @0",
-        "  m[0480000001] dead @0",
-        "  l[time] = 00000003 @0",
-    ]);
-    check("UPDATE t SET l[1] = 5, m[7] = null, u.y = 4 WHERE k = 1 AND c = 2", &[], &[
-        "key 00000001",
-        "row 0480000002",
-        "  l#1 = 00000005",
-        "  m[0480000007] dead @0",
-        "  u[0001] = 00000004 @0",
-    ]);
-    check("UPDATE t SET l = l - [1], u = {x: 1}, f = {2, 1} WHERE k = 1 AND c = 2", &[], &[
-        "key 00000001",
-        "row 0480000002",
-        "  l without 00000001",
-        "  u emptied @-1",
-        "  u[0000] = 00000001 @0",
-        "  f = 0000000200000004000000010000000400000002 @0",
-    ]);
-    check("DELETE l, l[0], e[1], m[2], u.x, v FROM t WHERE k = 1 AND c = 2", &[], &[
-        "key 00000001",
-        "row 0480000002",
-        "  l emptied @0",
-        "  l#0 dead",
-        "  e[0480000001] dead @0",
-        "  m[0480000002] dead @0",
-        "  u[0000] dead @0",
-        "  v dead @0",
-    ]);
+    check(
+        "UPDATE t SET l = [1, 2], e = {2, 1}, m = {1: 2} WHERE k = 1 AND c = 2",
+        &[],
+        &[
+            "key 00000001",
+            "row 0480000002",
+            "  l emptied @-1",
+            "  l[time] = 00000001 @0",
+            "  l[time] = 00000002 @0",
+            "  e emptied @-1",
+            "  e[0480000001] =  @0",
+            "  e[0480000002] =  @0",
+            "  m emptied @-1",
+            "  m[0480000001] = 00000002 @0",
+        ],
+    );
+    check(
+        "UPDATE t SET l = l + [1], e = e - {1}, m = m - {1}, l = [3] + l WHERE k = 1 AND c = 2",
+        &[],
+        &[
+            "key 00000001",
+            "row 0480000002",
+            "  l[time] = 00000001 @0",
+            "  e[0480000001] dead @0",
+            "  m[0480000001] dead @0",
+            "  l[time] = 00000003 @0",
+        ],
+    );
+    check(
+        "UPDATE t SET l[1] = 5, m[7] = null, u.y = 4 WHERE k = 1 AND c = 2",
+        &[],
+        &[
+            "key 00000001",
+            "row 0480000002",
+            "  l#1 = 00000005",
+            "  m[0480000007] dead @0",
+            "  u[0001] = 00000004 @0",
+        ],
+    );
+    check(
+        "UPDATE t SET l = l - [1], u = {x: 1}, f = {2, 1} WHERE k = 1 AND c = 2",
+        &[],
+        &[
+            "key 00000001",
+            "row 0480000002",
+            "  l without 00000001",
+            "  u emptied @-1",
+            "  u[0000] = 00000001 @0",
+            "  f = 0000000200000004000000010000000400000002 @0",
+        ],
+    );
+    check(
+        "DELETE l, l[0], e[1], m[2], u.x, v FROM t WHERE k = 1 AND c = 2",
+        &[],
+        &[
+            "key 00000001",
+            "row 0480000002",
+            "  l emptied @0",
+            "  l#0 dead",
+            "  e[0480000001] dead @0",
+            "  m[0480000002] dead @0",
+            "  u[0000] dead @0",
+            "  v dead @0",
+        ],
+    );
 }
 
 #[test]
 fn deletes_of_every_size() {
     check("DELETE FROM t WHERE k = 1", &[], &["key 00000001", "partition dead"]);
-    check("DELETE FROM t WHERE k IN (2, 1) AND c = 2", &[], &[
-        "key 00000001",
-        "row 0480000002 dead",
-        "key 00000002",
-        "row 0480000002 dead",
-    ]);
-    check("DELETE FROM t WHERE k = 1 AND c > 2 AND c <= 4", &[], &[
-        "key 00000001",
-        "range dead 0480000003..0480000005",
-    ]);
+    check(
+        "DELETE FROM t WHERE k IN (2, 1) AND c = 2",
+        &[],
+        &["key 00000001", "row 0480000002 dead", "key 00000002", "row 0480000002 dead"],
+    );
+    check(
+        "DELETE FROM t WHERE k = 1 AND c > 2 AND c <= 4",
+        &[],
+        &["key 00000001", "range dead 0480000003..0480000005"],
+    );
     check("DELETE FROM t WHERE k = 1 AND c > 4 AND c < 2", &[], &[]);
     check("DELETE s FROM t WHERE k = 1", &[], &["key 00000001", "static", "  s dead @0"]);
 }
@@ -273,30 +294,37 @@ fn counters_add() {
 
 #[test]
 fn conditions_name_their_rows() {
-    check("INSERT INTO t (k, c, s) VALUES (1, 2, 3) IF NOT EXISTS", &[], &[
-        "key 00000001",
-        "if static: ",
-        "if 0480000002: NotExists",
-        "row 0480000002 live",
-        "static",
-        "  s = 00000003 @0",
-    ]);
-    check("UPDATE t SET s = 3 WHERE k = 1 IF EXISTS", &[], &[
-        "key 00000001",
-        "if static: Exists",
-        "static",
-        "  s = 00000003 @0",
-    ]);
-    check("UPDATE t SET v = 3 WHERE k = 1 AND c = 2 IF s = 1 AND e = {} AND l[2] > 3", &[], &[
-        "key 00000001",
-        "if static: Column { column: ColumnId(6), part: Whole, operator: Equal, values: \
+    check(
+        "INSERT INTO t (k, c, s) VALUES (1, 2, 3) IF NOT EXISTS",
+        &[],
+        &[
+            "key 00000001",
+            "if static: ",
+            "if 0480000002: NotExists",
+            "row 0480000002 live",
+            "static",
+            "  s = 00000003 @0",
+        ],
+    );
+    check(
+        "UPDATE t SET s = 3 WHERE k = 1 IF EXISTS",
+        &[],
+        &["key 00000001", "if static: Exists", "static", "  s = 00000003 @0"],
+    );
+    check(
+        "UPDATE t SET v = 3 WHERE k = 1 AND c = 2 IF s = 1 AND e = {} AND l[2] > 3",
+        &[],
+        &[
+            "key 00000001",
+            "if static: Column { column: ColumnId(6), part: Whole, operator: Equal, values: \
          [Some(b\"\\0\\0\\0\\x01\")] }",
-        "if 0480000002: Column { column: ColumnId(2), part: Whole, operator: Equal, values: \
+            "if 0480000002: Column { column: ColumnId(2), part: Whole, operator: Equal, values: \
          [None] }, Column { column: ColumnId(4), part: ListIndex(2), operator: Greater, values: \
          [Some(b\"\\0\\0\\0\\x03\")] }",
-        "row 0480000002",
-        "  v = 00000003 @0",
-    ]);
+            "row 0480000002",
+            "  v = 00000003 @0",
+        ],
+    );
 }
 
 #[test]
@@ -319,12 +347,14 @@ fn batches_gather_by_partition() {
 #[test]
 fn json_fills_columns() {
     let document = br#"{"k": 1, "c": 2, "v": 3}"#;
-    check("INSERT INTO t JSON ? DEFAULT UNSET", &[Value::Bytes(document)], &[
-        "key 00000001",
-        "row 0480000002 live",
-        "  v = 00000003 @0",
-    ]);
-    check("INSERT INTO t JSON ?", &[Value::Bytes(b"{}")], &[
-        "error Invalid null value in condition for column k",
-    ]);
+    check(
+        "INSERT INTO t JSON ? DEFAULT UNSET",
+        &[Value::Bytes(document)],
+        &["key 00000001", "row 0480000002 live", "  v = 00000003 @0"],
+    );
+    check(
+        "INSERT INTO t JSON ?",
+        &[Value::Bytes(b"{}")],
+        &["error Invalid null value in condition for column k"],
+    );
 }

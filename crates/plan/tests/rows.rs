@@ -25,9 +25,8 @@ enum Clause {
 
 impl Clause {
     fn text(&self) -> String {
-        let join = |values: &[i32]| {
-            values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-        };
+        let join =
+            |values: &[i32]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match self {
             Clause::In { column, values } => {
                 format!("{} IN ({})", NAMES[*column], join(values))
@@ -129,7 +128,9 @@ fn define() -> World {
         let order: Vec<String> = NAMES
             .iter()
             .zip(descending)
-            .map(|(name, descending)| format!("{name} {}", if *descending { "DESC" } else { "ASC" }))
+            .map(|(name, descending)| {
+                format!("{name} {}", if *descending { "DESC" } else { "ASC" })
+            })
             .collect();
         world.define(&format!(
             "CREATE TABLE t{number} (k int, a int, b int, c int, PRIMARY KEY (k, a, b, c)) \

@@ -12,8 +12,8 @@ mod term;
 
 pub(crate) use prepare_term::{prepare_in_values, prepare_term};
 pub(crate) use raw::{
-    cast_function, common_type, compatible, exact, fit, negation_function,
-    operator_function, raw_text,
+    cast_function, common_type, compatible, exact, fit, negation_function, operator_function,
+    raw_text,
 };
 pub(crate) use raw_type::{raw_type_text, resolve_type};
 pub(crate) use scope::{Markers, Receiver, Scope};

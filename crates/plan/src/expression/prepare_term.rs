@@ -79,10 +79,8 @@ pub(crate) fn prepare_in_values(
             Ok(crate::restriction::InTerms::Terms(terms?))
         }
         InValues::Marker(marker) => {
-            let ty = CqlType::List {
-                element: Arc::new(receiver.ty.as_ref().clone()),
-                frozen: true,
-            };
+            let ty =
+                CqlType::List { element: Arc::new(receiver.ty.as_ref().clone()), frozen: true };
             let list = Receiver::owned(format!("in({})", receiver.name), ty);
             scope.note_marker(*marker, &list);
             Ok(crate::restriction::InTerms::Marker(marker.index()))
@@ -110,7 +108,7 @@ fn constants(terms: &[Term]) -> Option<Vec<Option<&Bytes>>> {
         .collect()
 }
 
-fn no_null<'t>(values: Vec<Option<&'t Bytes>>) -> Result<Vec<&'t Bytes>, PlanError> {
+fn no_null(values: Vec<Option<&Bytes>>) -> Result<Vec<&Bytes>, PlanError> {
     values
         .into_iter()
         .collect::<Option<Vec<_>>>()
@@ -218,9 +216,7 @@ fn prepare_set(
     scope: &Scope<'_>,
 ) -> Result<Term, PlanError> {
     match receiver.ty.as_ref() {
-        CqlType::Map { .. } if elements.is_empty() => {
-            Ok(constant(|out| write_count(0, out)))
-        }
+        CqlType::Map { .. } if elements.is_empty() => Ok(constant(|out| write_count(0, out))),
         CqlType::Set { element, .. } => {
             let elements = prepare_elements("set", elements, element, receiver, scope)?;
             match constants(&elements) {
@@ -282,11 +278,7 @@ fn prepare_user_type(
     scope: &Scope<'_>,
 ) -> Result<Term, PlanError> {
     let CqlType::User { definition, frozen } = receiver.ty.as_ref() else {
-        return invalid!(
-            "Invalid user type literal for {} of type {}",
-            receiver.name,
-            receiver.ty
-        );
+        return invalid!("Invalid user type literal for {} of type {}", receiver.name, receiver.ty);
     };
     check_user_type_fields(fields, definition, receiver, scope)?;
     let mut prepared = Vec::with_capacity(definition.fields.len());
@@ -306,11 +298,9 @@ fn prepare_user_type(
     }
     match constants(&prepared) {
         Some(values) => Ok(constant(|out| write_tuple(&values, out))),
-        None => Ok(Term::User {
-            definition: Arc::clone(definition),
-            frozen: *frozen,
-            fields: prepared,
-        }),
+        None => {
+            Ok(Term::User { definition: Arc::clone(definition), frozen: *frozen, fields: prepared })
+        }
     }
 }
 

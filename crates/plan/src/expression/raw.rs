@@ -82,8 +82,7 @@ pub(super) fn resolve_call(
     receiver: Option<&CqlType>,
     scope: &Scope<'_>,
 ) -> Result<Option<Function>, PlanError> {
-    let raws: Vec<RawTerm<'_>> =
-        arguments.iter().map(|term| RawTerm { term, scope }).collect();
+    let raws: Vec<RawTerm<'_>> = arguments.iter().map(|term| RawTerm { term, scope }).collect();
     let arguments: Vec<&dyn Argument> = raws.iter().map(|raw| raw as &dyn Argument).collect();
     function::resolve(&Call { name, arguments: &arguments, receiver, table: Some(&scope.table) })
 }
@@ -112,9 +111,7 @@ pub(crate) fn fit(term: &Term, receiver: &CqlType, scope: &Scope<'_>) -> Fit {
         },
         Term::Map(entries) => match receiver {
             CqlType::Map { key, value, .. } => Fit::all(
-                entries
-                    .iter()
-                    .flat_map(|(k, v)| [fit(k, key, scope), fit(v, value, scope)]),
+                entries.iter().flat_map(|(k, v)| [fit(k, key, scope), fit(v, value, scope)]),
             ),
             _ => Fit::No,
         },
@@ -204,9 +201,7 @@ fn constant_fit(constant: &Constant, receiver: &CqlType) -> Fit {
 /// A type that can hold a term, where one is known.
 pub(crate) fn compatible(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
     match term {
-        Term::Constant(constant) => {
-            Some(literal_kind(constant).preferred_type(&constant.text))
-        }
+        Term::Constant(constant) => Some(literal_kind(constant).preferred_type(&constant.text)),
         Term::Null | Term::Marker(_) | Term::UserType(_) | Term::List(_) => None,
         Term::Set(elements) => {
             let element = common_type(elements.iter().filter_map(|e| compatible(e, scope)))?;

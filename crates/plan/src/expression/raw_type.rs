@@ -25,7 +25,8 @@ pub(crate) fn raw_type_text(raw: &RawType, keyspace: &str) -> String {
             format!("map<{}, {}>", raw_type_text(key, keyspace), raw_type_text(value, keyspace))
         }
         RawType::Tuple(parts) => {
-            let parts: Vec<String> = parts.iter().map(|part| raw_type_text(part, keyspace)).collect();
+            let parts: Vec<String> =
+                parts.iter().map(|part| raw_type_text(part, keyspace)).collect();
             format!("tuple<{}>", parts.join(", "))
         }
         RawType::Vector { element, dimension } => {

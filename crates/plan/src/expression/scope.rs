@@ -110,11 +110,7 @@ impl Markers {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(
-        schema: &'a Schema,
-        table: &Arc<Table>,
-        markers: &'a Markers,
-    ) -> Scope<'a> {
+    pub(crate) fn new(schema: &'a Schema, table: &Arc<Table>, markers: &'a Markers) -> Scope<'a> {
         Scope {
             schema,
             keyspace: Arc::clone(&table.keyspace),
@@ -145,12 +141,8 @@ impl<'a> Scope<'a> {
         } else {
             (Arc::clone(&self.table.keyspace), Arc::clone(&self.table.name))
         };
-        let variable = BindVariable {
-            keyspace,
-            table,
-            name,
-            cql_type: receiver.ty.as_ref().clone(),
-        };
+        let variable =
+            BindVariable { keyspace, table, name, cql_type: receiver.ty.as_ref().clone() };
         if let Some(slot) = self.markers.found.borrow_mut().get_mut(index) {
             *slot = Some(FoundMarker { variable, column: receiver.column });
         }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use types::value::collection::sorted_collection;
-use types::value::{
-    validate, write_list, write_map, write_set, write_tuple, write_vector,
-};
+use types::value::{validate, write_list, write_map, write_set, write_tuple, write_vector};
 use types::{CqlType, UserType};
 
 use super::Evaluation;

@@ -133,7 +133,10 @@ fn aggregate(
     result: CqlType,
     initial: State,
 ) -> NativeAggregate {
-    NativeAggregate { signature: Signature { name: Cow::Borrowed(name), arguments, result }, initial }
+    NativeAggregate {
+        signature: Signature { name: Cow::Borrowed(name), arguments, result },
+        initial,
+    }
 }
 
 pub(super) fn extreme(name: &'static str, cql_type: &CqlType) -> NativeAggregate {
@@ -143,7 +146,12 @@ pub(super) fn extreme(name: &'static str, cql_type: &CqlType) -> NativeAggregate
 }
 
 pub(super) fn sum(cql_type: &CqlType) -> Option<NativeAggregate> {
-    Some(aggregate("sum", vec![cql_type.clone()], cql_type.clone(), numeric_state(cql_type, false)?))
+    Some(aggregate(
+        "sum",
+        vec![cql_type.clone()],
+        cql_type.clone(),
+        numeric_state(cql_type, false)?,
+    ))
 }
 
 pub(super) fn average(cql_type: &CqlType) -> Option<NativeAggregate> {
@@ -225,7 +233,8 @@ impl AggregateState for Running {
             }
             State::Decimal { sum, count, .. } => {
                 if let Some(number) = Decimal::decode(value) {
-                    *sum = sum.add(&number).map_err(|cause| PlanError::invalid(cause.to_string()))?;
+                    *sum =
+                        sum.add(&number).map_err(|cause| PlanError::invalid(cause.to_string()))?;
                     *count += 1;
                 }
             }

@@ -50,9 +50,11 @@ fn sources(target: &CqlType) -> Vec<CqlType> {
 
 fn cast(name: &str, source: CqlType, target: CqlType) -> Function {
     let (from, to) = (source.clone(), target.clone());
-    NativeScalar::of_one(name.to_string(), source, target, move |value| Ok(convert(&from, &to, value)))
-        .named_as_cast()
-        .into_function()
+    NativeScalar::of_one(name.to_string(), source, target, move |value| {
+        Ok(convert(&from, &to, value))
+    })
+    .named_as_cast()
+    .into_function()
 }
 
 fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
@@ -78,7 +80,9 @@ impl Number {
     fn decode(cql_type: &CqlType, value: &[u8]) -> Option<Number> {
         Some(match cql_type {
             CqlType::TinyInt => Number::Long(i64::from(i8::from_be_bytes(value.try_into().ok()?))),
-            CqlType::SmallInt => Number::Long(i64::from(i16::from_be_bytes(value.try_into().ok()?))),
+            CqlType::SmallInt => {
+                Number::Long(i64::from(i16::from_be_bytes(value.try_into().ok()?)))
+            }
             CqlType::Int => Number::Long(i64::from(i32::from_be_bytes(value.try_into().ok()?))),
             CqlType::BigInt | CqlType::Counter => {
                 Number::Long(i64::from_be_bytes(value.try_into().ok()?))

@@ -35,9 +35,7 @@ pub(super) fn candidate(name: &str, call: &Call<'_>) -> Result<Function, PlanErr
         _ => "numeric_set_or_list",
     };
     let [argument] = call.arguments else {
-        return invalid!(
-            "Invalid number of arguments for function system.{name}({parameter})"
-        );
+        return invalid!("Invalid number of arguments for function system.{name}({parameter})");
     };
     let Some(argument_type) = argument.compatible_type() else {
         return invalid!(
@@ -139,14 +137,14 @@ fn similarity(name: &str, call: &Call<'_>) -> Result<Function, PlanError> {
     };
     let first_type = vector_type(*first, None);
     let second_type = vector_type(*second, None);
-    let known = |argument: &dyn Argument, own: Option<CqlType>, other: &Option<CqlType>| {
-        match own.or_else(|| other.clone()) {
-            Some(found) => Ok(found),
-            None => invalid!(
-                "Cannot infer type of argument {} in call to function system.{name}(vector<float, n>, vector<float, n>): use type casts to disambiguate",
-                argument.text()
-            ),
-        }
+    let known = |argument: &dyn Argument, own: Option<CqlType>, other: &Option<CqlType>| match own
+        .or_else(|| other.clone())
+    {
+        Some(found) => Ok(found),
+        None => invalid!(
+            "Cannot infer type of argument {} in call to function system.{name}(vector<float, n>, vector<float, n>): use type casts to disambiguate",
+            argument.text()
+        ),
     };
     let left = known(*first, first_type.clone(), &second_type)?;
     let right = known(*second, second_type, &first_type)?;
@@ -161,19 +159,24 @@ fn similarity(name: &str, call: &Call<'_>) -> Result<Function, PlanError> {
         return invalid!("All arguments must have the same vector dimensions");
     }
     let called = name.to_string();
-    let body = NativeScalar::new(name.to_string(), vec![left, right], CqlType::Float, move |arguments, _| {
-        let floats = |index: usize| {
-            let value = arguments.get(index)?.as_deref()?;
-            let (chunks, _) = value.as_chunks::<4>();
-            Some(chunks.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect::<Vec<f32>>())
-        };
-        let Some((left, right)) = floats(0).zip(floats(1)) else { return Ok(None) };
-        let is_zero = |vector: &[f32]| vector.iter().all(|number| *number == 0.0);
-        if called == "similarity_cosine" && (is_zero(&left) || is_zero(&right)) {
-            return invalid!("Function system.{called} doesn't support all-zero vectors.");
-        }
-        Ok(Some(measure(&called, &left, &right).to_be_bytes().to_vec()))
-    });
+    let body = NativeScalar::new(
+        name.to_string(),
+        vec![left, right],
+        CqlType::Float,
+        move |arguments, _| {
+            let floats = |index: usize| {
+                let value = arguments.get(index)?.as_deref()?;
+                let (chunks, _) = value.as_chunks::<4>();
+                Some(chunks.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect::<Vec<f32>>())
+            };
+            let Some((left, right)) = floats(0).zip(floats(1)) else { return Ok(None) };
+            let is_zero = |vector: &[f32]| vector.iter().all(|number| *number == 0.0);
+            if called == "similarity_cosine" && (is_zero(&left) || is_zero(&right)) {
+                return invalid!("Function system.{called} doesn't support all-zero vectors.");
+            }
+            Ok(Some(measure(&called, &left, &right).to_be_bytes().to_vec()))
+        },
+    );
     Ok(body.into_function())
 }
 

@@ -12,25 +12,46 @@ use crate::error::{PlanError, invalid};
 
 /// Every native type that has a name.
 const NATIVE_NAMES: [&str; 21] = [
-    "ascii", "bigint", "boolean", "counter", "date", "decimal", "double", "duration", "empty", "float",
-    "inet", "int", "smallint", "text", "time", "timestamp", "timeuuid", "tinyint", "uuid", "varchar",
+    "ascii",
+    "bigint",
+    "boolean",
+    "counter",
+    "date",
+    "decimal",
+    "double",
+    "duration",
+    "empty",
+    "float",
+    "inet",
+    "int",
+    "smallint",
+    "text",
+    "time",
+    "timestamp",
+    "timeuuid",
+    "tinyint",
+    "uuid",
+    "varchar",
     "varint",
 ];
 
 /// `xAsBlob` and `blobAsX`, in both spellings.
 pub(super) fn blob_candidates(name: &str) -> Vec<Function> {
     let typed = |text: &str| {
-        NATIVE_NAMES.contains(&text).then(|| CqlType::native(text)).flatten().map(|found| match found {
-            // As for user functions, a counter is the number it counts to.
-            CqlType::Counter => CqlType::BigInt,
-            other => other,
+        NATIVE_NAMES.contains(&text).then(|| CqlType::native(text)).flatten().map(|found| {
+            match found {
+                // As for user functions, a counter is the number it counts to.
+                CqlType::Counter => CqlType::BigInt,
+                other => other,
+            }
         })
     };
     let source = name.strip_suffix("_as_blob").or_else(|| name.strip_suffix("asblob"));
     if let Some(from) = source.and_then(typed) {
-        let body = NativeScalar::new(name.to_string(), vec![from], CqlType::Blob, |arguments, _| {
-            Ok(arguments.first().and_then(|value| value.as_deref().map(<[u8]>::to_vec)))
-        });
+        let body =
+            NativeScalar::new(name.to_string(), vec![from], CqlType::Blob, |arguments, _| {
+                Ok(arguments.first().and_then(|value| value.as_deref().map(<[u8]>::to_vec)))
+            });
         return vec![body.into_function()];
     }
     let target = name.strip_prefix("blob_as_").or_else(|| name.strip_prefix("blobas"));
@@ -87,7 +108,10 @@ pub(super) fn token(call: &Call<'_>) -> Option<Function> {
 /// `toJson(x)` of whatever type the argument has.
 pub(super) fn to_json_of(name: &str, call: &Call<'_>) -> Result<Option<Function>, PlanError> {
     let [argument] = call.arguments else {
-        return invalid!("{name}() only accepts one argument, but {} were given", call.arguments.len());
+        return invalid!(
+            "{name}() only accepts one argument, but {} were given",
+            call.arguments.len()
+        );
     };
     let Some(argument_type) = argument.compatible_type() else {
         return invalid!(
@@ -96,13 +120,18 @@ pub(super) fn to_json_of(name: &str, call: &Call<'_>) -> Result<Option<Function>
         );
     };
     let source = argument_type.clone();
-    let body = NativeScalar::new(name.to_string(), vec![argument_type], CqlType::Text, move |arguments, _| {
-        let text = match arguments.first() {
-            Some(Some(value)) => to_json(&source, value),
-            _ => "null".to_string(),
-        };
-        Ok(Some(text.into_bytes()))
-    });
+    let body = NativeScalar::new(
+        name.to_string(),
+        vec![argument_type],
+        CqlType::Text,
+        move |arguments, _| {
+            let text = match arguments.first() {
+                Some(Some(value)) => to_json(&source, value),
+                _ => "null".to_string(),
+            };
+            Ok(Some(text.into_bytes()))
+        },
+    );
     Ok(Some(body.into_function()))
 }
 
@@ -118,17 +147,21 @@ pub(super) fn from_json_into(name: &str, call: &Call<'_>) -> Result<Option<Funct
         argument_types: vec!["text".into()],
         message: message.into(),
     };
-    let body = NativeScalar::new(name.to_string(), vec![CqlType::Text], receiver.clone(), move |arguments, _| {
-        let Some(Some(value)) = arguments.first() else { return Ok(None) };
-        let text = String::from_utf8_lossy(value);
-        let json = decode_json(&text).map_err(|error| {
+    let body = NativeScalar::new(
+        name.to_string(),
+        vec![CqlType::Text],
+        receiver.clone(),
+        move |arguments, _| {
+            let Some(Some(value)) = arguments.first() else { return Ok(None) };
+            let text = String::from_utf8_lossy(value);
+            let json = decode_json(&text).map_err(|error| {
             failure(format!(
                 "execution of 'system.{}[text]' failed: Could not decode JSON string '{text}': {error}",
                 "fromjson"
             ))
         })?;
-        from_json(&target, &json).map_err(|error| failure(error.to_string()))
-    });
+            from_json(&target, &json).map_err(|error| failure(error.to_string()))
+        },
+    );
     Ok(Some(body.into_function()))
 }
-

@@ -33,15 +33,17 @@ pub(super) fn candidate(name: &str, call: &Call<'_>) -> Result<Function, PlanErr
     match name {
         "mask_null" => {
             let masked = infer(name, *first, None)?;
-            let body = NativeScalar::new("mask_null", vec![masked.clone()], masked, |_, _| Ok(None));
+            let body =
+                NativeScalar::new("mask_null", vec![masked.clone()], masked, |_, _| Ok(None));
             Ok(body.into_function())
         }
         "mask_default" => {
             let masked = infer(name, *first, None)?;
             let value = default_of(&masked);
-            let body = NativeScalar::new("mask_default", vec![masked.clone()], masked, move |_, _| {
-                Ok(value.clone())
-            });
+            let body =
+                NativeScalar::new("mask_default", vec![masked.clone()], masked, move |_, _| {
+                    Ok(value.clone())
+                });
             Ok(body.into_function())
         }
         "mask_replace" => {

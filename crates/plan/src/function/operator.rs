@@ -51,10 +51,7 @@ pub(super) fn candidates(name: &str) -> Vec<Function> {
             }
         }
     }
-    pairs
-        .into_iter()
-        .filter_map(|(left, right)| binary(name, operator, left, right))
-        .collect()
+    pairs.into_iter().filter_map(|(left, right)| binary(name, operator, left, right)).collect()
 }
 
 fn binary(
@@ -65,18 +62,20 @@ fn binary(
 ) -> Option<Function> {
     let result = arithmetic_type(operator, &left, &right)?;
     let (left_type, right_type) = (left.clone(), right.clone());
-    let body = NativeScalar::new(name.to_string(), vec![left, right], result, move |arguments, _| {
-        let operands = present(arguments, 0, &left_type).zip(present(arguments, 1, &right_type));
-        let Some((left, right)) = operands else { return Ok(None) };
-        apply_arithmetic(operator, &left_type, left, &right_type, right).map_err(|error| {
-            PlanError::FunctionFailure {
-                keyspace: "system".into(),
-                function: operator.symbol().to_string().into(),
-                argument_types: vec![left_type.to_string(), right_type.to_string()],
-                message: error.to_string().into(),
-            }
-        })
-    });
+    let body =
+        NativeScalar::new(name.to_string(), vec![left, right], result, move |arguments, _| {
+            let operands =
+                present(arguments, 0, &left_type).zip(present(arguments, 1, &right_type));
+            let Some((left, right)) = operands else { return Ok(None) };
+            apply_arithmetic(operator, &left_type, left, &right_type, right).map_err(|error| {
+                PlanError::FunctionFailure {
+                    keyspace: "system".into(),
+                    function: operator.symbol().to_string().into(),
+                    argument_types: vec![left_type.to_string(), right_type.to_string()],
+                    message: error.to_string().into(),
+                }
+            })
+        });
     Some(body.named_as_operator(operator.symbol()).into_function())
 }
 

@@ -132,7 +132,11 @@ impl ScalarFunction for NativeScalar {
         match self.naming {
             Naming::Call => format!("system.{}({})", self.signature.name, arguments.join(", ")),
             Naming::Cast => {
-                format!("cast({} as {})", argument(0), self.signature.result.to_string().to_lowercase())
+                format!(
+                    "cast({} as {})",
+                    argument(0),
+                    self.signature.result.to_string().to_lowercase()
+                )
             }
             Naming::Operator(sign) => format!("{} {sign} {}", argument(0), argument(1)),
             Naming::Negation => format!("-{}", argument(0)),

@@ -2,8 +2,8 @@
 
 use types::CqlType;
 use types::value::Duration;
-use types::value::temporal::{civil_from_days, date_of_timestamp, days_from_civil, days_in_month};
 use types::value::temporal::timestamp_of_date;
+use types::value::temporal::{civil_from_days, date_of_timestamp, days_from_civil, days_in_month};
 use types::value::timeuuid::{max_timeuuid, min_timeuuid, timeuuid_millis};
 
 use super::Function;
@@ -91,9 +91,11 @@ pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Option<Vec<
 
 fn conversion(name: &str, from: CqlType, to: CqlType) -> Function {
     let (source, target) = (from.clone(), to.clone());
-    NativeScalar::of_one(name.to_string(), from, to, move |value| Ok(convert(&source, &target, value)))
-        .monotonic()
-        .into_function()
+    NativeScalar::of_one(name.to_string(), from, to, move |value| {
+        Ok(convert(&source, &target, value))
+    })
+    .monotonic()
+    .into_function()
 }
 
 fn floors() -> Vec<Function> {
@@ -154,10 +156,9 @@ fn floor(types: Vec<CqlType>, result: CqlType) -> Function {
 fn floor_of_time() -> Function {
     let types = vec![CqlType::Time, CqlType::Duration];
     NativeScalar::new("floor", types, CqlType::Time, |arguments, _| {
-        let (Some(time), Some(duration)) = (
-            present(arguments, 0, &CqlType::Time),
-            present(arguments, 1, &CqlType::Duration),
-        ) else {
+        let (Some(time), Some(duration)) =
+            (present(arguments, 0, &CqlType::Time), present(arguments, 1, &CqlType::Duration))
+        else {
             return Ok(None);
         };
         let Ok(nanos) = time.try_into().map(i64::from_be_bytes) else { return Ok(None) };

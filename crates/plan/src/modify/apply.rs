@@ -138,7 +138,8 @@ impl<'v> CellWriter<'_, 'v> {
             CqlType::List { .. } => {
                 for element in ListIter::new(value) {
                     let element = Bytes::copy_from_slice(element?.unwrap_or_default());
-                    let path = Bytes::copy_from_slice(&list_path(&self.eval.context.uuids.time_uuid()));
+                    let path =
+                        Bytes::copy_from_slice(&list_path(&self.eval.context.uuids.time_uuid()));
                     self.set(operation, Some(path), element);
                 }
             }
@@ -285,11 +286,13 @@ impl<'v> CellWriter<'_, 'v> {
                     }
                 }
             }
-            (Action::DeleteKey(term), CqlType::Map { key, .. }) => match term.evaluate(self.eval)? {
-                Evaluated::Null => return invalid!("Invalid null map key"),
-                Evaluated::Unset => return invalid!("Invalid unset map key"),
-                Evaluated::Bytes(bytes) => self.delete(operation, Some(path_of(key, &bytes))),
-            },
+            (Action::DeleteKey(term), CqlType::Map { key, .. }) => {
+                match term.evaluate(self.eval)? {
+                    Evaluated::Null => return invalid!("Invalid null map key"),
+                    Evaluated::Unset => return invalid!("Invalid unset map key"),
+                    Evaluated::Bytes(bytes) => self.delete(operation, Some(path_of(key, &bytes))),
+                }
+            }
             _ => {}
         }
         Ok(())

@@ -245,7 +245,12 @@ fn bind_items<'a>(
                 }
                 let table = statement.table.id;
                 let place = *places.entry((table, key.clone())).or_insert_with(|| {
-                    mutations.push(Mutation { table, key, condition: None, operations: Vec::new() });
+                    mutations.push(Mutation {
+                        table,
+                        key,
+                        condition: None,
+                        operations: Vec::new(),
+                    });
                     mutations.len() - 1
                 });
                 if let Some(mutation) = mutations.get_mut(place) {
@@ -360,9 +365,7 @@ impl Conditions {
     fn finish(mut self, now_s: u32) -> Condition {
         if self.shows_statics {
             // Looked at only to be shown.
-            self.rows
-                .entry(RowPosition::Static)
-                .or_insert_with(|| RowTests::Columns(Vec::new()));
+            self.rows.entry(RowPosition::Static).or_insert_with(|| RowTests::Columns(Vec::new()));
         }
         let rows = self.rows.into_iter().map(|(position, tests)| RowCondition {
             position,
@@ -390,8 +393,7 @@ fn bind_conditional<'a>(
         let eval = Evaluation { values: *values, context };
         // The order of conditional writes is the server's, whatever time the client sent.
         let stamp = statement.stamp(&eval, context, context.now_us)?;
-        let words =
-            if statement.kind == StatementKind::Update { "updates" } else { "deletions" };
+        let words = if statement.kind == StatementKind::Update { "updates" } else { "deletions" };
         with_values(statement, &eval, |eval| {
             let mut keys = statement.restrictions.bind_keys(eval)?;
             if statement.restrictions.key_is_in() {

@@ -175,7 +175,10 @@ fn prepare_values(
                 CqlType::List { element, .. } | CqlType::Set { element, .. } => element,
                 CqlType::Map { value, .. } => value,
                 _ => {
-                    return invalid!("Cannot use CONTAINS on non-collection column {}", column.name);
+                    return invalid!(
+                        "Cannot use CONTAINS on non-collection column {}",
+                        column.name
+                    );
                 }
             };
             let term = prepare_term(value, &value_receiver(column, element), scope)?;
@@ -309,8 +312,7 @@ impl ColumnTest {
     ) -> Result<Option<Bytes>, PlanError> {
         let takes_null =
             matches!(self.operator, Comparison::Equal | Comparison::NotEqual | Comparison::In);
-        let looks_inside =
-            matches!(self.operator, Comparison::Contains | Comparison::ContainsKey);
+        let looks_inside = matches!(self.operator, Comparison::Contains | Comparison::ContainsKey);
         let Some(value) = value else {
             if takes_null {
                 return Ok(None);

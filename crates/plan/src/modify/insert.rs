@@ -99,11 +99,7 @@ fn from_values(
     Ok((terms, operations))
 }
 
-fn from_document(
-    text: &str,
-    default_unset: bool,
-    scope: &Scope<'_>,
-) -> Result<Columns, PlanError> {
+fn from_document(text: &str, default_unset: bool, scope: &Scope<'_>) -> Result<Columns, PlanError> {
     let table = Arc::clone(&scope.table);
     let mut keys = Vec::new();
     let mut operations = Vec::new();

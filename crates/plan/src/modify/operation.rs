@@ -106,16 +106,17 @@ pub(super) fn prepare_assignment(
             match &column.cql_type {
                 CqlType::List { frozen: false, .. } => Action::Prepend(term),
                 CqlType::List { .. } => {
-                    return invalid!("Invalid operation ({}) for frozen list column {name}", shown());
+                    return invalid!(
+                        "Invalid operation ({}) for frozen list column {name}",
+                        shown()
+                    );
                 }
                 _ => {
                     return invalid!("Invalid operation ({}) for non list column {name}", shown());
                 }
             }
         }
-        AssignmentOperation::SetElement { key, value } => {
-            set_element(column, key, value, scope)?
-        }
+        AssignmentOperation::SetElement { key, value } => set_element(column, key, value, scope)?,
         AssignmentOperation::SetField { field, value } => set_field(column, field, value, scope)?,
     };
     Ok(Operation::new(index, column, action))
@@ -143,10 +144,9 @@ fn add(
         CqlType::List { .. } => Ok(Action::Append(prepare_term(value, receiver, scope)?)),
         CqlType::Map { .. } => match prepare_term(value, receiver, scope) {
             Ok(term) => Ok(Action::Add(term)),
-            Err(PlanError::Invalid(_)) => invalid!(
-                "Value for a map addition has to be a map, but was: '{}'",
-                raw_text(value)
-            ),
+            Err(PlanError::Invalid(_)) => {
+                invalid!("Value for a map addition has to be a map, but was: '{}'", raw_text(value))
+            }
             Err(other) => Err(other),
         },
         _ => Ok(Action::Add(prepare_term(value, receiver, scope)?)),

@@ -209,11 +209,7 @@ impl PreparedModification {
     ) -> Result<WriteStamp, PlanError> {
         let timestamp_us = self.attributes.timestamp_us(default_us, eval)?;
         if timestamp_us == i64::MIN {
-            return invalid!(
-                "Out of bound timestamp, must be in [{}, {}]",
-                i64::MIN + 1,
-                i64::MAX
-            );
+            return invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX);
         }
         Ok(WriteStamp {
             timestamp_us,
@@ -315,10 +311,9 @@ impl PreparedModification {
                 timestamp_us: stamp.timestamp_us,
                 action: CellAction::Set { path: None, value: Bytes::new(), expiry: stamp.expiry },
             }]),
-            Some(column) => invalid!(
-                "Column {} is mandatory for this COMPACT STORAGE table",
-                column.name
-            ),
+            Some(column) => {
+                invalid!("Column {} is mandatory for this COMPACT STORAGE table", column.name)
+            }
             None => Ok(Vec::new()),
         }
     }
@@ -360,7 +355,9 @@ impl PreparedModification {
                     return invalid!("Range deletions are not supported for specific columns");
                 }
                 changes.extend(
-                    ranges.iter().map(|range| Change::DeleteRange { range: range.clone(), deletion }),
+                    ranges
+                        .iter()
+                        .map(|range| Change::DeleteRange { range: range.clone(), deletion }),
                 );
             }
             Target::Partition if !has_columns => changes.push(Change::DeletePartition(deletion)),

@@ -375,7 +375,8 @@ impl Restrictions {
             let first = self.table.partition_key_count;
             for (position, restricted) in self.clustering.columns(&self.table).enumerate() {
                 if restricted != first + position {
-                    let name = |index: usize| self.table.columns.get(index).map_or("", |c| &*c.name);
+                    let name =
+                        |index: usize| self.table.columns.get(index).map_or("", |c| &*c.name);
                     return invalid!(
                         "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" \
                          is not restricted",
@@ -399,7 +400,10 @@ impl Restrictions {
                 .filter_map(|index| self.table.columns.get(index))
                 .map(|column| &*column.name)
                 .collect();
-            return invalid!("Non PRIMARY KEY columns found in where clause: {} ", names.join(", "));
+            return invalid!(
+                "Non PRIMARY KEY columns found in where clause: {} ",
+                names.join(", ")
+            );
         }
         if has_index {
             self.uses_index = true;
@@ -614,9 +618,7 @@ fn check_index_expressions(relations: &[Relation], table: &Table) -> Result<(), 
     });
     let Some(name) = expressions.next() else { return Ok(()) };
     if expressions.next().is_some() {
-        return invalid!(
-            "Multiple custom index expressions in a single query are not supported"
-        );
+        return invalid!("Multiple custom index expressions in a single query are not supported");
     }
     match table.indexes.get(name.as_str()) {
         None => invalid!(

@@ -156,7 +156,8 @@ impl Restrictions {
                 break;
             }
             if let RestrictionKind::Slice { start, end } = &restriction.kind {
-                let slice = Slice::bind(restriction, start.as_ref(), end.as_ref(), &self.table, eval)?;
+                let slice =
+                    Slice::bind(restriction, start.as_ref(), end.as_ref(), &self.table, eval)?;
                 for prefix in &prefixes {
                     ranges.extend(slice.ranges(prefix)?);
                 }
@@ -339,10 +340,11 @@ impl<'v> Slice<'v> {
             let before = prefix.bytes.clone();
             prefix.push(column, value)?;
             let is_last = index + 1 == row.len();
-            ranges.push(one_side(&before, &prefix.bytes, Edge {
-                inclusive: inclusive && is_last,
-                upward: above != column.is_descending(),
-            }));
+            ranges.push(one_side(
+                &before,
+                &prefix.bytes,
+                Edge { inclusive: inclusive && is_last, upward: above != column.is_descending() },
+            ));
         }
         Ok(normalize(ranges))
     }

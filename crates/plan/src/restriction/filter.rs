@@ -83,9 +83,7 @@ impl Filter<'_> {
             Op::Contains(element) => contains(self.ty, value, element),
             Op::ContainsKey(key) => entry(self.ty, value, key).is_some(),
             Op::Entry(key, wanted) => match (self.ty, entry(self.ty, value, key)) {
-                (CqlType::Map { value: ty, .. }, Some(found)) => {
-                    compare(ty, found, wanted).is_eq()
-                }
+                (CqlType::Map { value: ty, .. }, Some(found)) => compare(ty, found, wanted).is_eq(),
                 _ => false,
             },
         }

@@ -27,8 +27,7 @@ fn answers(index: &Index, column: usize, table: &Table, question: Question) -> b
         IndexTarget::Values => question == Question::Contains,
         IndexTarget::Keys => {
             question == Question::ContainsKey
-                || question == Question::Contains
-                    && matches!(column.cql_type, CqlType::Set { .. })
+                || question == Question::Contains && matches!(column.cql_type, CqlType::Set { .. })
         }
         IndexTarget::Entries => question == Question::Entry,
     }
@@ -49,7 +48,10 @@ fn helps(index: &Index, restriction: &Restriction, table: &Table) -> bool {
 }
 
 /// An index that helps with a restriction.
-pub(super) fn supporting<'t>(restriction: &Restriction, table: &'t Table) -> Option<&'t Arc<Index>> {
+pub(super) fn supporting<'t>(
+    restriction: &Restriction,
+    table: &'t Table,
+) -> Option<&'t Arc<Index>> {
     table.indexes.values().find(|index| helps(index, restriction, table))
 }
 

@@ -192,7 +192,10 @@ fn cartesian(
 }
 
 /// A bound of the token, with its flag.
-fn bind_bound(bound: Option<&Bound>, eval: &Evaluation<'_>) -> Result<Option<(Token, bool)>, PlanError> {
+fn bind_bound(
+    bound: Option<&Bound>,
+    eval: &Evaluation<'_>,
+) -> Result<Option<(Token, bool)>, PlanError> {
     let Some(bound) = bound else { return Ok(None) };
     let row = bound.value.evaluate(eval, || {
         "Invalid unset value for argument in call to function token".to_string()
@@ -266,12 +269,11 @@ impl TokenWindow {
     }
 
     fn contains(&self, token: Token) -> bool {
-        let after = self.start.is_none_or(|(start, inclusive)| {
-            token > start || inclusive && token == start
-        });
-        let before = self.end.is_none_or(|(end, inclusive)| {
-            token < end || inclusive && token == end
-        });
+        let after = self
+            .start
+            .is_none_or(|(start, inclusive)| token > start || inclusive && token == start);
+        let before =
+            self.end.is_none_or(|(end, inclusive)| token < end || inclusive && token == end);
         match (self.start, self.end) {
             (Some((start, _)), Some((end, _))) if start > end => after || before,
             _ => after && before,

@@ -73,7 +73,11 @@ impl RestrictionSet {
     /// The restricted columns' places, in order.
     pub(crate) fn columns<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = usize> + 't {
         self.by_column.keys().filter_map(move |(index, name)| {
-            if *index == usize::MAX { table.column(name).map(|(index, _)| index) } else { Some(*index) }
+            if *index == usize::MAX {
+                table.column(name).map(|(index, _)| index)
+            } else {
+                Some(*index)
+            }
         })
     }
 

@@ -220,11 +220,13 @@ fn check_receiver(
         return Ok(());
     }
     match ty {
-        CqlType::User { frozen: false, .. } => invalid!(
-            "Non-frozen UDT column '{name}' ({ty}) cannot be restricted by any relation"
-        ),
+        CqlType::User { frozen: false, .. } => {
+            invalid!("Non-frozen UDT column '{name}' ({ty}) cannot be restricted by any relation")
+        }
         ty if ty.is_collection() && ty.is_multi_cell() => {
-            invalid!("Collection column '{name}' ({ty}) cannot be restricted by a '{sign}' relation")
+            invalid!(
+                "Collection column '{name}' ({ty}) cannot be restricted by a '{sign}' relation"
+            )
         }
         _ => Ok(()),
     }
@@ -421,8 +423,7 @@ fn tuple_in(
         }
         TupleInValues::Marker(marker) => {
             let name = format!("in{}", joined(receivers));
-            let ty =
-                CqlType::List { element: Arc::new(tuple_type(receivers)), frozen: true };
+            let ty = CqlType::List { element: Arc::new(tuple_type(receivers)), frozen: true };
             scope.note_marker(*marker, &Receiver::owned(name.clone(), ty));
             let types = types(receivers);
             return Ok(RestrictionKind::In(Arc::new(InComponents::Marker {

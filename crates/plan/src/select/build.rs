@@ -53,12 +53,10 @@ impl Builder {
     ) -> Result<Built, PlanError> {
         let scope = typed.scope;
         match &typed.selectable {
-            Selectable::Column(index) => {
-                match scope.table.columns.get(*index) {
-                    Some(found) => Ok(column(*index, found)),
-                    None => Err(cannot_infer(typed)),
-                }
-            }
+            Selectable::Column(index) => match scope.table.columns.get(*index) {
+                Some(found) => Ok(column(*index, found)),
+                None => Err(cannot_infer(typed)),
+            },
             Selectable::Term(term) => {
                 let ty = exact_or(typed, expected)?;
                 let term = prepare_term(term, &Receiver::named("[selection]", &ty), scope)?;
@@ -111,11 +109,7 @@ impl Builder {
         }
     }
 
-    fn call(
-        &mut self,
-        function: &Function,
-        arguments: &[Typed<'_>],
-    ) -> Result<Built, PlanError> {
+    fn call(&mut self, function: &Function, arguments: &[Typed<'_>]) -> Result<Built, PlanError> {
         let mut built = Vec::with_capacity(arguments.len());
         for (argument, ty) in arguments.iter().zip(&function.signature().arguments) {
             built.push(self.build(argument, Some(ty))?);
@@ -177,11 +171,7 @@ impl Builder {
                 ty: column.cql_type.clone(),
                 gives_list,
             },
-            ty: if gives_list {
-                CqlType::List { element: Arc::new(ty), frozen: true }
-            } else {
-                ty
-            },
+            ty: if gives_list { CqlType::List { element: Arc::new(ty), frozen: true } } else { ty },
             name: format!("{}({})", function.name(), built.name),
             aggregates: false,
         })

@@ -47,7 +47,9 @@ pub(super) fn evaluate_cell(
     let now_s = inputs.eval.context.now_seconds();
     if !ty.is_multi_cell() {
         let stamp = inputs.row.stamp(column);
-        return Ok(stamp.and_then(|stamp| one(function, stamp, now_s)).map(|v| encode(function, v)));
+        return Ok(stamp
+            .and_then(|stamp| one(function, stamp, now_s))
+            .map(|v| encode(function, v)));
     }
     let stamps = collect(column, part, ty, inputs)?;
     if stamps.iter().all(Option::is_none) {

@@ -138,7 +138,9 @@ fn group_function(
     });
     let column = match columns.as_slice() {
         [] => {
-            return invalid!("GROUP BY functions must have one clustering column name as parameter");
+            return invalid!(
+                "GROUP BY functions must have one clustering column name as parameter"
+            );
         }
         [only] => *only,
         several => {

@@ -162,11 +162,14 @@ impl PreparedSelect {
     }
 }
 
+/// A selector and its alias.
+type Aliased<'a> = (Typed<'a>, Option<Arc<str>>);
+
 /// The selectors with their aliases; empty for `*`.
 fn look_up_all<'a>(
     selection: &'a RawSelection,
     scope: &'a Scope<'a>,
-) -> Result<Vec<(Typed<'a>, Option<Arc<str>>)>, PlanError> {
+) -> Result<Vec<Aliased<'a>>, PlanError> {
     match selection {
         RawSelection::Wildcard => Ok(Vec::new()),
         RawSelection::Selectors(selectors) => selectors
@@ -181,7 +184,7 @@ fn look_up_all<'a>(
 
 fn build_selection(
     select: &ast::Select,
-    selectables: &[(Typed<'_>, Option<Arc<str>>)],
+    selectables: &[Aliased<'_>],
     table: &Arc<Table>,
 ) -> Result<Selection, PlanError> {
     let mut builder = Builder::default();
@@ -204,7 +207,7 @@ fn is_static(table: &Table, index: usize) -> bool {
 }
 
 /// Whether static columns are selected, and beside them only the partition key.
-fn selects_only_statics(selectables: &[(Typed<'_>, Option<Arc<str>>)], table: &Table) -> bool {
+fn selects_only_statics(selectables: &[Aliased<'_>], table: &Table) -> bool {
     if table.shape == TableShape::CompactSparse || !table.has_statics() || selectables.is_empty() {
         return false;
     }

@@ -86,11 +86,9 @@ pub(super) fn look_up<'a>(
         ast::Selector::Element { receiver, key } => {
             Selectable::Element { receiver: one(receiver)?, key }
         }
-        ast::Selector::Slice { receiver, from, to } => Selectable::Slice {
-            receiver: one(receiver)?,
-            from: from.as_ref(),
-            to: to.as_ref(),
-        },
+        ast::Selector::Slice { receiver, from, to } => {
+            Selectable::Slice { receiver: one(receiver)?, from: from.as_ref(), to: to.as_ref() }
+        }
         ast::Selector::Parenthesized(parts) => Selectable::Parenthesized(all(parts)?),
         ast::Selector::List(parts) => Selectable::Array(all(parts)?),
         ast::Selector::Set(parts) => Selectable::Set(all(parts)?),
@@ -128,7 +126,8 @@ fn call<'a>(
     let is_native = name.keyspace.as_ref().is_none_or(|keyspace| keyspace == "system");
     if is_native
         && &*name.name == "count"
-        && let [Typed { selectable: Selectable::Term(Term::Constant(_)), .. }] = arguments.as_slice()
+        && let [Typed { selectable: Selectable::Term(Term::Constant(_)), .. }] =
+            arguments.as_slice()
     {
         arguments.clear();
     }
@@ -365,7 +364,8 @@ impl Argument for Typed<'_> {
                 format!("{}[{}]", receiver.text(), raw_text(key))
             }
             Selectable::Slice { receiver, from, to } => {
-                let end = |term: &Option<&Term>| term.map_or(Cow::Borrowed(""), |t| raw_text(t).into());
+                let end =
+                    |term: &Option<&Term>| term.map_or(Cow::Borrowed(""), |t| raw_text(t).into());
                 format!("{}[{}..{}]", receiver.text(), end(from), end(to))
             }
             Selectable::Parenthesized(parts) => format!("({})", join(parts)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schema::Table;
 use types::CqlType;
 
-use super::build::{AggregateCall, Built, Builder};
+use super::build::{AggregateCall, Builder, Built};
 use super::json::JsonRow;
 use super::selector::{Inputs, Selector};
 use crate::error::PlanError;
@@ -259,11 +259,7 @@ impl Accumulator<'_> {
 
     /// Computes the result row of the group. A query without GROUP BY gives one even when there
     /// was no row.
-    pub fn finish(
-        &self,
-        eval: &Evaluation<'_>,
-        out: &mut dyn ValueSink,
-    ) -> Result<(), PlanError> {
+    pub fn finish(&self, eval: &Evaluation<'_>, out: &mut dyn ValueSink) -> Result<(), PlanError> {
         let mut aggregates = Vec::with_capacity(self.states.len());
         for state in &self.states {
             aggregates.push(state.finish(eval.context)?);

@@ -255,9 +255,7 @@ fn built<'a>(write: impl FnOnce(&mut Vec<u8>)) -> Result<Value<'a>, PlanError> {
 /// A field of an encoded user type.
 fn field(value: Cow<'_, [u8]>, index: usize) -> Value<'_> {
     match value {
-        Cow::Borrowed(bytes) => {
-            TupleIter::new(bytes).nth(index)?.ok().flatten().map(Cow::Borrowed)
-        }
+        Cow::Borrowed(bytes) => TupleIter::new(bytes).nth(index)?.ok().flatten().map(Cow::Borrowed),
         Cow::Owned(bytes) => TupleIter::new(&bytes)
             .nth(index)?
             .ok()
