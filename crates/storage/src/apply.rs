@@ -22,7 +22,7 @@ use crate::merge::{MergeError, condition};
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
-use crate::tree::store::{Applied, OpenStore, TableStore};
+use crate::tree::store::{Applied, OpenStore, SetProgress, TableStore};
 
 /// Where a mutation stands in the log.
 #[derive(Clone, Copy, Debug)]
@@ -63,13 +63,16 @@ pub(crate) fn apply(
     let mut change = Change::new(core, &store, opened, mutation, key, row);
     let outcome = change.work_out();
     let (result, written) = match outcome {
-        Ok(Outcome::Applied) => (Ok(Outcome::Applied), change.write()),
+        Ok(Outcome::Applied) => (Ok(Outcome::Applied), change.write(&progress)),
         other => (other, None),
     };
     if let Some((seqno, bytes)) = written {
         opened.note_write(place.position, bytes);
         core.pressure.grow(bytes);
         progress.publish(seqno + 1);
+    }
+    if change.is_many {
+        progress.end_many();
     }
     progress.set_applied(place.applied);
     let (mut key, mut row) = (change.key, change.row);
@@ -106,6 +109,8 @@ struct Change<'c> {
     /// Before and after, once they were needed as a whole.
     deletions: Option<(PartitionDeletions, PartitionDeletions)>,
     may_have_deletions: bool,
+    /// More than one key is written.
+    is_many: bool,
 }
 
 impl<'c> Change<'c> {
@@ -136,6 +141,7 @@ impl<'c> Change<'c> {
             row_index: HashMap::default(),
             deletions: None,
             may_have_deletions,
+            is_many: false,
         }
     }
 
@@ -179,12 +185,16 @@ impl<'c> Change<'c> {
     /// The deletions of the partition as they will be.
     fn load_deletions(&mut self) -> Result<&mut PartitionDeletions, CommitError> {
         if self.deletions.is_none() {
-            let before = if self.may_have_deletions {
-                PartitionDeletions::load(self.opened.tree.as_ref(), self.partition(), LATEST)
-                    .map_err(|error| self.of_tree(error))?
-            } else {
-                PartitionDeletions::default()
+            let (tree, partition) = (self.opened.tree.as_ref(), self.partition());
+            let before = match self.mutation.operations.as_slice() {
+                _ if !self.may_have_deletions => Ok(PartitionDeletions::default()),
+                // Alone it needs its neighbours only.
+                [Operation::DeleteRange { range, .. }] => {
+                    PartitionDeletions::load_around(tree, partition, range, LATEST)
+                }
+                _ => PartitionDeletions::load(tree, partition, LATEST),
             };
+            let before = before.map_err(|error| self.of_tree(error))?;
             self.deletions = Some((before.clone(), before));
         }
         match &mut self.deletions {
@@ -317,7 +327,7 @@ impl<'c> Change<'c> {
     }
 
     /// Writes what was worked out; returns its sequence number and how much memory grew.
-    fn write(&mut self) -> Option<(u64, u64)> {
+    fn write(&mut self, progress: &SetProgress) -> Option<(u64, u64)> {
         let tree = self.opened.tree.as_ref();
         let deletion_writes = match &self.deletions {
             Some((before, after)) => deletions::difference(self.partition(), before, after),
@@ -325,6 +335,11 @@ impl<'c> Change<'c> {
         };
         if deletion_writes.is_empty() && !self.rows.iter().any(|row| row.is_changed) {
             return None;
+        }
+        let row_count = self.rows.iter().filter(|row| row.is_changed).count();
+        if deletion_writes.len() + row_count > 1 {
+            self.is_many = true;
+            progress.begin_many();
         }
         let seqno = tree.draw_seqno();
         let mut bytes = 0;

@@ -21,6 +21,8 @@ use crate::tree::store::{OpenStore, TableStore};
 
 /// The sink is asked whether to go on once in so many rows.
 const ROWS_PER_QUESTION: u32 = 256;
+/// So many rows are gathered before the first is offered, to see that none changed meanwhile.
+const GATHERED_POINTS_MAX: usize = 64;
 /// After so many rows that are not wanted, a scan seeks the next partition instead.
 const SKIPPED_ROWS_MAX: u32 = 32;
 
@@ -119,85 +121,90 @@ impl<'r> Reader<'r> {
         buffer.extend_from_slice(&self.store.cache_id.to_be_bytes());
         buffer.push(SPACE_ROWS);
         keys::push_partition_prefix(&mut buffer, key);
-        let result = self.read_points_with(key, points, resume, &mut buffer);
-        KEY.set(buffer);
+        let mut source = PointSource {
+            core: self.core,
+            opened: self.opened,
+            has_deletions: false,
+            prefix_length: buffer.len(),
+            seqno: LATEST,
+            buffer,
+        };
+        source.read_at(LATEST);
+        let result = self.read_points_from(&mut source, key, points, resume);
+        KEY.set(source.buffer);
         result
     }
 
-    fn read_points_with(
+    fn read_points_from(
+        &mut self,
+        source: &mut PointSource<'_>,
+        key: &PartitionKey,
+        points: &[Bytes],
+        resume: Resume<'_>,
+    ) -> Result<Flow, TreeError> {
+        let wants_static = self.command.statics != Statics::Skip;
+        if points.len() <= 1 && !wants_static {
+            return self.offer_points(key, points, resume, &mut |at| source.fetch(at));
+        }
+        if points.len() <= GATHERED_POINTS_MAX {
+            let progress = self.opened.progress(self.set);
+            let epoch = progress.quiet_epoch();
+            let mut fetched = Vec::with_capacity(points.len() + 1);
+            if wants_static {
+                fetched.push(source.fetch(None)?);
+            }
+            for clustering in in_order(points, self.command.reversed, resume) {
+                fetched.push(source.fetch(Some(clustering))?);
+            }
+            if epoch.is_some() && progress.quiet_epoch() == epoch {
+                let mut fetched = fetched.into_iter();
+                let mut next = |_: Option<&[u8]>| Ok(fetched.next().unwrap_or_default());
+                return self.offer_points(key, points, resume, &mut next);
+            }
+        }
+        // A change of several rows came in between, or may come: from a snapshot, then.
+        let snapshot = self.opened.snapshot(self.set);
+        source.read_at(snapshot.seqno);
+        self.offer_points(key, points, resume, &mut |at| source.fetch(at))
+    }
+
+    /// Offers rows as `fetch` brings them: the static row first, if it is wanted.
+    fn offer_points(
         &mut self,
         key: &PartitionKey,
         points: &[Bytes],
         resume: Resume<'_>,
-        buffer: &mut Vec<u8>,
+        fetch: &mut Fetch<'_>,
     ) -> Result<Flow, TreeError> {
-        let prefix_length = buffer.len();
-        let prefix = buffer.get(CACHE_ID_BYTES + 1..).unwrap_or_default();
-        let has_deletions = self.opened.deleted.may_contain(prefix);
-        let tree = self.opened.tree.as_ref();
-        let covering = |buffer: &[u8], clustering| {
-            if !has_deletions {
-                return Ok(i64::MIN);
-            }
-            let prefix = buffer.get(CACHE_ID_BYTES + 1..prefix_length).unwrap_or_default();
-            deletions::covering_us(tree, prefix, clustering, LATEST)
+        let is_cut = keys::is_cut(key);
+        let fetched_static = match self.command.statics {
+            Statics::Skip => Fetched::default(),
+            Statics::Attach | Statics::AttachOrAlone => fetch(None)?,
         };
-        let mut static_value = None;
-        let mut static_covering_us = i64::MIN;
-        if self.command.statics != Statics::Skip {
-            keys::push_static(buffer);
-            static_covering_us = covering(buffer, None)?;
-            static_value = self.cached_row(buffer)?;
-        }
-        let static_row = match &static_value {
-            Some(value) => Some(row_bytes(value, keys::is_cut(key))?),
+        let static_row = match &fetched_static.value {
+            Some(value) => Some(row_bytes(value, is_cut)?),
             None => None,
         };
-        let partition =
-            Partition { key: key.bytes(), ring: key.ring(), static_row, static_covering_us };
+        let partition = Partition {
+            key: key.bytes(),
+            ring: key.ring(),
+            static_row,
+            static_covering_us: fetched_static.covering_us,
+        };
         let mut any_live = matches!(resume, Resume::After(_));
-        let count = points.len();
-        for number in 0..count {
-            let index = if self.command.reversed { count - 1 - number } else { number };
-            let Some(clustering) = points.get(index) else {
-                break;
-            };
-            if !self.is_ahead(resume, clustering) {
-                continue;
-            }
-            buffer.truncate(prefix_length);
-            keys::push_clustering(buffer, clustering);
-            // First what lies over the row: a sweep takes that away after what it covers.
-            let covering_us = covering(buffer, Some(clustering))?;
-            let Some(value) = self.cached_row(buffer)? else {
+        for clustering in in_order(points, self.command.reversed, resume) {
+            let fetched = fetch(Some(clustering))?;
+            let Some(value) = fetched.value else {
                 continue;
             };
-            let row = row_bytes(&value, keys::is_cut(key))?;
-            match self.offer(&partition, clustering, row, covering_us)? {
+            let row = row_bytes(&value, is_cut)?;
+            match self.offer(&partition, clustering, row, fetched.covering_us)? {
                 Offered::Dead => {}
                 Offered::Taken(Flow::Continue) => any_live = true,
                 Offered::Taken(flow) => return Ok(flow),
             }
         }
         self.finish_partition(&partition, any_live)
-    }
-
-    /// Whether a row is still to be returned.
-    fn is_ahead(&self, resume: Resume<'_>, clustering: &[u8]) -> bool {
-        match resume {
-            Resume::FromStart => true,
-            Resume::Done => false,
-            Resume::After(after) if self.command.reversed => clustering < after.as_ref(),
-            Resume::After(after) => clustering > after.as_ref(),
-        }
-    }
-
-    fn cached_row(&self, key: &[u8]) -> Result<Option<TreeBytes>, TreeError> {
-        if let Some(row) = self.core.cache.get(key) {
-            return Ok(row);
-        }
-        let tree_key = key.get(CACHE_ID_BYTES..).unwrap_or_default();
-        self.core.cache.get_or_load(key, || self.opened.tree.get(tree_key, LATEST))
     }
 
     /// Reads ranges of rows of one partition from a snapshot.
@@ -385,6 +392,86 @@ impl<'r> Reader<'r> {
             keys::push_rows_end(&mut start);
         }
     }
+}
+
+/// Reads rows of one partition by their keys.
+struct PointSource<'s> {
+    core: &'s Core,
+    opened: &'s OpenStore,
+    has_deletions: bool,
+    /// Store number, row space and partition prefix; the rest of a key comes and goes.
+    buffer: Vec<u8>,
+    prefix_length: usize,
+    seqno: SeqNo,
+}
+
+/// Brings a row; `None` is the static one.
+type Fetch<'f> = dyn FnMut(Option<&[u8]>) -> Result<Fetched, TreeError> + 'f;
+
+/// A row by its key, and what lies over it.
+struct Fetched {
+    value: Option<TreeBytes>,
+    covering_us: i64,
+}
+
+impl Default for Fetched {
+    fn default() -> Fetched {
+        Fetched { value: None, covering_us: i64::MIN }
+    }
+}
+
+impl PointSource<'_> {
+    /// From now on rows are read before `seqno`.
+    fn read_at(&mut self, seqno: SeqNo) {
+        self.seqno = seqno;
+        let prefix = self.buffer.get(CACHE_ID_BYTES + 1..self.prefix_length).unwrap_or_default();
+        self.has_deletions = self.opened.deleted.may_contain(prefix);
+    }
+
+    /// `None` is the static row.
+    fn fetch(&mut self, clustering: Option<&[u8]>) -> Result<Fetched, TreeError> {
+        let tree = self.opened.tree.as_ref();
+        self.buffer.truncate(self.prefix_length);
+        // First what lies over the row: a sweep takes that away after what it covers.
+        let covering_us = if self.has_deletions {
+            let prefix = self.buffer.get(CACHE_ID_BYTES + 1..).unwrap_or_default();
+            deletions::covering_us(tree, prefix, clustering, self.seqno)?
+        } else {
+            i64::MIN
+        };
+        match clustering {
+            Some(clustering) => keys::push_clustering(&mut self.buffer, clustering),
+            None => keys::push_static(&mut self.buffer),
+        }
+        let tree_key = self.buffer.get(CACHE_ID_BYTES..).unwrap_or_default();
+        let value = if self.seqno != LATEST {
+            tree.get(tree_key, self.seqno)?
+        } else {
+            match self.core.cache.get(&self.buffer) {
+                Some(row) => row,
+                None => self.core.cache.get_or_load(&self.buffer, || tree.get(tree_key, LATEST))?,
+            }
+        };
+        Ok(Fetched { value, covering_us })
+    }
+}
+
+/// Those of the points that are still to be returned, in the order of the read.
+fn in_order<'p>(
+    points: &'p [Bytes],
+    reversed: bool,
+    resume: Resume<'p>,
+) -> impl Iterator<Item = &'p Bytes> {
+    let count = points.len();
+    let nth = move |number| if reversed { count - 1 - number } else { number };
+    (0..count).filter_map(move |number| points.get(nth(number))).filter(move |clustering| {
+        match resume {
+            Resume::FromStart => true,
+            Resume::Done => false,
+            Resume::After(after) if reversed => *clustering < after,
+            Resume::After(after) => *clustering > after,
+        }
+    })
 }
 
 /// What became of a row that was read.

@@ -531,9 +531,13 @@ fn threads_do_not_lose_or_tear() {
             });
             scope.spawn(move || {
                 let slice = command(ReadScope::Partition(key(100)), RowSelection::All);
-                for _ in 0..2_000 {
+                let rows = [b"a", b"b", b"c"].map(|clustering| Bytes::from_static(clustering));
+                let points = RowSelection::Points(rows.to_vec());
+                let points = command(ReadScope::Partition(key(100)), points);
+                for round in 0..3_000 {
                     let mut sink = Remember::default();
-                    storage.read(SetId(2), &slice, &mut sink).unwrap();
+                    let command = if round % 2 == 0 { &slice } else { &points };
+                    storage.read(SetId(2), command, &mut sink).unwrap();
                     let values: Vec<_> = sink.rows.iter().map(|row| row.cells.clone()).collect();
                     assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "torn: {values:?}");
                     assert!(matches!(values.len(), 0 | 3), "torn: {values:?}");

@@ -61,6 +61,7 @@ struct State {
     /// New names by old ones: an open file follows its name.
     moved: BTreeMap<String, String>,
     syncs: u64,
+    sync_takes: std::time::Duration,
     fail_sync_at: Option<u64>,
     is_full: bool,
 }
@@ -86,6 +87,16 @@ impl SimDisk {
     pub(crate) fn fail_sync_after(&self, count: u64) {
         let mut state = self.0.lock();
         state.fail_sync_at = Some(state.syncs + count);
+    }
+
+    /// How often something was synced.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.0.lock().syncs
+    }
+
+    /// Every sync takes this long.
+    pub(crate) fn slow_down(&self, sync: std::time::Duration) {
+        self.0.lock().sync_takes = sync;
     }
 
     pub(crate) fn set_full(&self, is_full: bool) {
@@ -183,6 +194,8 @@ impl LogFile for SimHandle {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        let takes = self.disk.0.lock().sync_takes;
+        std::thread::sleep(takes);
         {
             let mut state = self.disk.0.lock();
             state.syncs += 1;

@@ -240,6 +240,30 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
 }
 
 #[test]
+fn a_lone_writer_waits_for_one_sync_and_many_share_one() {
+    let disk = SimDisk::default();
+    let (log, _) = start(&disk, CommitMode::Group, &Recovered::default());
+    let end = append(&log, 0, 10).unwrap();
+    log.sync_through(end).unwrap();
+    log.drain();
+    let before = disk.syncs();
+    let end = append(&log, 1, 10).unwrap();
+    log.sync_through(end).unwrap();
+    assert_eq!(disk.syncs(), before + 1);
+    disk.slow_down(Duration::from_millis(50));
+    std::thread::scope(|scope| {
+        for number in 2..50 {
+            let log = &log;
+            scope.spawn(move || {
+                let end = append(log, number, 10).unwrap();
+                log.sync_through(end).unwrap();
+            });
+        }
+    });
+    assert!(disk.syncs() <= before + 12, "{} syncs for 48 writers", disk.syncs() - before);
+}
+
+#[test]
 fn a_full_disk_refuses_and_recovers() {
     let disk = SimDisk::default();
     let (log, durable) = start(&disk, CommitMode::Group, &Recovered::default());

@@ -94,19 +94,62 @@ impl PartitionDeletions {
         push_range_deletions_end(&mut end);
         let mut deletions = PartitionDeletions::default();
         for item in tree.range(&start, &end, seqno) {
-            let (key, value) = item?;
-            let (_, rest) = keys::split_prefix(&key).ok_or_else(malformed)?;
-            let (deletion, range_end) = decode_value(&value)?;
-            match keys::split_deletion(rest).ok_or_else(malformed)? {
-                DeletionKey::Partition => deletions.partition = Some(deletion),
-                DeletionKey::Range { start } => deletions.ranges.push(RangeDeletion {
-                    start: Bytes::copy_from_slice(start),
-                    end: range_end.map(Bytes::copy_from_slice),
-                    deletion,
-                }),
-            }
+            deletions.add(item?)?;
         }
         Ok(deletions)
+    }
+
+    /// Reads the deletion of a partition, and those of its ranges that meet or touch one.
+    pub(crate) fn load_around(
+        tree: &dyn SortedTree,
+        prefix: &[u8],
+        range: &ClusteringRange,
+        seqno: SeqNo,
+    ) -> Result<PartitionDeletions, TreeError> {
+        let mut space = vec![SPACE_DELETIONS];
+        space.extend_from_slice(prefix);
+        let key = |push: &dyn Fn(&mut Vec<u8>)| {
+            let mut key = space.clone();
+            push(&mut key);
+            key
+        };
+        let mut deletions = PartitionDeletions::default();
+        let partition_key = key(&push_partition_deletion);
+        if let Some(value) = tree.get(&partition_key, seqno)? {
+            deletions.partition = Some(decode_value(&value)?.0);
+        }
+        let first = key(&|key| push_range_deletion(key, &[]));
+        let start = key(&|key| push_range_deletion(key, &range.start));
+        let end = key(&|key| match &range.end {
+            Some(end) => {
+                push_range_deletion(key, end);
+                // What starts right at the end touches.
+                key.push(0);
+            }
+            None => push_range_deletions_end(key),
+        });
+        if let Some(before) = tree.range(&first, &start, seqno).next_back() {
+            deletions.add(before?)?;
+        }
+        for item in tree.range(&start, &end, seqno) {
+            deletions.add(item?)?;
+        }
+        Ok(deletions)
+    }
+
+    /// Takes one that is behind all others.
+    fn add(&mut self, (key, value): (TreeBytes, TreeBytes)) -> Result<(), TreeError> {
+        let (_, rest) = keys::split_prefix(&key).ok_or_else(malformed)?;
+        let (deletion, range_end) = decode_value(&value)?;
+        match keys::split_deletion(rest).ok_or_else(malformed)? {
+            DeletionKey::Partition => self.partition = Some(deletion),
+            DeletionKey::Range { start } => self.ranges.push(RangeDeletion {
+                start: Bytes::copy_from_slice(start),
+                end: range_end.map(Bytes::copy_from_slice),
+                deletion,
+            }),
+        }
+        Ok(())
     }
 
     /// The newest deletion over a row; `None` is the static row, which no range covers.

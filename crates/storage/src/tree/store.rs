@@ -66,6 +66,8 @@ pub(crate) struct SetProgress {
     published: AtomicU64,
     index: AtomicU64,
     ordinal: AtomicU32,
+    /// Odd while several keys are being written.
+    epoch: AtomicU64,
 }
 
 impl SetProgress {
@@ -75,7 +77,24 @@ impl SetProgress {
             published: AtomicU64::new(published),
             index: AtomicU64::new(applied.index),
             ordinal: AtomicU32::new(applied.ordinal),
+            epoch: AtomicU64::new(0),
         }
+    }
+
+    /// Several keys are about to change. Only called by the one who applies this set.
+    pub(crate) fn begin_many(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// All of them have changed.
+    pub(crate) fn end_many(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What is read between two equal answers was not changed in part; `None` right now it may be.
+    pub(crate) fn quiet_epoch(&self) -> Option<u64> {
+        let epoch = self.epoch.load(Ordering::SeqCst);
+        epoch.is_multiple_of(2).then_some(epoch)
     }
 
     pub(crate) fn applied(&self) -> Applied {
