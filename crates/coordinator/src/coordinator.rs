@@ -10,7 +10,7 @@ use partition::PartitionMap;
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{CommitError, Committed, OutcomeReceiver, ReplicaSets};
-use schema::{NodeFacts, Profile, Schema, SchemaEvent};
+use schema::{NodeFacts, Profile, Schema, SchemaEvent, Table};
 use types::{Mutation, Outcome, SetId};
 
 use crate::error::ExecuteError;
@@ -25,8 +25,9 @@ pub trait World: Send + Sync {
     /// A time uuid that was never given out before.
     fn fresh_id(&self) -> u128;
 
-    /// What the system tables tell of this node.
-    fn facts(&self, schema: &Schema) -> NodeFacts;
+    /// What the system tables tell of this node. Who is connected is asked for apart, because there
+    /// may be many.
+    fn facts(&self, with_clients: bool) -> NodeFacts;
 
     /// Told after a change of the schema can be seen.
     fn on_schema_change(&self, event: &SchemaEvent);
@@ -142,8 +143,8 @@ impl Coordinator {
         &self.settings.paging_secret
     }
 
-    pub(crate) fn facts(&self) -> NodeFacts {
-        self.world.facts(&self.schema.load())
+    pub(crate) fn facts(&self, table: &Table) -> NodeFacts {
+        self.world.facts(table.name.as_ref() == "clients")
     }
 
     /// Runs a plan. It does not wait: a change that must become durable first comes back as

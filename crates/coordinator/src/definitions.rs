@@ -120,7 +120,7 @@ impl Coordinator {
         request: &RequestContext<'_>,
     ) -> Result<Answer, ExecuteError> {
         let schema = self.schema.load();
-        let facts = self.world.facts(&schema);
+        let facts = self.world.facts(false);
         let Statement::Describe(statement) = statement else { return Ok(Answer::void()) };
         let result = schema::describe(statement, &schema, request.keyspace, &facts)?;
         let columns = result

@@ -48,7 +48,7 @@ impl Coordinator {
         collector: &mut Collector<'_, '_>,
     ) -> Result<(), ExecuteError> {
         if plan.table.is_virtual {
-            let rows = virtual_rows::collect(plan.table, &self.schema(), &self.facts())?;
+            let rows = virtual_rows::collect(plan.table, &self.schema(), &self.facts(plan.table));
             return self.for_each_scope(plan, after, collector, |command, collector| {
                 virtual_rows::read(&rows, &command, collector).map_err(ExecuteError::from)
             });

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use schema::{Column, NodeFacts, Schema, Table};
-use types::value::encode_ordered;
+use types::value::{ListIter, MapIter, encode_ordered};
 use types::{
-    CellRef, CellState, CorruptRow, Flow, LiveCells, LiveRow, Liveness, PartitionKey, ReadCommand,
-    ReadScope, RowSelection, RowSink, RowView, RowWriter,
+    CellRef, CellState, CorruptRow, CqlType, Flow, LiveCells, LiveRow, Liveness, PartitionKey,
+    ReadCommand, ReadScope, RowSelection, RowSink, RowView, RowWriter,
 };
 
 /// One computed row in stored form.
@@ -20,11 +20,7 @@ pub(crate) struct ComputedRow {
 }
 
 /// All rows of a virtual table, in the order of the ring.
-pub(crate) fn collect(
-    table: &Arc<Table>,
-    schema: &Schema,
-    facts: &NodeFacts,
-) -> Result<Vec<ComputedRow>, CorruptRow> {
+pub(crate) fn collect(table: &Arc<Table>, schema: &Schema, facts: &NodeFacts) -> Vec<ComputedRow> {
     let mut rows: Vec<ComputedRow> = schema::system::virtual_rows(table, schema, facts)
         .into_iter()
         .map(|row| to_stored(table, &row.values))
@@ -36,7 +32,7 @@ pub(crate) fn collect(
             &b.clustering,
         ))
     });
-    Ok(rows)
+    rows
 }
 
 fn to_stored(table: &Table, values: &[Option<Vec<u8>>]) -> ComputedRow {
@@ -67,10 +63,40 @@ fn to_stored(table: &Table, values: &[Option<Vec<u8>>]) -> ComputedRow {
         .collect();
     cells.sort_by_key(|(column, _)| column.id);
     for (column, value) in cells {
-        let state = CellState::Value { value, expiry: None };
-        writer.push(&CellRef { column: column.id, path: None, timestamp_us: 0, state });
+        push_column(column, value, &mut writer);
     }
     ComputedRow { key: PartitionKey::new(key), clustering, row: writer.finish() }
+}
+
+/// A column's value as cells: one, or one per element of a collection that is not frozen.
+fn push_column(column: &Column, value: &[u8], writer: &mut RowWriter) {
+    let mut push = |path: Option<&[u8]>, value: &[u8]| {
+        let state = CellState::Value { value, expiry: None };
+        writer.push(&CellRef { column: column.id, path, timestamp_us: 0, state });
+    };
+    let mut path = Vec::new();
+    match &column.cql_type {
+        CqlType::Set { element, frozen: false } => {
+            for item in ListIter::set(value).flatten().flatten() {
+                path.clear();
+                encode_ordered(element, item, false, &mut path);
+                push(Some(&path), &[]);
+            }
+        }
+        CqlType::Map { key, frozen: false, .. } => {
+            for (entry_key, entry_value) in MapIter::new(value).flatten() {
+                path.clear();
+                encode_ordered(key, entry_key, false, &mut path);
+                push(Some(&path), entry_value);
+            }
+        }
+        CqlType::List { frozen: false, .. } => {
+            for (index, item) in ListIter::new(value).flatten().flatten().enumerate() {
+                push(Some(&(index as u64).to_be_bytes()), item);
+            }
+        }
+        _ => push(None, value),
+    }
 }
 
 /// Hands the rows that a command asks for to the sink.
@@ -145,5 +171,35 @@ fn is_selected(command: &ReadCommand, row: &ComputedRow) -> bool {
         RowSelection::Points(points) => points.iter().any(|point| point.as_ref() == clustering),
         RowSelection::Ranges(ranges) => ranges.iter().any(|range| range.contains(clustering)),
         RowSelection::None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::value::write_set;
+    use types::{ColumnId, assemble};
+
+    use super::*;
+
+    #[test]
+    fn a_set_becomes_a_cell_per_element() {
+        let cql_type = CqlType::Set { element: Arc::new(CqlType::Text), frozen: false };
+        let column = Column {
+            id: ColumnId(3),
+            name: "tokens".into(),
+            cql_type: cql_type.clone(),
+            kind: schema::ColumnKind::Regular,
+            mask: None,
+            is_hidden: false,
+        };
+        let mut value = Vec::new();
+        write_set(&CqlType::Text, &mut vec![b"a".to_vec(), b"b".to_vec()], &mut value);
+        let mut writer = RowWriter::new(Vec::new(), None, None, None);
+        push_column(&column, &value, &mut writer);
+        let row = writer.finish();
+        let mut found = Vec::new();
+        let cells = RowView::decode(&row).unwrap().cells().map(Result::unwrap);
+        assert!(assemble(&cql_type, cells, &mut found).unwrap());
+        assert_eq!(found, value);
     }
 }

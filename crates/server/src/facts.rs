@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use protocol::Event;
 use schema::system::ClientFacts;
-use schema::{NodeFacts, Schema, SchemaEvent};
+use schema::{NodeFacts, SchemaEvent};
 
 use crate::clients::{Card, Clients};
 use crate::config::{Loaded, Profile};
@@ -101,10 +101,14 @@ impl coordinator::World for NodeWorld {
         u128::from_be_bytes(self.uuids.time_uuid())
     }
 
-    fn facts(&self, _schema: &Schema) -> NodeFacts {
+    fn facts(&self, with_clients: bool) -> NodeFacts {
         NodeFacts {
             now_ms: world::now_us() / 1000,
-            clients: self.clients.all().iter().map(|card| client_facts(card)).collect(),
+            clients: if with_clients {
+                self.clients.all().iter().map(|card| client_facts(card)).collect()
+            } else {
+                Vec::new()
+            },
             ..self.lasting.clone()
         }
     }
