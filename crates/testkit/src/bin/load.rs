@@ -1,0 +1,113 @@
+//! A small load: prepared statements, many in flight, on a few connections. It says how many
+//! requests a second were answered and how much CPU time the server took for each.
+//!
+//!     cargo run --release -p testkit --bin load -- 127.0.0.1:9042 PID insert 200000
+//!
+//! The workloads: insert, read, update, slice. `insert` makes the table the others need.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a tool for developers"
+)]
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use testkit::{Client, Execution, OwnedValue};
+
+const CONNECTIONS: usize = 2;
+const IN_FLIGHT: usize = 64;
+const ROWS_PER_PARTITION: i64 = 100;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [address, process, workload, count] = arguments.as_slice() else {
+        return Err("usage: load ADDRESS:PORT PID insert|read|update|append|slice COUNT".into());
+    };
+    let count: i64 = count.parse()?;
+    set_up(address)?;
+    let begin = Instant::now();
+    let cpu_before = cpu_time(process)?;
+    let mut threads = Vec::new();
+    for part in 0..CONNECTIONS {
+        let (address, workload) = (address.clone(), workload.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("load-{part}"))
+            .spawn(move || run(&address, &workload, part as i64, count).map_err(|e| e.to_string()))?;
+        threads.push(thread);
+    }
+    for thread in threads {
+        thread.join().map_err(|_| "a client failed")??;
+    }
+    let elapsed = begin.elapsed();
+    let cpu = cpu_time(process)?.saturating_sub(cpu_before);
+    println!(
+        "{workload}: {:.0} requests/s, {:.2} us of server CPU each",
+        count as f64 / elapsed.as_secs_f64(),
+        cpu.as_secs_f64() * 1e6 / count as f64
+    );
+    Ok(())
+}
+
+fn set_up(address: &str) -> Result<(), Box<dyn Error>> {
+    let mut client = Client::connect(address)?;
+    for statement in [
+        "CREATE KEYSPACE IF NOT EXISTS load WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE IF NOT EXISTS load.kv (k bigint PRIMARY KEY, a text, b text, c int)",
+        "CREATE TABLE IF NOT EXISTS load.series (k bigint, t bigint, v text, PRIMARY KEY (k, t))",
+    ] {
+        client.query(statement, &Execution::default())?;
+    }
+    Ok(())
+}
+
+fn run(address: &str, workload: &str, part: i64, count: i64) -> Result<(), Box<dyn Error>> {
+    let mut client = Client::connect(address)?;
+    let text = match workload {
+        "insert" => "INSERT INTO load.kv (k, a, b, c) VALUES (?, ?, ?, ?)",
+        "read" => "SELECT a, b, c FROM load.kv WHERE k = ?",
+        "update" => "UPDATE load.kv SET c = ? WHERE k = ?",
+        "append" => "INSERT INTO load.series (k, t, v) VALUES (?, ?, ?)",
+        "slice" => "SELECT t, v FROM load.series WHERE k = ? LIMIT 100",
+        _ => return Err("an unknown workload".into()),
+    };
+    let prepared = client.prepare(text)?.map_err(|message| format!("{:?}", message.response))?;
+    let bytes = |bytes: &[u8]| OwnedValue::Bytes(bytes.to_vec());
+    let mut next = part;
+    while next < count {
+        let mut batch = Vec::with_capacity(IN_FLIGHT);
+        while batch.len() < IN_FLIGHT && next < count {
+            let key = next.wrapping_mul(7919) % count;
+            let values = match workload {
+                "insert" => {
+                    vec![bytes(&key.to_be_bytes()), bytes(&[b'a'; 110]), bytes(&[b'b'; 110]), bytes(&[0; 4])]
+                }
+                "read" => vec![bytes(&key.to_be_bytes())],
+                "update" => vec![bytes(&[1, 2, 3, 4]), bytes(&key.to_be_bytes())],
+                "append" => vec![
+                    bytes(&(next / ROWS_PER_PARTITION).to_be_bytes()),
+                    bytes(&(next % ROWS_PER_PARTITION).to_be_bytes()),
+                    bytes(&[b'v'; 40]),
+                ],
+                _ => vec![bytes(&(key / ROWS_PER_PARTITION).to_be_bytes())],
+            };
+            batch.push(Execution { values, ..Execution::default() });
+            next += CONNECTIONS as i64;
+        }
+        client.execute_many(&prepared, &batch)?;
+    }
+    Ok(())
+}
+
+/// User and system time of a process so far.
+fn cpu_time(process: &str) -> Result<Duration, Box<dyn Error>> {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').ok_or("an unreadable process")?;
+    let mut ticks = fields.split_whitespace().skip(11);
+    let user: f64 = ticks.next().ok_or("no user time")?.parse()?;
+    let system: f64 = ticks.next().ok_or("no system time")?.parse()?;
+    Ok(Duration::from_secs_f64((user + system) / TICKS_PER_SECOND))
+}
