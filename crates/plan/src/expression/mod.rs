@@ -4,6 +4,7 @@
 //! receiver (`prepare_term`), and the resulting [`Term`] is evaluated with the values of one
 //! execution (`term`). What is computed from rows is in [`crate::select`].
 
+mod canonical;
 mod prepare_term;
 mod raw;
 mod raw_type;

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use types::value::collection::sorted_collection;
 use types::value::{validate, write_list, write_map, write_set, write_tuple, write_vector};
 use types::{CqlType, UserType};
 
 use super::Evaluation;
+use super::canonical::canonical;
 use crate::error::{PlanError, invalid};
 use crate::function::ScalarFunction;
 use crate::values::Value;
@@ -166,10 +166,7 @@ fn evaluate_marker<'v>(value: Value<'v>, ty: &CqlType) -> Result<Evaluated<'v>, 
         Value::Bytes(bytes) => {
             validate(ty, bytes)?;
             // Cassandra keeps sets and maps sorted, whatever the client's order was.
-            Ok(Evaluated::Bytes(match sorted_collection(ty, bytes)? {
-                Some(sorted) => Cow::Owned(sorted),
-                None => Cow::Borrowed(bytes),
-            }))
+            Ok(Evaluated::Bytes(canonical(ty, bytes)?))
         }
     }
 }

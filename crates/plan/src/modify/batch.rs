@@ -14,14 +14,12 @@ use super::condition::PreparedCondition;
 use super::json::{JsonValues, parse_document};
 use super::outcome::ConditionalResult;
 use super::prepared::{PreparedModification, Target};
+use super::size;
 use crate::error::{PlanError, invalid};
 use crate::expression::{BoundValues, Evaluation};
 use crate::plan::{BatchPlan, ModifyPlan, Prepared, PreparedKind};
 use crate::restriction::StatementKind;
 use crate::values::{BindContext, Value, Values};
-
-/// From how many logical partitions an unlogged batch brings a warning.
-const UNLOGGED_PARTITIONS_WARN: usize = 10;
 
 /// A BATCH, ready to be bound to values.
 #[derive(Debug)]
@@ -260,31 +258,8 @@ fn bind_items<'a>(
             Ok(())
         })?;
     }
-    let warnings = unlogged_warnings(kind, &mutations, items);
+    let warnings = size::check(kind, &mutations, items)?;
     Ok(BatchPlan { kind, mutations, conditional: None, warnings })
-}
-
-fn unlogged_warnings(
-    kind: BatchKind,
-    mutations: &[Mutation],
-    items: &[(&PreparedModification, BoundValues<'_>)],
-) -> Vec<String> {
-    if kind == BatchKind::Logged || mutations.len() <= UNLOGGED_PARTITIONS_WARN {
-        return Vec::new();
-    }
-    let mut tables: Vec<String> = items
-        .iter()
-        .map(|(statement, _)| format!("{}.{}", statement.table.keyspace, statement.table.name))
-        .collect();
-    tables.sort_unstable();
-    tables.dedup();
-    let plural = if tables.len() == 1 { "" } else { "s" };
-    vec![format!(
-        "Unlogged batch covering {} partitions detected against table{plural} [{}]. You should use \
-         a logged batch for atomicity, or asynchronous writes for performance.",
-        mutations.len(),
-        tables.join(", ")
-    )]
 }
 
 /// What a conditional write asks of one row.
@@ -437,7 +412,9 @@ fn bind_conditional<'a>(
         let key_columns = 0..table.partition_key_count + table.clustering_count;
         key_columns.chain(columns).collect()
     });
-    let condition = Some(Box::new(conditions.finish(now_s)));
+    let condition = conditions.finish(now_s);
+    let wants_first_row = condition.rows.iter().all(|row| row.position == RowPosition::Static);
+    let condition = Some(Box::new(condition));
     let mutation = Mutation { table: table.id, key: key.clone(), condition, operations };
-    Ok((mutation, ConditionalResult { table, key, columns, now_s }))
+    Ok((mutation, ConditionalResult { table, key, columns, wants_first_row, now_s }))
 }

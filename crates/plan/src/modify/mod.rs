@@ -10,10 +10,12 @@ mod attributes;
 mod batch;
 mod condition;
 mod insert;
+mod indexed;
 mod json;
 mod operation;
 mod outcome;
 mod prepared;
+mod size;
 
 pub use batch::{BatchItem, PreparedBatch, bind_batch};
 pub use outcome::{ConditionalResult, ConditionalRows};

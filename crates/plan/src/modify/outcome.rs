@@ -17,6 +17,9 @@ pub struct ConditionalResult<'a> {
     pub(super) key: PartitionKey,
     /// The columns that are shown when the condition did not hold; `None` for all.
     pub(super) columns: Option<Vec<usize>>,
+    /// Only static columns were asked for. Cassandra then shows them with the first live row of
+    /// the logical partition: whoever runs the plan may add that row to those of the outcome.
+    pub wants_first_row: bool,
     pub(super) now_s: u32,
 }
 

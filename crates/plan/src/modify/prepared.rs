@@ -13,6 +13,7 @@ use types::{
 use super::apply::{CellWriter, WriteStamp};
 use super::attributes::Attributes;
 use super::condition::PreparedCondition;
+use super::indexed::check_cells;
 use super::operation::{Operation, prepare_assignment, prepare_deletion};
 use crate::error::{PlanError, invalid};
 use crate::expression::{Evaluation, Scope};
@@ -293,6 +294,7 @@ impl PreparedModification {
         for operation in operations {
             writer.apply(operation)?;
         }
+        check_cells(&self.table, &cells)?;
         Ok(cells)
     }
 
@@ -368,6 +370,8 @@ impl PreparedModification {
             Target::Partition => {
                 changes.push(self.row_deletion(Bytes::new(), None, deletion, stamp, eval)?);
             }
+            // Only the static row changes; its clustering columns were there for a condition.
+            Target::Rows(_) if has_columns && self.regulars.is_empty() => {}
             Target::Rows(rows) => {
                 for (key, original) in rows {
                     let (key, original) = (key.clone(), original.clone());

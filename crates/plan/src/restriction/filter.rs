@@ -68,7 +68,26 @@ impl Filters<'_> {
     }
 }
 
+/// The longest value that an index can be asked for.
+const INDEXED_BYTES_MAX: usize = 65_535;
+
 impl Filter<'_> {
+    fn is_too_long(&self) -> bool {
+        use FilterOperator as Op;
+        let value = match &self.operator {
+            Op::Equal(value)
+            | Op::Less(value)
+            | Op::LessOrEqual(value)
+            | Op::Greater(value)
+            | Op::GreaterOrEqual(value)
+            | Op::Contains(value)
+            | Op::ContainsKey(value)
+            | Op::Entry(_, value) => value,
+            Op::In(values) => return values.iter().any(|v| v.len() > INDEXED_BYTES_MAX),
+        };
+        value.len() > INDEXED_BYTES_MAX
+    }
+
     /// Whether a value of the column passes.
     pub fn accepts(&self, value: &[u8]) -> bool {
         use FilterOperator as Op;
@@ -122,6 +141,9 @@ impl Restrictions {
         let mut filters = Filters(Vec::with_capacity(self.filters.len()));
         for restriction in &self.filters {
             bind(restriction, &self.table, eval, &mut filters.0)?;
+        }
+        if self.uses_index && filters.0.iter().any(Filter::is_too_long) {
+            return invalid!("Index expression values may not be larger than 64K");
         }
         Ok(filters)
     }
