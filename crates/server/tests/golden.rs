@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use testkit::{Client, Node, golden};
 
-fn scripts() -> Vec<PathBuf> {
+#[test]
+fn answers_are_cassandras() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/golden");
     let mut scripts: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()
@@ -13,15 +14,10 @@ fn scripts() -> Vec<PathBuf> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "cql"))
         .collect();
     scripts.sort();
-    scripts
-}
-
-#[test]
-fn answers_are_cassandras() {
     let node = Node::start(Path::new(env!("CARGO_BIN_EXE_helenus")), &[]).unwrap();
     let mut failures = Vec::new();
     let mut statement_count = 0;
-    for script in scripts() {
+    for script in scripts {
         let text = std::fs::read_to_string(&script).unwrap();
         let recorded = std::fs::read_to_string(script.with_extension("out")).unwrap();
         let found = golden::run(&mut Client::connect(&node.address()).unwrap(), &text).unwrap();

@@ -33,9 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut threads = Vec::new();
     for part in 0..CONNECTIONS {
         let (address, workload) = (address.clone(), workload.clone());
-        let thread = std::thread::Builder::new()
-            .name(format!("load-{part}"))
-            .spawn(move || run(&address, &workload, part as i64, count).map_err(|e| e.to_string()))?;
+        let thread = std::thread::Builder::new().name(format!("load-{part}")).spawn(move || {
+            run(&address, &workload, part as i64, count).map_err(|e| e.to_string())
+        })?;
         threads.push(thread);
     }
     for thread in threads {
@@ -82,7 +82,12 @@ fn run(address: &str, workload: &str, part: i64, count: i64) -> Result<(), Box<d
             let key = next.wrapping_mul(7919) % count;
             let values = match workload {
                 "insert" => {
-                    vec![bytes(&key.to_be_bytes()), bytes(&[b'a'; 110]), bytes(&[b'b'; 110]), bytes(&[0; 4])]
+                    vec![
+                        bytes(&key.to_be_bytes()),
+                        bytes(&[b'a'; 110]),
+                        bytes(&[b'b'; 110]),
+                        bytes(&[0; 4]),
+                    ]
                 }
                 "read" => vec![bytes(&key.to_be_bytes())],
                 "update" => vec![bytes(&[1, 2, 3, 4]), bytes(&key.to_be_bytes())],
