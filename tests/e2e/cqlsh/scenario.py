@@ -27,7 +27,7 @@ FILTERING = ("Cannot execute this query as it might involve data filtering and t
 def cqlsh(*arguments, statements=None):
     """Exit code, standard output without blank lines at its ends, standard error without cqlsh's version warning."""
     process = subprocess.run([sys.executable, CQLSH, HOST, PORT, *arguments], input=statements, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, cwd=WORK,
                              env=os.environ | {"HOME": str(WORK), "PYTHONWARNINGS": "ignore", "LC_ALL": "C.UTF-8"})
     errors = [line for line in process.stderr.splitlines() if "was built against" not in line]
     output = [line.rstrip() for line in process.stdout.splitlines() if "was built against" not in line]

@@ -42,4 +42,5 @@ async function main() {
   }
 }
 
-main();
+// A client that could not connect leaves timers behind.
+main().then(() => process.exit(0));
