@@ -4,7 +4,8 @@
 //! user would, and reads only exit codes and printed lines.
 //!
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
-//! Rust tests, and the whole test command), [`e2e`] (the drivers), then the small chores [`conformance`] and [`fuzz`].
+//! Rust tests, and the whole test command), [`e2e`] (the drivers), then the small chores [`conformance`],
+//! [`differential`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -15,6 +16,7 @@
 )]
 
 mod conformance;
+mod differential;
 mod e2e;
 mod fuzz;
 mod place;
@@ -36,6 +38,8 @@ The chores of the repository.
                                                  the drivers only; with --address against a server that runs already
     cargo xtask conformance GIT_DIR [ARGUMENT]...
                                                  the public CQL suite against a fresh node (GIT_DIR: a copy of scylladb/scylladb)
+    cargo xtask differential [--seed N] [--statements N] [--ours HOST:PORT] [--oracle HOST:PORT]
+                                                 generated statements against a fresh node and a real Cassandra
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Some("fix") => suite::fix(),
         Some("e2e") => e2e::command(rest),
         Some("conformance") => conformance::command(rest),
+        Some("differential") => differential::command(rest),
         Some("fuzz") => fuzz::command(rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

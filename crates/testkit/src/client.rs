@@ -69,6 +69,17 @@ pub enum OwnedValue {
     Bytes(Vec<u8>),
 }
 
+/// As a golden script writes it.
+impl fmt::Display for OwnedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OwnedValue::Null => f.write_str("null"),
+            OwnedValue::Unset => f.write_str("unset"),
+            OwnedValue::Bytes(bytes) => write!(f, "0x{}", types::value::format::to_hex(bytes)),
+        }
+    }
+}
+
 impl Client {
     /// Connects with protocol version 5.
     pub fn connect(address: &str) -> Result<Client, ClientError> {

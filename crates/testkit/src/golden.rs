@@ -182,7 +182,7 @@ fn show(message: &ResponseMessage, out: &mut String) {
 
 /// Cassandra lists the overloads of a function in the order of a hash table; they are compared as a
 /// set.
-fn with_sorted_signatures(message: &str) -> String {
+pub(crate) fn with_sorted_signatures(message: &str) -> String {
     let Some((before, rest)) = message.split_once("signatures: ") else {
         return message.to_string();
     };

@@ -1,0 +1,193 @@
+//! A run: tables are made, statements sent to both servers, answers compared, tables dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::allowed::Allowed;
+use super::answer::{Answer, Relation, ask};
+use super::broken::broken;
+use super::draft::Statement;
+use super::random::Dice;
+use super::schema::{self, Table};
+use super::select;
+use super::write::{self, Times};
+use crate::{Client, ClientError};
+
+const STATEMENTS_PER_TABLE: usize = 250;
+const TABLES_MIN: usize = 6;
+const TABLES_MAX: usize = 24;
+const BROKEN_PERCENT: usize = 6;
+const READ_PERCENT: usize = 55;
+/// After this many statements about a table all of it is read.
+const DUMP_EVERY: usize = 40;
+const TRIES_MAX: usize = 4;
+const PAUSE_BEFORE_RETRY: Duration = Duration::from_secs(2);
+
+/// What a run found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Statements sent to both.
+    pub statements: usize,
+    /// Of these, errors on both sides.
+    pub errors: usize,
+    /// Different answers that nothing allows.
+    pub different: usize,
+    /// Different answers that the list allows.
+    pub allowed: usize,
+    /// Other texts of errors, or other ends of pages.
+    pub soft: usize,
+}
+
+impl Counts {
+    /// Counts of another run are added.
+    pub fn add(&mut self, other: Counts) {
+        self.statements += other.statements;
+        self.errors += other.errors;
+        self.different += other.different;
+        self.allowed += other.allowed;
+        self.soft += other.soft;
+    }
+}
+
+/// Both servers, and what has been counted.
+pub struct Run<'a> {
+    seed: u64,
+    ours: Client,
+    oracle: Client,
+    allowed: &'a Allowed,
+    report: &'a mut dyn FnMut(&str),
+    counts: Counts,
+}
+
+impl<'a> Run<'a> {
+    /// A run over two connections; `report` gets every difference.
+    pub fn new(
+        seed: u64,
+        ours: Client,
+        oracle: Client,
+        allowed: &'a Allowed,
+        report: &'a mut dyn FnMut(&str),
+    ) -> Run<'a> {
+        Run { seed, ours, oracle, allowed, report, counts: Counts::default() }
+    }
+
+    /// Sends that many statements, and some more that make the tables.
+    pub fn run(mut self, statements: usize) -> Result<Counts, ClientError> {
+        let keyspace = format!("diff_{}", self.seed);
+        let mut dice = Dice::new(self.seed);
+        self.quietly(&format!("DROP KEYSPACE IF EXISTS {keyspace}"))?;
+        self.quietly(&format!(
+            "CREATE KEYSPACE {keyspace} WITH replication = \
+             {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+        ))?;
+        self.quietly(&format!("USE {keyspace}"))?;
+        let types = schema::user_types(&keyspace, &mut dice);
+        for (_, text) in &types {
+            self.compare(&Statement { text: text.clone(), ..Statement::default() })?;
+        }
+        let types: Vec<_> = types.into_iter().map(|(ty, _)| Arc::clone(&ty)).collect();
+        let count = (statements / STATEMENTS_PER_TABLE).clamp(TABLES_MIN, TABLES_MAX);
+        for index in 0..count {
+            let table = schema::table(index, &mut dice, &types);
+            let text = table.definition.clone();
+            self.compare(&Statement { text, ..Statement::default() })?;
+            let text = format!("DESCRIBE TABLE {keyspace}.{}", table.name);
+            self.compare(&Statement { text, ..Statement::default() })?;
+            let share = statements * (index + 1) / count;
+            self.work(&table, share, &mut dice)?;
+        }
+        self.quietly(&format!("DROP KEYSPACE {keyspace}"))?;
+        Ok(self.counts)
+    }
+
+    fn work(&mut self, table: &Table, until: usize, dice: &mut Dice) -> Result<(), ClientError> {
+        let mut times = Times::new();
+        let mut since_dump = 0;
+        while self.counts.statements < until {
+            since_dump += 1;
+            let statement = if since_dump == DUMP_EVERY {
+                since_dump = 0;
+                select::dump(table)
+            } else if dice.chance(READ_PERCENT) {
+                select::select(table, dice)
+            } else {
+                write::write(table, &mut times, dice)
+            };
+            let statement = if dice.chance(BROKEN_PERCENT) {
+                broken(statement, table, dice)
+            } else {
+                statement
+            };
+            self.compare(&statement)?;
+        }
+        self.compare(&select::dump(table))
+    }
+
+    /// Sends what is not compared.
+    fn quietly(&mut self, text: &str) -> Result<(), ClientError> {
+        let statement = Statement { text: text.into(), ..Statement::default() };
+        for client in [&mut self.oracle, &mut self.ours] {
+            patiently(client, &statement)?;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, statement: &Statement) -> Result<(), ClientError> {
+        self.counts.statements += 1;
+        let theirs = patiently(&mut self.oracle, statement)?;
+        let ours = patiently(&mut self.ours, statement)?;
+        if matches!(theirs, Answer::Error { .. }) && matches!(ours, Answer::Error { .. }) {
+            self.counts.errors += 1;
+        }
+        let relation = theirs.relation(&ours);
+        if relation == Relation::Equal {
+            return Ok(());
+        }
+        let told = self.tell(statement, &ours, &theirs);
+        let reason = self.allowed.reason(&told);
+        let head = match (relation, reason) {
+            (Relation::Different, Some(reason)) => {
+                self.counts.allowed += 1;
+                format!("allowed ({reason})")
+            }
+            (Relation::Different, None) => {
+                self.counts.different += 1;
+                "DIFFERENT".to_string()
+            }
+            _ => {
+                self.counts.soft += 1;
+                "soft".to_string()
+            }
+        };
+        (self.report)(&format!("{head}: {told}"));
+        Ok(())
+    }
+
+    fn tell(&self, statement: &Statement, ours: &Answer, theirs: &Answer) -> String {
+        let values = match &statement.values {
+            Some(values) => {
+                let words: Vec<String> = values.iter().map(|value| format!("{value}")).collect();
+                format!("\n-- bind {}", words.join(", "))
+            }
+            None => String::new(),
+        };
+        let page = statement.page_size.map(|size| format!("\n-- page {size}")).unwrap_or_default();
+        format!(
+            "seed {} statement {}{values}{page}\n{};\nours: {ours}\noracle: {theirs}\n",
+            self.seed, self.counts.statements, statement.text
+        )
+    }
+}
+
+/// Asks again while the server is too busy.
+fn patiently(client: &mut Client, statement: &Statement) -> Result<Answer, ClientError> {
+    let mut tries = 0;
+    loop {
+        let answer = ask(client, statement)?;
+        tries += 1;
+        if !answer.is_timeout() || tries == TRIES_MAX {
+            return Ok(answer);
+        }
+        std::thread::sleep(PAUSE_BEFORE_RETRY);
+    }
+}
