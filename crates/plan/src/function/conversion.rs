@@ -37,8 +37,7 @@ const NATIVE_NAMES: [&str; 21] = [
 
 /// `xAsBlob` and `blobAsX`, in both spellings.
 pub(super) fn blob_candidates(name: &str) -> Vec<Function> {
-    let typed =
-        |text: &str| NATIVE_NAMES.contains(&text).then(|| CqlType::native(text)).flatten();
+    let typed = |text: &str| NATIVE_NAMES.contains(&text).then(|| CqlType::native(text)).flatten();
     let source = name.strip_suffix("_as_blob").or_else(|| name.strip_suffix("asblob"));
     if let Some(from) = source.and_then(typed) {
         let body =
