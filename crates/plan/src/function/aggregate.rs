@@ -47,6 +47,7 @@ enum State {
         count: i64,
         is_average: bool,
     },
+    /// An average is carried on from number to number, each step rounded, as Cassandra does.
     Decimal {
         sum: Decimal,
         count: i64,
@@ -231,11 +232,17 @@ impl AggregateState for Running {
                 *sum += varint::decode(value);
                 *count += 1;
             }
-            State::Decimal { sum, count, .. } => {
+            State::Decimal { sum, count, is_average } => {
                 if let Some(number) = Decimal::decode(value) {
-                    *sum =
-                        sum.add(&number).map_err(|cause| PlanError::invalid(cause.to_string()))?;
                     *count += 1;
+                    let next = if *is_average {
+                        number
+                            .subtract(sum)
+                            .and_then(|distance| sum.add(&divided(&distance, *count)))
+                    } else {
+                        sum.add(&number)
+                    };
+                    *sum = next.map_err(|cause| PlanError::invalid(cause.to_string()))?;
                 }
             }
         }
@@ -278,9 +285,7 @@ impl AggregateState for Running {
                 varint::encode(&result, &mut out);
                 Some(out)
             }
-            State::Decimal { sum, count, is_average } => {
-                Some(average_of(sum, *count, *is_average).to_bytes())
-            }
+            State::Decimal { sum, .. } => Some(sum.to_bytes()),
         })
     }
 
@@ -289,23 +294,20 @@ impl AggregateState for Running {
     }
 }
 
-/// The average keeps the scale of the sum and rounds half to even, as `BigDecimal.divide` does.
-fn average_of(sum: &Decimal, count: i64, is_average: bool) -> Decimal {
-    if !is_average || count == 0 {
-        return sum.clone();
-    }
+/// The quotient keeps the scale and rounds half to even, as `BigDecimal.divide` does.
+fn divided(number: &Decimal, count: i64) -> Decimal {
     let divisor = BigInt::from(count);
-    let quotient = &sum.unscaled / &divisor;
-    let remainder = &sum.unscaled % &divisor;
+    let quotient = &number.unscaled / &divisor;
+    let remainder = &number.unscaled % &divisor;
     let twice = BigInt::from(remainder.magnitude() * 2u32);
     let away = match twice.cmp(&divisor) {
         Ordering::Greater => true,
         Ordering::Equal => (&quotient % 2u32) != BigInt::ZERO,
         Ordering::Less => false,
     };
-    let step = if sum.unscaled < BigInt::ZERO { -1 } else { 1 };
+    let step = if number.unscaled < BigInt::ZERO { -1 } else { 1 };
     let unscaled = if away { quotient + step } else { quotient };
-    Decimal { unscaled, scale: sum.scale }
+    Decimal { unscaled, scale: number.scale }
 }
 
 fn read_whole(value: &[u8]) -> i64 {

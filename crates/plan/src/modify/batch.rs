@@ -319,7 +319,10 @@ impl Conditions {
             PreparedCondition::NotExists => self.add_existence(position, false)?,
             PreparedCondition::Exists => self.add_existence(position, true)?,
             PreparedCondition::Columns(tests) => {
-                for test in tests {
+                // Cassandra tells regular columns before static ones.
+                let (statics, regulars): (Vec<_>, Vec<_>) =
+                    tests.iter().partition(|test| test.is_static);
+                for test in regulars.into_iter().chain(statics) {
                     let position =
                         if test.is_static { RowPosition::Static } else { position.clone() };
                     self.add_check(position, test.bind(eval)?)?;

@@ -3,9 +3,9 @@
 use cql::ast::CellFunction;
 use types::CqlType;
 use types::value::collection::{write_count, write_element};
-use types::value::compare;
+use types::value::{ListIter, MapIter, compare};
 
-use super::selector::{Inputs, bound_end, bound_key, within};
+use super::selector::{Inputs, bound_end, bound_key, element_of, within};
 use crate::error::PlanError;
 use crate::expression::Term;
 use crate::row::CellStamp;
@@ -46,6 +46,9 @@ pub(super) fn evaluate_cell(
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let now_s = inputs.eval.context.now_seconds();
     if !ty.is_multi_cell() {
+        if !has_part(column, part, ty, inputs)? {
+            return Ok(None);
+        }
         let stamp = inputs.row.stamp(column);
         return Ok(stamp
             .and_then(|stamp| one(function, stamp, now_s))
@@ -65,6 +68,37 @@ pub(super) fn evaluate_cell(
         write_element(value.map(|value| encode(function, value)).as_deref(), &mut out);
     }
     Ok(Some(out))
+}
+
+/// Whether a value in one cell has that part: what is not there has no time either.
+fn has_part(
+    column: usize,
+    part: &CellPart,
+    ty: &CqlType,
+    inputs: Inputs<'_>,
+) -> Result<bool, PlanError> {
+    let (from, to, name) = match part {
+        CellPart::Whole | CellPart::Field(_) => return Ok(true),
+        CellPart::Element { key, name } => {
+            let key = bound_key(key, inputs.eval, "element", name)?;
+            let value = inputs.row.value(column);
+            return Ok(value.is_some_and(|value| element_of(ty, &value, &key).is_some()));
+        }
+        CellPart::Slice { from, to, name } => (from, to, name),
+    };
+    let from = bound_end(from.as_ref(), inputs.eval, name)?;
+    let to = bound_end(to.as_ref(), inputs.eval, name)?;
+    let Some(value) = inputs.row.value(column) else { return Ok(false) };
+    let is_inside = |ty: &CqlType, key: &[u8]| within(ty, key, from.as_deref(), to.as_deref());
+    Ok(match ty {
+        CqlType::Set { element, .. } => ListIter::set(&value)
+            .filter_map(|item| item.ok().flatten())
+            .any(|item| is_inside(element, item)),
+        CqlType::Map { key, .. } => {
+            MapIter::new(&value).filter_map(Result::ok).any(|(found, _)| is_inside(key, found))
+        }
+        _ => true,
+    })
 }
 
 fn one(function: CellFunction, stamp: CellStamp, now_s: i64) -> Option<i64> {

@@ -292,7 +292,7 @@ pub(super) fn bound_end<'a>(
 }
 
 /// `set[element]` or `map[key]`.
-fn element_of(ty: &CqlType, value: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn element_of(ty: &CqlType, value: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     match ty {
         CqlType::Map { key: key_type, .. } => MapIter::new(value).find_map(|entry| match entry {
             Ok((found, value)) if compare(key_type, found, key).is_eq() => Some(value.to_vec()),
