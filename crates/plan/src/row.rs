@@ -6,7 +6,9 @@ use std::sync::Arc;
 use schema::Table;
 use smallvec::SmallVec;
 use types::value::decode_ordered;
-use types::{CellRef, ColumnId, CorruptRow, CqlType, LiveCells, LiveRow, PartitionKey, assemble};
+use types::{
+    CellRef, ColumnId, CorruptRow, CqlType, HiddenCells, LiveCells, LiveRow, PartitionKey, assemble,
+};
 
 /// When a cell was written and when it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,7 @@ pub struct RowLayout {
     table: Arc<Table>,
     /// Columns outside of the key, by their id.
     by_id: Vec<(ColumnId, usize)>,
+    hidden: Vec<HiddenCells>,
 }
 
 impl RowLayout {
@@ -90,12 +93,17 @@ impl RowLayout {
             .map(|(index, column)| (column.id, index))
             .collect();
         by_id.sort_unstable();
-        RowLayout { table: Arc::clone(table), by_id }
+        RowLayout { table: Arc::clone(table), by_id, hidden: table.hidden_cells() }
     }
 
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// What dropped columns left behind in its rows.
+    pub fn hidden(&self) -> &[HiddenCells] {
+        &self.hidden
     }
 
     fn place(&self, id: ColumnId) -> Option<usize> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use types::{ColumnId, CqlType, TableId, UserType};
+use types::{ColumnId, CqlType, HiddenCells, TableId, UserType};
 
 use crate::options::{KeyspaceOptions, TableOptions};
 
@@ -130,6 +130,8 @@ pub enum ColumnKind {
 /// A column that is gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DroppedColumn {
+    /// Its identity, which it gets back when it is added again.
+    pub id: ColumnId,
     /// What it was.
     pub cql_type: CqlType,
     /// Whether it was static.
@@ -265,6 +267,19 @@ impl Table {
     /// A column by its identity.
     pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
         self.columns.iter().find(|column| column.id == id)
+    }
+
+    /// What its dropped columns left behind: all of it, or what was written before a column that
+    /// was added again had been dropped.
+    pub fn hidden_cells(&self) -> Vec<HiddenCells> {
+        let until_us = |dropped: &DroppedColumn| match self.column_by_id(dropped.id) {
+            Some(_) => dropped.dropped_at_us,
+            None => i64::MAX,
+        };
+        self.dropped_columns
+            .values()
+            .map(|dropped| HiddenCells { column: dropped.id, until_us: until_us(dropped) })
+            .collect()
     }
 
     /// Whether it has static columns.

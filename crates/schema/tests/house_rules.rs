@@ -5,6 +5,7 @@ use schema::{
     Change, DdlContext, IndexTarget, NodeFacts, Profile, Schema, SchemaError, Throughput, apply,
     describe, initial_schema,
 };
+use types::HiddenCells;
 
 struct Node {
     schema: Schema,
@@ -151,13 +152,15 @@ fn masks_of_native_functions_are_kept() {
 }
 
 #[test]
-fn a_column_that_comes_back_is_another_one() {
+fn a_column_that_comes_back_hides_what_it_was() {
     let mut node = node_with_table();
-    let id = |node: &Node| node.schema.table("k", "t").unwrap().column("v").unwrap().1.id;
-    let before = id(&node);
-    node.run("ALTER TABLE t DROP v").unwrap();
+    let table = |node: &Node| node.schema.table("k", "t").unwrap().clone();
+    let id = table(&node).column("v").unwrap().1.id;
+    node.run("ALTER TABLE t DROP v USING TIMESTAMP 20").unwrap();
+    assert_eq!(table(&node).hidden_cells(), [HiddenCells { column: id, until_us: i64::MAX }]);
     node.run("ALTER TABLE t ADD v text").unwrap();
-    assert_ne!(before, id(&node));
+    assert_eq!(table(&node).column("v").unwrap().1.id, id);
+    assert_eq!(table(&node).hidden_cells(), [HiddenCells { column: id, until_us: 20 }]);
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn command(partition_number: u32, rows: RowSelection) -> ReadCommand {
         rows,
         reversed: false,
         statics: Statics::Skip,
+        hidden: Vec::new(),
         after: None,
         now_s: 1,
     }

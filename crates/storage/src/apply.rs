@@ -292,6 +292,7 @@ impl<'c> Change<'c> {
     ) -> Result<Option<Vec<CurrentRow>>, CommitError> {
         let table = self.core.schema.table(self.store.id);
         let table: Option<&Table> = table.as_deref();
+        let hidden = table.map(Table::hidden_cells).unwrap_or_default();
         let mut all_hold = true;
         let mut rows = Vec::with_capacity(condition.rows.len());
         for row_condition in &condition.rows {
@@ -304,7 +305,8 @@ impl<'c> Change<'c> {
                 Some(value) => Some(self.view(value).map_err(of_row)?),
                 None => None,
             };
-            let live = view.map(|view| LiveCells::new(view, covering_us, condition.now_s));
+            let live =
+                view.map(|view| LiveCells::new(view, covering_us, condition.now_s).hiding(&hidden));
             let live = match live {
                 Some(live) if live.is_live().map_err(of_row)? => Some(live),
                 _ => None,

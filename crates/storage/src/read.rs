@@ -285,7 +285,8 @@ impl<'r> Reader<'r> {
         row: &[u8],
         covering_us: i64,
     ) -> Result<Offered, TreeError> {
-        let cells = LiveCells::new(RowView::decode(row)?, covering_us, self.command.now_s);
+        let cells = LiveCells::new(RowView::decode(row)?, covering_us, self.command.now_s)
+            .hiding(&self.command.hidden);
         if !cells.is_live()? {
             return Ok(Offered::Dead);
         }
@@ -300,15 +301,16 @@ impl<'r> Reader<'r> {
         Ok(Offered::Taken(flow))
     }
 
-    fn live_static<'p>(
-        &self,
-        partition: &Partition<'p>,
-    ) -> Result<Option<LiveCells<'p>>, TreeError> {
+    fn live_static<'p>(&self, partition: &Partition<'p>) -> Result<Option<LiveCells<'p>>, TreeError>
+    where
+        'r: 'p,
+    {
         let Some(row) = partition.static_row else {
             return Ok(None);
         };
-        let view = RowView::decode(row)?;
-        let cells = LiveCells::new(view, partition.static_covering_us, self.command.now_s);
+        let (view, command) = (RowView::decode(row)?, self.command);
+        let cells = LiveCells::new(view, partition.static_covering_us, command.now_s)
+            .hiding(&command.hidden);
         Ok(if cells.is_live()? { Some(cells) } else { None })
     }
 

@@ -28,7 +28,8 @@ pub use mutation::{
 };
 pub use outcome::{CurrentRow, Outcome, Refusal};
 pub use read::{
-    Flow, LiveCells, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection, RowSink, Statics,
+    Flow, HiddenCells, LiveCells, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection,
+    RowSink, Statics,
 };
 pub use row::{CellRef, CellState, CorruptRow, RowView, RowWriter};
 pub use token::{RingRange, RingToken, Token};

@@ -35,8 +35,10 @@ pub enum Refusal {
         /// How many elements there are.
         size: usize,
     },
-    /// A list was to be changed by index, and it is null.
+    /// An element of a list was to be set by index, and the list is null.
     ListIsNull,
+    /// An element of a list was to be deleted by index, and the list is null.
+    ListToDeleteFromIsNull,
 }
 
 /// Cassandra's texts.
@@ -48,6 +50,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::ListIsNull => {
                 f.write_str("Attempted to set an element on a list which is null")
+            }
+            Refusal::ListToDeleteFromIsNull => {
+                f.write_str("Attempted to delete an element from a list which is null")
             }
         }
     }

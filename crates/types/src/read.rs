@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::ids::TableId;
+use crate::ids::{ColumnId, TableId};
 use crate::key::{ClusteringRange, PartitionKey};
 use crate::row::{CellRef, CorruptRow, RowView};
 use crate::token::{RingRange, RingToken};
@@ -20,10 +20,21 @@ pub struct ReadCommand {
     pub reversed: bool,
     /// What becomes of static rows.
     pub statics: Statics,
+    /// What dropped columns left behind; empty for most tables.
+    pub hidden: Vec<HiddenCells>,
     /// Where to go on: everything up to and including this position has been returned already.
     pub after: Option<ReadPosition>,
     /// The second since the epoch at which expiry is judged.
     pub now_s: u32,
+}
+
+/// Cells that are there but dead, because their column was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HiddenCells {
+    /// The column.
+    pub column: ColumnId,
+    /// Cells written at or before this are hidden, microseconds since the epoch.
+    pub until_us: i64,
 }
 
 /// Which logical partitions a read looks at.
@@ -113,6 +124,7 @@ pub struct LiveCells<'a> {
     view: RowView<'a>,
     shadow_us: i64,
     now_s: u32,
+    hidden: &'a [HiddenCells],
 }
 
 impl<'a> LiveCells<'a> {
@@ -120,7 +132,12 @@ impl<'a> LiveCells<'a> {
     /// (`i64::MIN` for none). The row's own deletion is added here.
     pub fn new(view: RowView<'a>, covering_us: i64, now_s: u32) -> LiveCells<'a> {
         let own_us = view.deletion().map_or(i64::MIN, |deletion| deletion.timestamp_us);
-        LiveCells { view, shadow_us: covering_us.max(own_us), now_s }
+        LiveCells { view, shadow_us: covering_us.max(own_us), now_s, hidden: &[] }
+    }
+
+    /// The same cells without those that dropped columns left behind.
+    pub fn hiding(self, hidden: &'a [HiddenCells]) -> LiveCells<'a> {
+        LiveCells { hidden, ..self }
     }
 
     /// The row as it is stored.
@@ -151,7 +168,7 @@ impl<'a> LiveCells<'a> {
     /// The live cells, ordered by column and path.
     pub fn cells(&self) -> impl Iterator<Item = Result<CellRef<'a>, CorruptRow>> + use<'a> {
         let mut column_shadow = None;
-        let (shadow_us, now_s) = (self.shadow_us, self.now_s);
+        let (shadow_us, now_s, hidden) = (self.shadow_us, self.now_s, self.hidden);
         self.view.cells().filter_map(move |cell| match cell {
             Err(corrupt) => Some(Err(corrupt)),
             Ok(cell) => {
@@ -165,7 +182,10 @@ impl<'a> LiveCells<'a> {
                     }
                     _ => shadow_us,
                 };
-                (cell.timestamp_us > over && cell.is_live(now_s)).then_some(Ok(cell))
+                let is_hidden = hidden
+                    .iter()
+                    .any(|gone| gone.column == cell.column && cell.timestamp_us <= gone.until_us);
+                (cell.timestamp_us > over && cell.is_live(now_s) && !is_hidden).then_some(Ok(cell))
             }
         })
     }

@@ -229,6 +229,7 @@ fn drop_column(
     }
     let is_static = column.kind == ColumnKind::Static;
     let dropped = DroppedColumn {
+        id: column.id,
         cql_type: without_user_types(&column.cql_type),
         is_static,
         dropped_at_us: time_us,

@@ -475,8 +475,15 @@ impl Table {
         mask: Option<Arc<str>>,
         is_hidden: bool,
     ) {
-        let id = ColumnId(self.next_column_id);
-        self.next_column_id = self.next_column_id.saturating_add(1);
+        let id = match self.dropped_columns.get(name) {
+            // What was written after it was dropped is its own again.
+            Some(dropped) => dropped.id,
+            None => {
+                let id = ColumnId(self.next_column_id);
+                self.next_column_id = self.next_column_id.saturating_add(1);
+                id
+            }
+        };
         let keys = self.partition_key_count + self.clustering_count;
         let place = match kind {
             ColumnKind::PartitionKey => self.partition_key_count,

@@ -199,10 +199,14 @@ fn table(node: &Node<'_>, keyspace: &Arc<str>, types: &Types) -> Result<Table, C
     }
     for dropped in node.field("dropped_columns")?.list()? {
         let column = DroppedColumn {
+            id: ColumnId(dropped.field("id")?.number()?),
             cql_type: dropped.field("type")?.cql_type(types)?,
             is_static: dropped.field("is_static")?.boolean()?,
             dropped_at_us: dropped.field("dropped_at_us")?.number()?,
         };
+        if column.id.0 >= table.next_column_id {
+            return Err(dropped.corrupt("a column id that was not given out"));
+        }
         table.dropped_columns.insert(dropped.field("name")?.shared()?, column);
     }
     for index_node in node.field("indexes")?.list()? {

@@ -134,6 +134,7 @@ fn column(column: &Column) -> Value {
 fn gone(name: &str, dropped: &DroppedColumn) -> Value {
     object([
         ("name", text(name)),
+        ("id", dropped.id.0.into()),
         ("type", type_text(&dropped.cql_type)),
         ("is_static", dropped.is_static.into()),
         ("dropped_at_us", dropped.dropped_at_us.into()),

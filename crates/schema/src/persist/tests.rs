@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use types::{CqlType, TableId, UserType};
+use types::{ColumnId, CqlType, TableId, UserType};
 
 use super::*;
 use crate::model::{ColumnKind, DroppedColumn, Index, IndexTarget, Keyspace, Table, TableShape};
@@ -148,8 +148,10 @@ fn table(id: u128, keyspace: Arc<str>, types: Vec<Arc<UserType>>) -> impl Strate
                 indexes: BTreeMap::new(),
                 dropped_columns: dropped
                     .into_iter()
-                    .map(|(name, (cql_type, is_static, dropped_at_us))| {
-                        (name, DroppedColumn { cql_type, is_static, dropped_at_us })
+                    .zip(0..)
+                    .map(|((name, (cql_type, is_static, dropped_at_us)), id)| {
+                        let id = ColumnId(id);
+                        (name, DroppedColumn { id, cql_type, is_static, dropped_at_us })
                     })
                     .collect(),
                 next_column_id: 3,

@@ -1,44 +1,64 @@
-//! Positions in a list: they are counted over the elements that are live in the row as it is.
+//! Positions in a list: they are counted over the elements that are live in the row as it is, after
+//! what the same change has written before.
+
+use std::collections::BTreeMap;
 
 use types::{CellRef, ColumnId, CorruptRow, LiveCells, Refusal, RowChange};
 
 use super::MergeError;
+use super::reconcile::newer_cell;
 use super::row::Before;
 
-/// The live elements of a list, in order, under the deletion that comes with the change.
+/// The live elements of a list, in order, under the deletion that comes with the change. `written`
+/// are the cells that the change has written so far.
 pub(crate) fn live_elements<'a>(
     before: Before<'a>,
     change: &RowChange,
     column: ColumnId,
-) -> impl Iterator<Item = Result<CellRef<'a>, CorruptRow>> + use<'a> {
+    written: &[CellRef<'a>],
+) -> Result<Vec<CellRef<'a>>, CorruptRow> {
     let deleted_us = change.deletion.map_or(i64::MIN, |deletion| deletion.timestamp_us);
     let covering_us = before.covering_us.max(deleted_us);
-    let live = before.row.map(|row| LiveCells::new(row, covering_us, before.now_s).cells());
-    live.into_iter()
-        .flatten()
-        .filter(move |cell| cell.as_ref().map_or(true, |cell| cell.column == column))
+    let mut elements = Vec::new();
+    if let Some(row) = before.row {
+        for cell in LiveCells::new(row, covering_us, before.now_s).cells() {
+            let cell = cell?;
+            if cell.column == column {
+                elements.push(cell);
+            }
+        }
+    }
+    let written = written.iter().filter(|cell| cell.column == column);
+    if written.clone().next().is_none() {
+        return Ok(elements);
+    }
+    let gone_us = written
+        .clone()
+        .filter(|cell| cell.deletes_elements())
+        .map(|cell| cell.timestamp_us)
+        .max()
+        .unwrap_or(i64::MIN);
+    let mut by_path: BTreeMap<&[u8], CellRef<'a>> = BTreeMap::new();
+    for cell in elements.iter().chain(written).filter(|cell| cell.timestamp_us > gone_us) {
+        if let Some(path) = cell.path {
+            by_path.entry(path).and_modify(|old| *old = newer_cell(*old, *cell)).or_insert(*cell);
+        }
+    }
+    Ok(by_path.into_values().filter(|cell| cell.is_live(before.now_s)).collect())
 }
 
-/// The path of the element at an index.
+/// The path of the element at an index; `on_null` is the answer where the list is null.
 pub(crate) fn path_at<'a>(
-    before: Before<'a>,
-    change: &RowChange,
-    column: ColumnId,
+    elements: &[CellRef<'a>],
     index: i32,
+    on_null: Refusal,
 ) -> Result<&'a [u8], MergeError> {
-    let wanted = usize::try_from(index).ok();
-    let mut size = 0;
-    for element in live_elements(before, change, column) {
-        let element = element?;
-        if Some(size) == wanted
-            && let Some(path) = element.path
-        {
-            return Ok(path);
-        }
-        size += 1;
+    if elements.is_empty() {
+        return Err(on_null.into());
     }
-    if size == 0 {
-        return Err(Refusal::ListIsNull.into());
+    let found = usize::try_from(index).ok().and_then(|index| elements.get(index));
+    match found.and_then(|element| element.path) {
+        Some(path) => Ok(path),
+        None => Err(Refusal::ListIndexOutOfBounds { index, size: elements.len() }.into()),
     }
-    Err(Refusal::ListIndexOutOfBounds { index, size }.into())
 }

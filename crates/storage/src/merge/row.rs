@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 
 use types::{
-    CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, Liveness, RowChange, RowView,
-    RowWriter,
+    CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, Liveness, Refusal, RowChange,
+    RowView, RowWriter,
 };
 
 use super::MergeError;
@@ -261,16 +261,17 @@ fn resolve_cells<'a>(
             }
             CellAction::CounterAdd(_) => continue,
             CellAction::ListSetAt { index, value, expiry } => {
-                let path = lists::path_at(before, change, column, *index)?;
+                let elements = lists::live_elements(before, change, column, cells)?;
+                let path = lists::path_at(&elements, *index, Refusal::ListIsNull)?;
                 (Some(path), CellState::Value { value, expiry: *expiry })
             }
             CellAction::ListDeleteAt { index, deleted_at_s } => {
-                let path = lists::path_at(before, change, column, *index)?;
+                let elements = lists::live_elements(before, change, column, cells)?;
+                let path = lists::path_at(&elements, *index, Refusal::ListToDeleteFromIsNull)?;
                 (Some(path), CellState::Dead { deleted_at_s: *deleted_at_s })
             }
             CellAction::ListRemoveValues { values, deleted_at_s } => {
-                for element in lists::live_elements(before, change, column) {
-                    let element = element?;
+                for element in lists::live_elements(before, change, column, cells)? {
                     if values.iter().any(|value| value.as_ref() == element.value()) {
                         let state = CellState::Dead { deleted_at_s: *deleted_at_s };
                         cells.push(CellRef { column, path: element.path, timestamp_us, state });

@@ -86,6 +86,7 @@ pub(crate) fn command(scope: ReadScope, rows: RowSelection) -> ReadCommand {
         rows,
         reversed: false,
         statics: Statics::AttachOrAlone,
+        hidden: Vec::new(),
         after: None,
         now_s: NOW_S,
     }
