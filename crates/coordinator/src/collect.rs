@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use plan::expression::Evaluation;
 use plan::select::Accumulator;
-use plan::{PlanError, SelectPlan, StoredRow};
+use plan::{Partitions, PlanError, SelectPlan, StoredRow};
 use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink};
 
 use crate::coordinator::Deadline;
@@ -52,6 +52,8 @@ struct Groups<'a> {
     /// Reused for the key of the row that is looked at.
     next_key: Vec<u8>,
     has_rows: bool,
+    /// With a sort: the order of its first row.
+    sort_key: Vec<u8>,
     /// The last row that went into the group.
     last: Option<ReadPosition>,
 }
@@ -67,6 +69,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             key: Vec::new(),
             next_key: Vec::new(),
             has_rows: false,
+            sort_key: Vec::new(),
             last: None,
         });
         // An aggregate over everything is one row, however many it reads: it has no pages.
@@ -109,15 +112,21 @@ impl<'a, 'p> Collector<'a, 'p> {
         if self.stopped.is_none() {
             let has_open_group = self.groups.as_ref().is_some_and(|groups| groups.has_rows);
             let is_single_row = self.groups.is_some() && self.plan.grouping.is_none();
-            if has_open_group || is_single_row {
+            if is_single_row {
                 self.close_group()?;
+            } else if has_open_group {
+                // As with rows, a page that is just full is not known to be the last one.
+                let counted = self.partition_count;
+                self.close_group_in_read(true, counted)?;
             }
         }
         if self.plan.sort.is_some() {
             self.sort_rows();
         }
-        let next = match (self.stopped, self.last) {
-            (Some(Stop::PageFull), Some(position)) if self.limit_left != Some(0) => {
+        let next = match (self.stopped, self.last.take()) {
+            (Some(Stop::PageFull), Some(position))
+                if self.limit_left != Some(0) && !self.is_exhausted(&position) =>
+            {
                 Some(PageState {
                     position,
                     limit_left: self.limit_left,
@@ -127,6 +136,19 @@ impl<'a, 'p> Collector<'a, 'p> {
             _ => None,
         };
         Ok((self.body, next))
+    }
+
+    /// Whether nothing can come after a position. Where it may, there is a next page, even if that
+    /// turns out to be empty: Cassandra's clients count on just the same pages.
+    fn is_exhausted(&self, position: &ReadPosition) -> bool {
+        let last = match &self.plan.partitions {
+            Partitions::Key(key) => Some(key),
+            Partitions::Keys(keys) => keys.last(),
+            Partitions::Ring(_) => None,
+        };
+        let is_partition_done = position.clustering.as_ref().is_none_or(Bytes::is_empty)
+            || self.plan.per_partition_limit.is_some_and(|limit| self.partition_count >= limit);
+        is_partition_done && last == Some(&position.key)
     }
 
     /// Puts the rows into the order that was asked for, and keeps as many as LIMIT allows.
@@ -241,6 +263,10 @@ impl<'a, 'p> Collector<'a, 'p> {
         if !groups.has_rows {
             std::mem::swap(&mut groups.key, &mut groups.next_key);
             groups.has_rows = true;
+            if let Some(sort) = self.plan.sort {
+                groups.sort_key.clear();
+                sort.key(row, &mut groups.sort_key);
+            }
         }
         groups.accumulator.add(row, &self.evaluation)?;
         groups.last = Some(position_of(live, self.plan.distinct));
@@ -251,7 +277,9 @@ impl<'a, 'p> Collector<'a, 'p> {
         self.close_group()?;
         self.partition_count = if in_partition { counted + 1 } else { 0 };
         let last = self.groups.as_mut().and_then(|groups| groups.last.take());
-        if let Some(last) = last {
+        if let Some(last) = last
+            && self.plan.sort.is_none()
+        {
             self.count_down(move || last);
         }
         Ok(())
@@ -259,11 +287,15 @@ impl<'a, 'p> Collector<'a, 'p> {
 
     /// Writes the row of the current group and forgets the group.
     fn close_group(&mut self) -> Result<(), PlanError> {
+        let start = self.body.bytes.len();
         if let Some(groups) = &mut self.groups {
             groups.accumulator.finish(&self.evaluation, &mut self.body)?;
             groups.accumulator.reset();
             groups.has_rows = false;
             self.body.row_count += 1;
+            if self.plan.sort.is_some() {
+                self.sorted.push((groups.sort_key.clone(), start..self.body.bytes.len()));
+            }
         }
         Ok(())
     }

@@ -77,11 +77,11 @@ pub struct RequestContext<'a> {
 }
 
 /// A finished execution, or one that waits for the log.
-pub enum Executed<'a> {
+pub enum Executed {
     /// Finished.
     Done(Answer),
     /// The change is in the log and waits to be durable.
-    Waiting(Waiting<'a>),
+    Waiting(Waiting),
 }
 
 /// What the client gets.
@@ -107,21 +107,11 @@ pub enum Reply {
 }
 
 /// A commit that waits for the log.
-pub struct Waiting<'a> {
+pub struct Waiting {
     /// Tells what became of it.
     pub outcome: OutcomeReceiver,
-    conditional: Option<ConditionalResult<'a>>,
-    warnings: Vec<String>,
-}
-
-impl Waiting<'_> {
-    /// The answer, once the outcome is there.
-    pub fn finish(
-        self,
-        outcome: Result<Vec<Outcome>, CommitError>,
-    ) -> Result<Answer, ExecuteError> {
-        answer_commit(outcome, self.conditional, self.warnings)
-    }
+    /// What the client is told besides.
+    pub warnings: Vec<String>,
 }
 
 impl Coordinator {
@@ -149,11 +139,11 @@ impl Coordinator {
 
     /// Runs a plan. It does not wait: a change that must become durable first comes back as
     /// [`Executed::Waiting`].
-    pub fn execute<'a>(
+    pub fn execute(
         &self,
-        plan: Plan<'a>,
+        plan: Plan<'_>,
         request: &RequestContext<'_>,
-    ) -> Result<Executed<'a>, ExecuteError> {
+    ) -> Result<Executed, ExecuteError> {
         let answer = match plan {
             Plan::Select(mut plan) => {
                 let warnings = std::mem::take(&mut plan.warnings);
@@ -196,14 +186,16 @@ impl Coordinator {
         }
     }
 
-    fn commit<'a>(
+    fn commit(
         &self,
         mutations: Vec<Mutation>,
-        conditional: Option<ConditionalResult<'a>>,
+        conditional: Option<ConditionalResult<'_>>,
         warnings: Vec<String>,
-    ) -> Result<Executed<'a>, ExecuteError> {
+    ) -> Result<Executed, ExecuteError> {
+        let conditional = conditional.as_ref();
         if mutations.is_empty() {
-            return answer_commit(Ok(Vec::new()), conditional, warnings).map(Executed::Done);
+            let reply = self.answer_commit(Ok(Vec::new()), conditional)?;
+            return Ok(Executed::Done(Answer { reply, warnings }));
         }
         let map = self.map.load();
         let change = mutations
@@ -215,12 +207,37 @@ impl Coordinator {
             .collect::<Result<Vec<(SetId, Mutation)>, ExecuteError>>()?;
         match self.replicas.commit_many(change) {
             Committed::Now(outcome) => {
-                answer_commit(outcome, conditional, warnings).map(Executed::Done)
+                let reply = self.answer_commit(outcome, conditional)?;
+                Ok(Executed::Done(Answer { reply, warnings }))
             }
-            Committed::Later(outcome) => {
-                Ok(Executed::Waiting(Waiting { outcome, conditional, warnings }))
-            }
+            Committed::Later(outcome) => Ok(Executed::Waiting(Waiting { outcome, warnings })),
         }
+    }
+
+    fn answer_commit(
+        &self,
+        outcome: Result<Vec<Outcome>, CommitError>,
+        conditional: Option<&ConditionalResult<'_>>,
+    ) -> Result<Reply, ExecuteError> {
+        let outcomes = outcome?;
+        let Some(conditional) = conditional else { return Ok(Reply::Void) };
+        let outcome = outcomes.first().unwrap_or(&Outcome::Applied);
+        self.conditional_rows(conditional, outcome).map(Reply::Rows)
+    }
+
+    /// What a conditional write answers.
+    pub fn conditional_rows(
+        &self,
+        conditional: &ConditionalResult<'_>,
+        outcome: &Outcome,
+    ) -> Result<Rows, ExecuteError> {
+        let first_row = if conditional.wants_first_row(outcome) {
+            self.first_row(conditional.table, conditional.key(), conditional.now_s())?
+        } else {
+            None
+        };
+        let result = conditional.rows(outcome, first_row)?;
+        Ok(Rows::from_values(result.columns, result.rows))
     }
 }
 
@@ -228,21 +245,4 @@ impl Answer {
     pub(crate) fn void() -> Answer {
         Answer { reply: Reply::Void, warnings: Vec::new() }
     }
-}
-
-fn answer_commit(
-    outcome: Result<Vec<Outcome>, CommitError>,
-    conditional: Option<ConditionalResult<'_>>,
-    warnings: Vec<String>,
-) -> Result<Answer, ExecuteError> {
-    let outcomes = outcome?;
-    let reply = match conditional {
-        None => Reply::Void,
-        Some(conditional) => {
-            let outcome = outcomes.first().unwrap_or(&Outcome::Applied);
-            let result = conditional.rows(outcome)?;
-            Reply::Rows(Rows::from_values(result.columns, result.rows))
-        }
-    };
-    Ok(Answer { reply, warnings })
 }

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use plan::{Partitions, SelectPlan};
-use types::{PartitionKey, ReadCommand, ReadPosition, ReadScope, RingRange};
+use schema::Table;
+use types::{
+    CorruptRow, Flow, LiveRow, PartitionKey, ReadCommand, ReadPosition, ReadScope, RowSelection,
+    RowSink, Statics,
+};
 
 use crate::collect::Collector;
 use crate::coordinator::{Coordinator, RequestContext};
@@ -41,6 +46,30 @@ impl Coordinator {
         })
     }
 
+    /// The clustering key of the first live row of a logical partition.
+    pub(crate) fn first_row(
+        &self,
+        table: &Table,
+        key: &PartitionKey,
+        now_s: u32,
+    ) -> Result<Option<Bytes>, ExecuteError> {
+        let map = self.map();
+        let Some(partition) = map.locate(table.id, key.ring()) else { return Ok(None) };
+        let command = ReadCommand {
+            table: table.id,
+            scope: ReadScope::Partition(key.clone()),
+            rows: RowSelection::All,
+            reversed: false,
+            statics: Statics::Skip,
+            hidden: table.hidden_cells(),
+            after: None,
+            now_s,
+        };
+        let mut first = FirstRow(None);
+        self.replicas().read(partition, &command, &mut first)?;
+        Ok(first.0)
+    }
+
     fn read_partitions(
         &self,
         plan: &SelectPlan<'_>,
@@ -76,7 +105,8 @@ impl Coordinator {
         })
     }
 
-    /// Hands each key or range of the plan that is not done yet to `read`, in the order of the ring.
+    /// Hands each key or range of the plan that is not done yet to `read`: keys in the order of
+    /// their values, ranges in the order of the ring.
     fn for_each_scope(
         &self,
         plan: &SelectPlan<'_>,
@@ -89,8 +119,7 @@ impl Coordinator {
             Partitions::Keys(keys) => keys.iter().cloned().map(ReadScope::Partition).collect(),
             Partitions::Ring(ranges) => ranges.iter().copied().map(ReadScope::Ring).collect(),
         };
-        for scope in scopes {
-            let Some(scope) = remaining(scope, after.as_ref()) else { continue };
+        for scope in remaining(scopes, after.as_ref()) {
             let resumes_here = match (&scope, &after) {
                 (ReadScope::Partition(key), Some(position)) => *key == position.key,
                 (ReadScope::Ring(range), Some(position)) => range.contains(position.key.ring()),
@@ -102,6 +131,7 @@ impl Coordinator {
                 rows: plan.rows.clone(),
                 reversed: plan.reversed,
                 statics: plan.statics,
+                hidden: plan.layout.hidden().to_vec(),
                 after: if resumes_here { after.take() } else { None },
                 now_s: plan.now_s,
             };
@@ -114,21 +144,39 @@ impl Coordinator {
     }
 }
 
-/// What of a scope lies after the position; `None` when nothing does.
-fn remaining(scope: ReadScope, after: Option<&ReadPosition>) -> Option<ReadScope> {
-    let Some(position) = after else { return Some(scope) };
-    let order = |key: &PartitionKey| (key.ring(), key.bytes().clone());
-    match scope {
-        ReadScope::Partition(key) => {
-            let is_done = order(&key) < order(&position.key)
-                || (key == position.key && position.clustering.is_none());
-            (!is_done).then_some(ReadScope::Partition(key))
-        }
-        ReadScope::Ring(range) => {
-            let start = range.start.max(position.key.ring());
-            (start <= range.last).then_some(ReadScope::Ring(RingRange { start, last: range.last }))
-        }
+/// Keeps the clustering key of the first row it sees.
+struct FirstRow(Option<Bytes>);
+
+impl RowSink for FirstRow {
+    fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
+        self.0 = row.clustering.map(Bytes::copy_from_slice);
+        Ok(Flow::Stop)
     }
+}
+
+/// What lies after the position. Where a client sends other keys with a paging state than it came
+/// with, that is nothing, as in Cassandra.
+fn remaining(mut scopes: Vec<ReadScope>, after: Option<&ReadPosition>) -> Vec<ReadScope> {
+    let Some(position) = after else { return scopes };
+    let is_current =
+        |scope: &ReadScope| matches!(scope, ReadScope::Partition(key) if *key == position.key);
+    let is_by_key = matches!(scopes.first(), Some(ReadScope::Partition(_)));
+    if is_by_key {
+        let current = scopes.iter().position(is_current).unwrap_or(scopes.len());
+        scopes.drain(..current);
+        if position.clustering.is_none() && !scopes.is_empty() {
+            scopes.remove(0);
+        }
+        return scopes;
+    }
+    scopes.retain_mut(|scope| match scope {
+        ReadScope::Ring(range) => {
+            range.start = range.start.max(position.key.ring());
+            range.start <= range.last
+        }
+        ReadScope::Partition(_) => true,
+    });
+    scopes
 }
 
 fn unknown_table(plan: &SelectPlan<'_>) -> ExecuteError {

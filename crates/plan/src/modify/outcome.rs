@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use schema::Table;
 use types::{CorruptRow, CqlType, CurrentRow, LiveCells, LiveRow, Outcome, PartitionKey};
 use types::{RowPosition, RowView};
@@ -17,9 +18,7 @@ pub struct ConditionalResult<'a> {
     pub(super) key: PartitionKey,
     /// The columns that are shown when the condition did not hold; `None` for all.
     pub(super) columns: Option<Vec<usize>>,
-    /// Only static columns were asked for. Cassandra then shows them with the first live row of
-    /// the logical partition: whoever runs the plan may add that row to those of the outcome.
-    pub wants_first_row: bool,
+    pub(super) wants_first_row: bool,
     pub(super) now_s: u32,
 }
 
@@ -45,8 +44,29 @@ impl ConditionalResult<'_> {
         }
     }
 
+    /// The logical partition that was looked at.
+    pub fn key(&self) -> &PartitionKey {
+        &self.key
+    }
+
+    /// The second since the epoch at which expiry is judged.
+    pub fn now_s(&self) -> u32 {
+        self.now_s
+    }
+
+    /// Whether static columns are shown beside the key of the logical partition's first live row,
+    /// which the outcome does not tell.
+    pub fn wants_first_row(&self, outcome: &Outcome) -> bool {
+        self.wants_first_row && *outcome != Outcome::Applied
+    }
+
     /// The result set of an outcome: whether it was applied and, where not, the rows as they are.
-    pub fn rows(&self, outcome: &Outcome) -> Result<ConditionalRows, CorruptRow> {
+    /// `first_row` is the clustering key of the logical partition's first live row, where wanted.
+    pub fn rows(
+        &self,
+        outcome: &Outcome,
+        first_row: Option<Bytes>,
+    ) -> Result<ConditionalRows, CorruptRow> {
         let applied = self.column(&"[applied]".into(), CqlType::Boolean);
         let rows = match outcome {
             Outcome::Applied => {
@@ -67,6 +87,10 @@ impl ConditionalResult<'_> {
         let clustered = rows.iter().filter(|row| row.position != RowPosition::Static);
         for row in clustered.filter(|row| row.row.is_some()) {
             result.push(self.row(&layout, &shown, static_row, Some(row))?);
+        }
+        if let Some(key) = first_row {
+            let first = CurrentRow { position: RowPosition::Clustered(key), row: None };
+            result.push(self.row(&layout, &shown, static_row, Some(&first))?);
         }
         if result.is_empty() && static_row.is_some_and(|row| row.row.is_some()) {
             result.push(self.row(&layout, &shown, static_row, None)?);

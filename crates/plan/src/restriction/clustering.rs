@@ -32,13 +32,20 @@ struct Prefix {
 }
 
 impl Prefix {
-    fn push(&mut self, column: &Column, value: &[u8]) -> Result<(), PlanError> {
+    fn push(&mut self, column: &Column, value: &[u8]) {
         encode_ordered(&column.cql_type, value, column.is_descending(), &mut self.bytes);
         self.value_bytes += value.len();
-        check_length(self.value_bytes)
     }
 
+    /// The key, where a row may have it.
     fn finish(self) -> Result<Bytes, PlanError> {
+        if self.value_bytes > PartitionKey::BYTES_MAX {
+            return invalid!(
+                "Key length of {} is longer than maximum of {}",
+                self.value_bytes,
+                PartitionKey::BYTES_MAX
+            );
+        }
         if self.bytes.len() > CLUSTERING_BYTES_MAX {
             return invalid!(
                 "Clustering key of {} bytes is longer than the maximum of {CLUSTERING_BYTES_MAX}",
@@ -49,25 +56,12 @@ impl Prefix {
     }
 }
 
-fn check_length(length: usize) -> Result<(), PlanError> {
-    if length > PartitionKey::BYTES_MAX {
-        return invalid!(
-            "Key length of {length} is longer than maximum of {}",
-            PartitionKey::BYTES_MAX
-        );
-    }
-    Ok(())
-}
-
 /// A clustering key, and the values as written where the key cannot give them back.
-fn encode_clustering(
-    columns: &[Column],
-    values: &[Cow<'_, [u8]>],
-) -> Result<(Bytes, Option<Bytes>), PlanError> {
+fn encode_clustering(columns: &[Column], values: &[Cow<'_, [u8]>]) -> (Prefix, Option<Bytes>) {
     let mut prefix = Prefix::default();
     let mut canonical = true;
     for (column, value) in columns.iter().zip(values) {
-        prefix.push(column, value)?;
+        prefix.push(column, value);
         canonical &= is_canonical(&column.cql_type, value);
     }
     let original = (!canonical).then(|| {
@@ -75,7 +69,7 @@ fn encode_clustering(
         values.iter().for_each(|value| PartitionKey::push_component(&mut bytes, value));
         Bytes::from(bytes)
     });
-    Ok((prefix.finish()?, original))
+    (prefix, original)
 }
 
 impl Restrictions {
@@ -85,8 +79,10 @@ impl Restrictions {
             return Ok(RowSelection::All);
         }
         if !self.is_column_range() {
+            // No row has a key that is too long: there is nothing to find.
+            let prefixes = self.bind_prefixes(eval)?.into_iter();
             let mut keys: Vec<Bytes> =
-                self.bind_clusterings(eval)?.into_iter().map(|(key, _)| key).collect();
+                prefixes.filter_map(|(prefix, _)| prefix.finish().ok()).collect();
             keys.sort_unstable();
             keys.dedup();
             return Ok(RowSelection::Points(keys));
@@ -104,22 +100,35 @@ impl Restrictions {
         &self,
         eval: &Evaluation<'_>,
     ) -> Result<Vec<(Bytes, Option<Bytes>)>, PlanError> {
+        let finish = |(prefix, original): (Prefix, _)| Ok((prefix.finish()?, original));
+        let mut keys: Vec<(Bytes, Option<Bytes>)> =
+            self.bind_prefixes(eval)?.into_iter().map(finish).collect::<Result<_, PlanError>>()?;
+        if keys.len() > 1 {
+            // A row named twice is changed once.
+            keys.sort_by(|(a, _), (b, _)| a.cmp(b));
+            keys.dedup_by(|(a, _), (b, _)| a == b);
+        }
+        Ok(keys)
+    }
+
+    fn bind_prefixes(
+        &self,
+        eval: &Evaluation<'_>,
+    ) -> Result<Vec<(Prefix, Option<Bytes>)>, PlanError> {
         if let Some(only) = self.bind_one_clustering(eval)? {
-            return Ok(vec![only]);
+            return Ok(vec![(only, None)]);
         }
         let mut rows: Vec<Vec<Cow<'_, [u8]>>> = vec![Vec::new()];
         for restriction in self.clustering.iter() {
             let choices = bind_choices(restriction, &self.table, eval)?;
             rows = product(&rows, &choices)?;
         }
-        rows.iter().map(|values| encode_clustering(self.table.clustering(), values)).collect()
+        let columns = self.table.clustering();
+        Ok(rows.iter().map(|values| encode_clustering(columns, values)).collect())
     }
 
     /// The clustering key where every column has one value: the common case, without detours.
-    fn bind_one_clustering(
-        &self,
-        eval: &Evaluation<'_>,
-    ) -> Result<Option<(Bytes, Option<Bytes>)>, PlanError> {
+    fn bind_one_clustering(&self, eval: &Evaluation<'_>) -> Result<Option<Prefix>, PlanError> {
         let mut prefix = Prefix::default();
         for restriction in self.clustering.iter() {
             let RestrictionKind::Equal(value) = &restriction.kind else { return Ok(None) };
@@ -137,9 +146,9 @@ impl Restrictions {
             if !is_canonical(&column.cql_type, &value) {
                 return Ok(None);
             }
-            prefix.push(column, &value)?;
+            prefix.push(column, &value);
         }
-        prefix.finish().map(|key| Some((key, None)))
+        Ok(Some(prefix))
     }
 
     /// The ranges of a statement that names rows by prefix or slice: sorted, not overlapping.
@@ -171,7 +180,7 @@ impl Restrictions {
                     let mut prefix = prefix.clone();
                     for (index, value) in restriction.columns.iter().zip(values) {
                         if let Some(column) = self.table.columns.get(*index) {
-                            prefix.push(column, value)?;
+                            prefix.push(column, value);
                         }
                     }
                     longer.push(prefix);
@@ -188,8 +197,22 @@ impl Restrictions {
                     .map(|prefix| ClusteringRange::of_prefix(Bytes::from(prefix.bytes))),
             );
         }
-        Ok(normalize(ranges))
+        Ok(normalize(ranges.into_iter().map(within_limits).collect()))
     }
+}
+
+/// The same range of rows with bounds that are not longer than keys. A key that is not longer than
+/// the cut bound lies below the whole bound just if it lies below the cut one or is equal to it.
+fn within_limits(range: ClusteringRange) -> ClusteringRange {
+    let cut = |bound: Bytes| match bound.get(..CLUSTERING_BYTES_MAX) {
+        Some(kept) if bound.len() > CLUSTERING_BYTES_MAX => {
+            let mut kept = kept.to_vec();
+            kept.push(0);
+            Bytes::from(kept)
+        }
+        _ => bound,
+    };
+    ClusteringRange { start: cut(range.start), end: range.end.map(cut) }
 }
 
 fn check_count(count: usize) -> Result<(), PlanError> {
@@ -338,7 +361,7 @@ impl<'v> Slice<'v> {
                 return Ok(normalize(ranges));
             };
             let before = prefix.bytes.clone();
-            prefix.push(column, value)?;
+            prefix.push(column, value);
             let is_last = index + 1 == row.len();
             ranges.push(one_side(
                 &before,

@@ -72,22 +72,6 @@ impl Filters<'_> {
 const INDEXED_BYTES_MAX: usize = 65_535;
 
 impl Filter<'_> {
-    fn is_too_long(&self) -> bool {
-        use FilterOperator as Op;
-        let value = match &self.operator {
-            Op::Equal(value)
-            | Op::Less(value)
-            | Op::LessOrEqual(value)
-            | Op::Greater(value)
-            | Op::GreaterOrEqual(value)
-            | Op::Contains(value)
-            | Op::ContainsKey(value)
-            | Op::Entry(_, value) => value,
-            Op::In(values) => return values.iter().any(|v| v.len() > INDEXED_BYTES_MAX),
-        };
-        value.len() > INDEXED_BYTES_MAX
-    }
-
     /// Whether a value of the column passes.
     pub fn accepts(&self, value: &[u8]) -> bool {
         use FilterOperator as Op;
@@ -142,9 +126,6 @@ impl Restrictions {
         for restriction in &self.filters {
             bind(restriction, &self.table, eval, &mut filters.0)?;
         }
-        if self.uses_index && filters.0.iter().any(Filter::is_too_long) {
-            return invalid!("Index expression values may not be larger than 64K");
-        }
         Ok(filters)
     }
 
@@ -159,7 +140,7 @@ impl Restrictions {
         let indexed = |filter: &Filter<'_>| {
             self.table.columns.get(filter.column).is_some_and(|column| column.id == index.column)
         };
-        Ok(bound.into_iter().filter(indexed).find_map(|filter| match filter.operator {
+        let lookup = bound.into_iter().filter(indexed).find_map(|filter| match filter.operator {
             FilterOperator::Equal(value)
             | FilterOperator::Contains(value)
             | FilterOperator::ContainsKey(value) => {
@@ -169,7 +150,14 @@ impl Restrictions {
                 Some(IndexLookup { index, value: key, entry_value: Some(value) })
             }
             _ => None,
-        }))
+        });
+        let bytes = |lookup: &IndexLookup<'_>| {
+            lookup.value.len() + lookup.entry_value.as_ref().map_or(0, |value| value.len())
+        };
+        if lookup.as_ref().is_some_and(|lookup| bytes(lookup) > INDEXED_BYTES_MAX) {
+            return invalid!("Index expression values may not be larger than 64K");
+        }
+        Ok(lookup)
     }
 }
 

@@ -67,7 +67,7 @@ impl PreparedSelect {
             if select.per_partition_limit.is_some() {
                 return invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
             }
-            check_distinct(&selection, &restrictions, table)?;
+            check_distinct(&selection, &ordering, &restrictions, table)?;
         }
         let grouping = if select.group_by.is_empty() {
             None
@@ -97,6 +97,22 @@ impl PreparedSelect {
         })
     }
 
+    /// Whether the answer is cut into pages; a limit within the first page makes that needless, but
+    /// not for aggregates.
+    fn is_paged(
+        &self,
+        partitions: &Partitions,
+        limit: Option<u32>,
+        context: &BindContext<'_>,
+    ) -> bool {
+        let Some(page_size) = context.page_size else { return false };
+        if self.selection.is_grouped() {
+            return true;
+        }
+        let is_empty = matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
+        !is_empty && limit.is_none_or(|limit| limit > page_size)
+    }
+
     /// The plan of one execution.
     pub(crate) fn bind<'a>(
         &'a self,
@@ -108,6 +124,7 @@ impl PreparedSelect {
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), &eval)?;
         let filters = self.restrictions.bind_filters(&eval)?;
         let partitions = self.restrictions.bind_partitions(&eval)?;
+        let index = self.restrictions.bind_index(&eval)?;
         let is_one_row_each =
             self.table.clustering_count == 0 && !matches!(partitions, Partitions::Ring(_));
         let rows = if is_one_row_each {
@@ -118,8 +135,7 @@ impl PreparedSelect {
         } else {
             self.restrictions.bind_rows(&eval)?
         };
-        let is_empty = matches!(&partitions, Partitions::Keys(keys) if keys.is_empty());
-        if self.sort.is_some() && context.page_size.is_some() && !is_empty {
+        if self.sort.is_some() && self.is_paged(&partitions, limit, context) {
             return invalid!(
                 "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
                  you must either remove the ORDER BY or the IN and sort client side, or disable \
@@ -141,7 +157,7 @@ impl PreparedSelect {
             limit,
             per_partition_limit,
             page_size: context.page_size,
-            index: self.restrictions.bind_index(&eval)?,
+            index,
             now_s: u32::try_from(context.now_seconds()).unwrap_or(0),
             evaluation: eval,
             warnings: self.warnings(),
@@ -218,6 +234,7 @@ fn selects_only_statics(selectables: &[Aliased<'_>], table: &Table) -> bool {
 
 fn check_distinct(
     selection: &Selection,
+    ordering: &[(usize, bool)],
     restrictions: &Restrictions,
     table: &Table,
 ) -> Result<(), PlanError> {
@@ -228,7 +245,9 @@ fn check_distinct(
         );
     }
     let used = selection.used_columns();
-    for index in used {
+    // Rows of several partitions are sorted by columns that must be read too.
+    let sorted = ordering.iter().filter(|_| restrictions.key_is_in()).map(|(index, _)| index);
+    for index in used.iter().chain(sorted) {
         if *index >= table.partition_key_count && !is_static(table, *index) {
             let name = table.columns.get(*index).map_or("", |column| &column.name);
             return invalid!(

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use coordinator::{Answer, Coordinator, ExecuteError, Executed, Reply, RequestContext, Rows};
+use coordinator::{Answer, Coordinator, Executed, Reply, RequestContext, Rows};
 use cql::ast::BatchKind;
 use plan::{BatchItem, BatchPlan, BindContext, ModifyPlan, Plan};
 use protocol::{
@@ -519,8 +519,7 @@ impl Inner {
         self.with_plan(call, |plan| match plan {
             Plan::Modify(ModifyPlan { conditional: Some(conditional), .. })
             | Plan::Batch(BatchPlan { conditional: Some(conditional), .. }) => {
-                let rows = conditional.rows(outcome).map_err(ExecuteError::from)?;
-                Ok(Rows::from_values(rows.columns, rows.rows))
+                Ok(self.coordinator.conditional_rows(&conditional, outcome)?)
             }
             _ => Err(Failure::Bug),
         })
