@@ -31,17 +31,21 @@ pub struct BoundValues<'a> {
     variables: &'a [BindVariable],
 }
 
+/// How many values came for markers.
+pub fn bound_count(values: &dyn Values, variables: &[BindVariable]) -> usize {
+    if !values.is_named() {
+        return values.count();
+    }
+    variables.iter().filter(|variable| values.named(&variable.name).is_some()).count()
+}
+
 impl<'a> BoundValues<'a> {
     /// Pairs values with markers; an error when their numbers differ.
     pub fn new(
         values: &'a dyn Values,
         variables: &'a [BindVariable],
     ) -> Result<BoundValues<'a>, PlanError> {
-        let count = if values.is_named() {
-            variables.iter().filter(|variable| values.named(&variable.name).is_some()).count()
-        } else {
-            values.count()
-        };
+        let count = bound_count(values, variables);
         if count != variables.len() {
             return Err(PlanError::invalid(format!(
                 "there were {} markers(?) in CQL but {count} bound variables",

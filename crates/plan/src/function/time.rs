@@ -163,13 +163,8 @@ fn floor_of_time() -> Function {
         };
         let Ok(nanos) = time.try_into().map(i64::from_be_bytes) else { return Ok(None) };
         let duration = Duration::decode(duration)?;
-        if duration.months != 0 || duration.days != 0 {
-            return invalid!(
-                "For time values, the floor can only be computed for durations smaller that a day"
-            );
-        }
         check_positive(&duration)?;
-        if duration.nanos > NANOS_PER_DAY {
+        if duration.months != 0 || duration.days != 0 || duration.nanos > NANOS_PER_DAY {
             return invalid!(
                 "For time values, the floor can only be computed for durations smaller that a day"
             );

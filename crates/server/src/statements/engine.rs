@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use coordinator::{Answer, Coordinator, Executed, Reply, RequestContext, Rows};
 use cql::ast::BatchKind;
+use plan::expression::bound_count;
 use plan::{BatchItem, BatchPlan, BindContext, ModifyPlan, Plan};
 use protocol::{
     ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, StatementSource,
@@ -273,6 +274,13 @@ impl Inner {
             }
             (_, [statement]) => {
                 let bound = Bound::of(&parameters.values);
+                let variables = &statement.plan.bind_variables;
+                let is_text = matches!(call.message.request, Request::Query { .. });
+                // A prepared statement is told the numbers.
+                if is_text && bound_count(&bound, variables) != variables.len() {
+                    let text = "Invalid amount of bind variables";
+                    return Err(plan::PlanError::invalid(text).into());
+                }
                 use_plan(statement.plan.bind(&bound, &context)?)
             }
             _ => Err(Failure::Bug),

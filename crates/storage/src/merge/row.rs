@@ -45,10 +45,13 @@ pub(crate) fn merge(
     let head = Head {
         liveness: newer_liveness(before.row.and_then(|row| row.liveness()), change.liveness),
         deletion: newer_deletion(before.row.and_then(|row| row.deletion()), change.deletion),
-        original_clustering: change
-            .original_clustering
-            .as_deref()
-            .or_else(|| before.row.and_then(|row| row.original_clustering())),
+        // The first form that was written stays, as long as there is anything written that way.
+        original_clustering: match before.row {
+            Some(row) if row.liveness().is_some() || row.cells().next().is_some() => {
+                row.original_clustering()
+            }
+            _ => change.original_clustering.as_deref(),
+        },
     };
     Ok(write_row(head, before, Changed { cells: &cells, counters: &counters }, out)?)
 }
