@@ -1,8 +1,8 @@
 //! The differential test: generated statements to our server and to a real Cassandra.
 
+use crate::Outcome;
 use crate::e2e::{Server, build_server};
 use crate::process::{cargo, run_visibly};
-use crate::Outcome;
 
 /// `cargo xtask differential [ARGUMENT]...`: without `--ours` a fresh node is started.
 pub(crate) fn command(arguments: &[String]) -> Outcome {

@@ -44,7 +44,7 @@ The chores of the repository.
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
 skipped; with CI=true a skip is a failure. HELENUS_E2E_PROFILE=dev tests a build without optimisation,
-HELENUS_E2E_BINARY=FILE a binary that is there already.
+HELENUS_E2E_BINARY=FILE a binary that is there already; HELENUS_E2E_VERBOSE=1 shows every check.
 ";
 
 /// What a command ends with: a failure has been told already, in full, where it happened.

@@ -73,7 +73,8 @@ class Scenario:
         options = {"compression": True, **options}
         return Cluster([HOST], port=PORT, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
                        reconnection_policy=ConstantReconnectionPolicy(0.2, None), connect_timeout=15,
-                       control_connection_timeout=15, **options)
+                       control_connection_timeout=15, schema_event_refresh_window=0,
+                       idle_heartbeat_interval=1, **options)
 
     def run(self):
         check("newest protocol version", lambda: equal(self.cluster.protocol_version, NEWEST))

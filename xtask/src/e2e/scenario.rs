@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Target;
 use super::driver::Driver;
 use super::server::Server;
 use crate::place;
-use crate::report::{Report, Step};
+use crate::report::{Report, Step, in_seconds};
 
 /// A scenario that says nothing for so long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
@@ -115,8 +115,8 @@ fn follow(
         std::thread::Builder::new().name("scenario".into()).spawn(read)
     });
     let mut input = child.stdin.take();
-    let mut passed = 0;
-    let mut failure = None;
+    let (mut passed, mut failure) = (0, None);
+    let (started, verbose) = (Instant::now(), std::env::var_os("HELENUS_E2E_VERBOSE").is_some());
     loop {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
         let line = match lines.recv_timeout(SILENCE_MAX) {
@@ -128,6 +128,9 @@ fn follow(
                 break;
             }
         };
+        if verbose {
+            println!("    {:>8} {line}", in_seconds(started.elapsed()));
+        }
         if line.starts_with("ok ") {
             passed += 1;
         } else if let Some(what) = line.strip_prefix("skip ") {
@@ -147,7 +150,9 @@ fn follow(
                 let _ = input.write_all(answer.as_bytes()).and_then(|()| input.flush());
             }
         } else {
-            println!("    {line}");
+            if !verbose {
+                println!("    {line}");
+            }
             if line.starts_with("FAILED ") {
                 failure = Some(line);
             }
