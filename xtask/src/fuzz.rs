@@ -29,9 +29,18 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     for target in targets {
         println!("==> fuzz {target} for {seconds} s");
         let limit = format!("-max_total_time={seconds}");
+        // What is found is kept in the corpus; the seeds are tracked and only read.
+        let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
+        std::fs::create_dir_all(place::root().join(&corpus))
+            .map_err(|error| format!("{corpus}: {error}"))?;
+        let folders =
+            [corpus, seeds].into_iter().filter(|folder| place::root().join(folder).is_dir());
         // The toolchain is chosen by rustup's proxy, so not by the cargo that runs us.
         let mut fuzz = std::process::Command::new("cargo");
-        fuzz.args(["+nightly", "fuzz", "run", &target, "--", &limit]).current_dir(place::root());
+        fuzz.args(["+nightly", "fuzz", "run", &target])
+            .args(folders)
+            .args(["--", &limit])
+            .current_dir(place::root());
         run_visibly(&mut fuzz)?;
     }
     Ok(())
