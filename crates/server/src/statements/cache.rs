@@ -39,8 +39,10 @@ impl Statement {
         schema: &Schema,
         keyspace: Option<&str>,
     ) -> Result<Statement, plan::PlanError> {
-        let parsed = cql::parse(text)
-            .map_err(|error| plan::PlanError::Syntax(error.to_string().into_boxed_str()))?;
+        let parsed = cql::parse(text).map_err(|error| match error {
+            cql::SyntaxError::Grammar(text) => plan::PlanError::Syntax(text),
+            cql::SyntaxError::Invalid(text) => plan::PlanError::Invalid(text),
+        })?;
         let plan = plan::prepare(&parsed, text, schema, &plan::SessionContext { keyspace })?;
         let bind: Vec<ColumnSpec> = plan.bind_variables.iter().map(bind_spec).collect();
         let result = result_specs(&plan.result_columns);
