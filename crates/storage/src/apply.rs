@@ -82,12 +82,33 @@ pub(crate) fn apply(
     result
 }
 
+/// Whether the mutation would be refused as things are now, because of a position in a list. Asked
+/// before a change over several logical partitions is logged: none of it may happen then.
+pub(crate) fn foresee(core: &Core, mutation: &Mutation) -> Result<(), CommitError> {
+    let looks_at_lists = |operation: &Operation| match operation {
+        Operation::Row(change) => change.cells.iter().any(|cell| {
+            matches!(cell.action, CellAction::ListSetAt { .. } | CellAction::ListDeleteAt { .. })
+        }),
+        Operation::DeletePartition(_) | Operation::DeleteRange { .. } => false,
+    };
+    if mutation.condition.is_some() || !mutation.operations.iter().any(looks_at_lists) {
+        return Ok(());
+    }
+    let Some(store) = core.store_or_new(mutation.table) else { return Ok(()) };
+    let of_tree = |error| CommitError::Tree { table: mutation.table, error };
+    let opened = store.for_write().map_err(of_tree)?;
+    let _open = opened.hold_open();
+    Change::new(core, &store, opened, mutation, Vec::new(), Vec::new()).work_out().map(|_| ())
+}
+
 /// A row that the mutation changes.
 struct PendingRow {
     /// Store number and tree key.
     key: Vec<u8>,
     /// `None`: nothing is left of it.
     value: Option<TreeBytes>,
+    /// As it was before the mutation.
+    first_value: Option<TreeBytes>,
     existed: bool,
     is_cached: bool,
     is_changed: bool,
@@ -236,7 +257,9 @@ impl<'c> Change<'c> {
             self.row_index.insert(key.clone(), index);
         }
         let existed = value.is_some();
-        self.rows.push(PendingRow { key, value, existed, is_cached, is_changed: false });
+        let first_value = value.clone();
+        let is_changed = false;
+        self.rows.push(PendingRow { key, value, first_value, existed, is_cached, is_changed });
         Ok(index)
     }
 
@@ -262,14 +285,14 @@ impl<'c> Change<'c> {
             return Ok(());
         };
         let current = pending.value.clone();
-        let row = match &current {
-            Some(value) => {
-                let bytes = value.get(head_length..).unwrap_or_default();
-                Some(RowView::decode(bytes).map_err(|corrupt| self.of_tree(corrupt.into()))?)
-            }
-            None => None,
+        let first = if pending.is_changed { pending.first_value.clone() } else { None };
+        let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
+        let row = view_after(head_length, current.as_ref()).map_err(of_row)?;
+        let first_row = match pending.is_changed {
+            true => view_after(head_length, first.as_ref()).map_err(of_row)?,
+            false => row,
         };
-        let after = merge(Before { row, covering_us, now_s }, change, out)
+        let after = merge(Before { row, first_row, covering_us, now_s }, change, out)
             .map_err(|error| self.of_merge(error))?;
         if let Some(pending) = self.rows.get_mut(index) {
             let is_same = match &current {
@@ -387,6 +410,14 @@ impl<'c> Change<'c> {
             self.opened.note_dead(at_s);
         }
     }
+}
+
+/// The row in a value, after its head.
+fn view_after(
+    head_length: usize,
+    value: Option<&TreeBytes>,
+) -> Result<Option<RowView<'_>>, types::CorruptRow> {
+    value.map(|value| RowView::decode(value.get(head_length..).unwrap_or_default())).transpose()
 }
 
 fn cell_dead_at_s(action: &CellAction) -> Option<u32> {

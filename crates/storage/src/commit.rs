@@ -26,7 +26,7 @@ use crate::tree::keys::CLUSTERING_BYTES_MAX;
 use crate::tree::store::Applied;
 
 /// What became of a change, one outcome for each mutation in order. An error of one mutation stands
-/// for all, though the others were applied: they are other logical partitions.
+/// for all; positions in lists that are not there are found before anything is logged.
 pub type CommitResult = Result<Vec<Outcome>, CommitError>;
 
 /// A commit, done or on its way.

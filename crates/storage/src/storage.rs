@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use types::{Mutation, ReadCommand, RowSink, SetId, TableId};
 
+use crate::apply::foresee;
 use crate::clock::Clock;
 use crate::commit::{
     AppliedThrough, Appliers, CommitResult, Committed, Entry, Job, Outcomes, SetLock, SetLocks,
@@ -132,6 +133,13 @@ impl Storage {
         for (_, mutation) in &change {
             if let Err(error) = validate(mutation) {
                 return Committed::Now(Err(error));
+            }
+        }
+        if change.len() > 1 {
+            for (_, mutation) in &change {
+                if let Err(error) = foresee(&self.core, mutation) {
+                    return Committed::Now(Err(error));
+                }
             }
         }
         if let Err(error) = self.core.pressure.admit() {

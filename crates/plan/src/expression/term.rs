@@ -43,6 +43,8 @@ impl<'v> Evaluated<'v> {
 pub enum Term {
     /// A value known when the statement is prepared; `None` is null.
     Constant(Option<Bytes>),
+    /// Never set: a column that a document leaves as it is.
+    Unset,
     /// The timestamp `'now'`.
     CurrentTimestamp,
     /// A bind marker.
@@ -99,7 +101,7 @@ impl Term {
     /// Whether a marker is inside.
     pub fn contains_marker(&self) -> bool {
         match self {
-            Term::Constant(_) | Term::CurrentTimestamp => false,
+            Term::Constant(_) | Term::Unset | Term::CurrentTimestamp => false,
             Term::Marker { .. } => true,
             // Collections refuse markers when they are prepared.
             Term::List(_) | Term::Set { .. } | Term::Map { .. } => false,
@@ -121,6 +123,7 @@ impl Term {
         match self {
             Term::Constant(None) => Ok(Evaluated::Null),
             Term::Constant(Some(bytes)) => Ok(Evaluated::Bytes(Cow::Borrowed(bytes))),
+            Term::Unset => Ok(Evaluated::Unset),
             Term::CurrentTimestamp => {
                 let millis = eval.context.now_us.div_euclid(1000);
                 Ok(Evaluated::Bytes(Cow::Owned(millis.to_be_bytes().to_vec())))
@@ -279,6 +282,7 @@ impl fmt::Debug for Term {
                 f.write_str("0x")?;
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
+            Term::Unset => f.write_str("unset"),
             Term::CurrentTimestamp => f.write_str("now"),
             Term::Marker { index, ty } => write!(f, "?{index}:{ty}"),
             Term::List(elements) => f.debug_list().entries(elements).finish(),

@@ -108,7 +108,11 @@ fn from_document(text: &str, default_unset: bool, scope: &Scope<'_>) -> Result<C
             continue;
         };
         let value = match said {
-            JsonColumn::Missing if default_unset && !column.is_key() => continue,
+            JsonColumn::Missing if default_unset && !column.is_key() => {
+                // Not written, but one of the columns that the statement is about.
+                operations.push(Operation::set(index, column, Term::Unset)?);
+                continue;
+            }
             JsonColumn::Missing | JsonColumn::Null => None,
             JsonColumn::Bytes(bytes) => Some(Bytes::from(bytes)),
         };

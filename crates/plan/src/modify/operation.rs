@@ -1,6 +1,6 @@
 //! What happens to a column: SET and the list of a DELETE, typed.
 
-use cql::ast::{self, AssignmentOperation, Deletion, Name};
+use cql::ast::{self, AssignmentOperation, Deletion, Name, RawType};
 use schema::Column;
 use types::{ColumnId, CqlType};
 
@@ -171,9 +171,11 @@ fn subtract(
         }
         CqlType::Map { key, .. } => {
             let keys = CqlType::Set { element: key.clone(), frozen: true };
+            // A hint names a set of many cells, which a set of keys is not.
+            let is_many_cells = matches!(value, ast::Term::TypeHint { hint: RawType::Set(_), .. });
             match prepare_term(value, &Receiver::named(&**name, &keys), scope) {
-                Ok(term) => Ok(Action::Remove(term)),
-                Err(PlanError::Invalid(_)) => invalid!(
+                Ok(term) if !is_many_cells => Ok(Action::Remove(term)),
+                Ok(_) | Err(PlanError::Invalid(_)) => invalid!(
                     "Value for a map substraction has to be a set, but was: '{}'",
                     raw_text(value)
                 ),

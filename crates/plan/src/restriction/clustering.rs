@@ -354,8 +354,8 @@ impl<'v> Slice<'v> {
         let mut ranges = Vec::with_capacity(row.len());
         for (index, (column, value)) in self.columns.iter().zip(row).enumerate() {
             let Some(value) = value else {
-                // Null lies below every value.
-                if above {
+                // Null lies before every value, in the order of the table.
+                if above != column.is_descending() {
                     ranges.push(ClusteringRange::of_prefix(Bytes::from(prefix.bytes)));
                 }
                 return Ok(normalize(ranges));

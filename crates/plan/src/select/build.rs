@@ -461,11 +461,8 @@ fn key_of(
     }
 }
 
-/// The part of a column that a cell function looks at: the first step into a multi-cell column.
+/// The part of a column that a cell function looks at: the first step into it.
 fn cell_part(selector: Selector, column: &CqlType) -> CellPart {
-    if !column.is_multi_cell() {
-        return CellPart::Whole;
-    }
     match selector {
         Selector::Element { receiver, key, name, .. } => match *receiver {
             Selector::Column(_) => CellPart::Element { key, name },

@@ -97,20 +97,21 @@ impl PreparedSelect {
         })
     }
 
-    /// Whether the answer is cut into pages; a limit within the first page makes that needless, but
-    /// not for aggregates.
+    /// Whether the answer is cut into pages: not where it is known to be empty, but groups are even
+    /// then.
     fn is_paged(
         &self,
         partitions: &Partitions,
-        limit: Option<u32>,
+        rows: &types::RowSelection,
         context: &BindContext<'_>,
     ) -> bool {
-        let Some(page_size) = context.page_size else { return false };
-        if self.selection.is_grouped() {
-            return true;
-        }
-        let is_empty = matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
-        !is_empty && limit.is_none_or(|limit| limit > page_size)
+        let has_no_rows = match rows {
+            types::RowSelection::Points(keys) => keys.is_empty(),
+            types::RowSelection::Ranges(ranges) => ranges.is_empty(),
+            types::RowSelection::All | types::RowSelection::None => false,
+        };
+        let is_empty = has_no_rows || is_nowhere(partitions);
+        context.page_size.is_some() && (self.selection.is_grouped() || !is_empty)
     }
 
     /// The plan of one execution.
@@ -124,18 +125,20 @@ impl PreparedSelect {
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), &eval)?;
         let filters = self.restrictions.bind_filters(&eval)?;
         let partitions = self.restrictions.bind_partitions(&eval)?;
+        // The rows are not looked at, as in Cassandra, where no partition is asked for.
+        let is_nowhere = is_nowhere(&partitions);
         let index = self.restrictions.bind_index(&eval)?;
         let is_one_row_each =
             self.table.clustering_count == 0 && !matches!(partitions, Partitions::Ring(_));
         let rows = if is_one_row_each {
             // The only row of a logical partition is found by its key, without a search.
             types::RowSelection::Points(vec![bytes::Bytes::new()])
-        } else if self.distinct {
+        } else if self.distinct || is_nowhere {
             types::RowSelection::All
         } else {
             self.restrictions.bind_rows(&eval)?
         };
-        if self.sort.is_some() && self.is_paged(&partitions, limit, context) {
+        if self.sort.is_some() && self.is_paged(&partitions, &rows, context) {
             return invalid!(
                 "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
                  you must either remove the ORDER BY or the IN and sort client side, or disable \
@@ -290,6 +293,10 @@ fn prepare_limit(
     scope: &Scope<'_>,
 ) -> Result<Option<Term>, PlanError> {
     limit.map(|limit| prepare_term(limit, &Receiver::named(name, &CqlType::Int), scope)).transpose()
+}
+
+fn is_nowhere(partitions: &Partitions) -> bool {
+    matches!(partitions, Partitions::Keys(keys) if keys.is_empty())
 }
 
 fn bind_limit(limit: Option<&Term>, eval: &Evaluation<'_>) -> Result<Option<u32>, PlanError> {

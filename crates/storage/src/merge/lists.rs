@@ -1,5 +1,5 @@
-//! Positions in a list: they are counted over the elements that are live in the row as it is, after
-//! what the same change has written before.
+//! Positions in a list: they are counted over the elements that are live in the row as it was before
+//! the mutation, after what the same statement has written before.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) fn live_elements<'a>(
     let deleted_us = change.deletion.map_or(i64::MIN, |deletion| deletion.timestamp_us);
     let covering_us = before.covering_us.max(deleted_us);
     let mut elements = Vec::new();
-    if let Some(row) = before.row {
+    if let Some(row) = before.first_row {
         for cell in LiveCells::new(row, covering_us, before.now_s).cells() {
             let cell = cell?;
             if cell.column == column {

@@ -17,6 +17,9 @@ use super::reconcile::{newer_cell, newer_deletion, newer_liveness};
 pub(crate) struct Before<'a> {
     /// The row, if there is one.
     pub(crate) row: Option<RowView<'a>>,
+    /// The row before the whole mutation, whose other statements a position in a list does not
+    /// see.
+    pub(crate) first_row: Option<RowView<'a>>,
     /// The newest deletion of its partition or of a range over it (`i64::MIN` for none).
     pub(crate) covering_us: i64,
     /// The second at which expiry is judged, where the change looks at the row.

@@ -143,7 +143,8 @@ fn without_covered(
         None => keys::split_cut_key(value).ok_or(CorruptRow)?.0.len() + 2,
     };
     let (head, row) = value.split_at_checked(head_length).ok_or(CorruptRow)?;
-    let before = Before { row: Some(RowView::decode(row)?), covering_us, now_s: 0 };
+    let row = Some(RowView::decode(row)?);
+    let before = Before { row, first_row: row, covering_us, now_s: 0 };
     let nothing = RowChange {
         position: RowPosition::Static,
         original_clustering: None,
