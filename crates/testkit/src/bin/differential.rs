@@ -5,7 +5,7 @@
 //!
 //! Every difference is printed with its seed and number, in a form that a golden script takes. The
 //! exit code is 1 when a difference is not in `differential-allowed.txt`. `--quiet` leaves out soft
-//! and allowed ones, `--seeds N` runs that many seeds from the first.
+//! and allowed ones, `--trace` tells equal ones too, `--seeds N` runs that many seeds from the first.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers")]
 
@@ -24,6 +24,7 @@ struct Options {
     ours: String,
     oracle: String,
     is_quiet: bool,
+    is_traced: bool,
 }
 
 fn main() -> ExitCode {
@@ -45,10 +46,15 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn
         ours: "127.0.0.1:9042".into(),
         oracle: "127.0.0.1:9142".into(),
         is_quiet: false,
+        is_traced: false,
     };
     while let Some(name) = arguments.next() {
         if name == "--quiet" {
             options.is_quiet = true;
+            continue;
+        }
+        if name == "--trace" {
+            options.is_traced = true;
             continue;
         }
         let value = arguments.next().ok_or_else(|| format!("{name} wants a value"))?;
@@ -76,6 +82,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
         let ours = Client::connect(&options.ours)?;
         let oracle = Client::connect(&options.oracle)?;
         let counts = Run::new(seed, ours, oracle, &allowed, &mut report)
+            .traced(options.is_traced)
             .run(options.statements)
             .map_err(|error| format!("seed {seed}: {error}"))?;
         tell(&format!("seed {seed}"), counts);
@@ -89,7 +96,13 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
 
 fn tell(what: &str, counts: Counts) {
     println!(
-        "{what}: {} statements ({} errors on both), {} differences, {} allowed, {} soft",
-        counts.statements, counts.errors, counts.different, counts.allowed, counts.soft
+        "{what}: {} statements ({} errors on both), {} differences, {} allowed, {} soft; \
+         Cassandra failed at {}",
+        counts.statements,
+        counts.errors,
+        counts.different,
+        counts.allowed,
+        counts.soft,
+        counts.oracle_failed
     );
 }

@@ -38,6 +38,13 @@ pub(super) fn write(table: &Table, times: &mut Times, dice: &mut Dice) -> Statem
     draft.finish()
 }
 
+/// A DELETE.
+pub(super) fn delete_of(table: &Table, times: &mut Times, dice: &mut Dice) -> Statement {
+    let mut draft = Draft::new(dice.chance(30));
+    delete(&mut draft, table, times, dice, Place::Alone);
+    draft.finish()
+}
+
 /// Where a statement stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -49,8 +56,7 @@ enum Place {
 fn single(draft: &mut Draft, table: &Table, times: &mut Times, dice: &mut Dice, place: Place) {
     if table.flavor == Flavor::Counter {
         match dice.below(20) {
-            0 if place == Place::Alone => delete(draft, table, times, dice, place),
-            1 => insert(draft, table, times, dice, place),
+            0 => insert(draft, table, times, dice, place),
             _ => update(draft, table, times, dice, place),
         }
         return;
