@@ -88,6 +88,17 @@ fn term() -> impl Strategy<Value = Term> {
     })
 }
 
+/// `('x')` in front of a colon is a tuple, not the name of a class.
+#[test]
+fn a_tuple_of_one_text_may_be_a_key() {
+    for text in ["{('z'): 'w'}", "{('z'): 1, ('y'): ('x')}", "[('z')]", "('z')"] {
+        let term = cql::parse_term(text).unwrap();
+        assert_eq!(term.to_string(), text);
+    }
+    let refused = cql::parse_term("('z') :name").unwrap_err();
+    assert!(refused.to_string().contains("Error setting type z"), "{refused}");
+}
+
 proptest! {
     #[test]
     fn types(raw_type in raw_type()) {

@@ -144,7 +144,13 @@ impl Parser<'_> {
         self.advance();
         let hint = match self.comparator_type() {
             Ok(hint) if self.eat(Token::RightParen) && self.is_term_start() => hint,
-            Err(refused @ Failure::Refused(_)) => return Err(refused),
+            Err(refused @ Failure::Refused(_)) => {
+                self.rewind(&checkpoint);
+                if self.peek_at(1) == Token::StringLiteral && !self.is_hinted_by_class() {
+                    return Ok(None);
+                }
+                return Err(refused);
+            }
             Ok(_) | Err(Failure::Grammar) => {
                 self.rewind(&checkpoint);
                 return Ok(None);
@@ -154,12 +160,26 @@ impl Parser<'_> {
         Ok(Some(Term::TypeHint { hint, term }))
     }
 
+    /// Whether `('x')` stands here with a term behind it: then the text names a class, and whether
+    /// there is one matters. Otherwise it is a tuple of one text.
+    fn is_hinted_by_class(&mut self) -> bool {
+        let checkpoint = self.checkpoint();
+        self.advance();
+        self.advance();
+        let is_hinted = self.eat(Token::RightParen) && self.is_term_start();
+        self.rewind(&checkpoint);
+        is_hinted
+    }
+
     fn is_term_start(&self) -> bool {
+        // In `{('x'): 'y'}` the colon is the map's.
+        if self.peek() == Token::Colon {
+            return self.is_ident_at(1);
+        }
         matches!(
             self.peek(),
             Token::Null
                 | Token::QuestionMark
-                | Token::Colon
                 | Token::LeftBracket
                 | Token::LeftBrace
                 | Token::LeftParen
