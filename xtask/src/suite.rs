@@ -16,6 +16,11 @@ const FORMAT_SCENARIOS: [&str; 6] = ["fmt", "--all", "--manifest-path", SCENARIO
 const LINTS: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
 
+/// Where the property tests take their seed from.
+const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
+/// A fixed one, so that the same commit gives the same outcome everywhere.
+const SEED: &str = "20261115";
+
 /// `cargo xtask test`.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     let all = part_names();
@@ -102,7 +107,11 @@ fn cargo_step(report: &mut Report, name: &str, commands: &[&[&str]]) {
 /// One cargo invocation for all Rust tests. Compilation is shown as it goes, test output when a test failed.
 fn rust_tests(report: &mut Report, command: &[&str]) {
     let step = Step::start("rust tests");
-    let mut child = match cargo(command).stdout(Stdio::piped()).stdin(Stdio::null()).spawn() {
+    let seed = std::env::var(SEED_VARIABLE).unwrap_or_else(|_| SEED.into());
+    println!("    seed of the property tests: {seed} (another one: {SEED_VARIABLE}=N)");
+    let mut cargo = cargo(command);
+    cargo.env(SEED_VARIABLE, seed).stdout(Stdio::piped()).stdin(Stdio::null());
+    let mut child = match cargo.spawn() {
         Ok(child) => child,
         Err(error) => {
             report.fail(format!("rust tests: cargo did not start: {error}"));
