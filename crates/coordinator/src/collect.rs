@@ -74,6 +74,8 @@ impl<'a, 'p> Collector<'a, 'p> {
         });
         // An aggregate over everything is one row, however many it reads: it has no pages.
         let is_single_row = groups.is_some() && plan.grouping.is_none();
+        // As in Cassandra, groups of DISTINCT rows come in one piece.
+        let is_whole = plan.sort.is_some() || (plan.distinct && plan.grouping.is_some());
         let limit_left = resume.map_or(plan.limit, |state| state.limit_left);
         let mut collector = Collector {
             plan,
@@ -81,7 +83,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             deadline,
             body: RowsBody::default(),
             limit_left: if is_single_row { None } else { limit_left },
-            page_left: if is_single_row || plan.sort.is_some() { None } else { plan.page_size },
+            page_left: if is_single_row || is_whole { None } else { plan.page_size },
             partition_count: resume.map_or(0, |state| state.partition_count),
             current_key: resume.map(|state| state.position.key.clone()),
             last: None,
