@@ -232,7 +232,7 @@ impl Coordinator {
         outcome: &Outcome,
     ) -> Result<Rows, ExecuteError> {
         let first_row = if conditional.wants_first_row(outcome) {
-            self.first_row(conditional.table, conditional.key(), conditional.now_s())?
+            self.first_row(conditional)?
         } else {
             None
         };

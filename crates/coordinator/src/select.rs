@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use plan::modify::ConditionalResult;
 use plan::{Partitions, SelectPlan};
-use schema::Table;
 use types::{
-    CorruptRow, Flow, LiveRow, PartitionKey, ReadCommand, ReadPosition, ReadScope, RowSelection,
+    CorruptRow, Flow, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection,
     RowSink, Statics,
 };
 
@@ -46,13 +46,13 @@ impl Coordinator {
         })
     }
 
-    /// The clustering key of the first live row of a logical partition.
+    /// The clustering key of the first live row of the logical partition that a conditional write
+    /// looked at.
     pub(crate) fn first_row(
         &self,
-        table: &Table,
-        key: &PartitionKey,
-        now_s: u32,
+        conditional: &ConditionalResult<'_>,
     ) -> Result<Option<Bytes>, ExecuteError> {
+        let (table, key) = (conditional.table, conditional.key());
         let map = self.map();
         let Some(partition) = map.locate(table.id, key.ring()) else { return Ok(None) };
         let command = ReadCommand {
@@ -63,11 +63,11 @@ impl Coordinator {
             statics: Statics::Skip,
             hidden: table.hidden_cells(),
             after: None,
-            now_s,
+            now_s: conditional.now_s(),
         };
-        let mut first = FirstRow(None);
+        let mut first = FirstRow { key: None, needs_marker: !conditional.reads_regulars() };
         self.replicas().read(partition, &command, &mut first)?;
-        Ok(first.0)
+        Ok(first.key)
     }
 
     fn read_partitions(
@@ -145,11 +145,19 @@ impl Coordinator {
 }
 
 /// Keeps the clustering key of the first row it sees.
-struct FirstRow(Option<Bytes>);
+struct FirstRow {
+    key: Option<Bytes>,
+    /// Cells are not looked at: only a row that was inserted is there.
+    needs_marker: bool,
+}
 
 impl RowSink for FirstRow {
     fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
-        self.0 = row.clustering.map(Bytes::copy_from_slice);
+        let is_marked = row.row.as_ref().is_some_and(|row| row.has_liveness());
+        if self.needs_marker && !is_marked {
+            return Ok(Flow::Continue);
+        }
+        self.key = row.clustering.map(Bytes::copy_from_slice);
         Ok(Flow::Stop)
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use cql::ast::BatchKind;
 use types::value::validate;
 use types::{
-    Check, Condition, CqlType, Mutation, PartitionKey, RowCondition, RowPosition, TableId,
+    Check, Condition, CqlType, Deletion, Mutation, Operation, PartitionKey, RowCondition,
+    RowPosition, TableId,
 };
 
 use super::attributes::Attributes;
@@ -367,6 +368,7 @@ fn bind_conditional<'a>(
     let mut conditions = Conditions { columns: Some(Vec::new()), ..Conditions::default() };
     let mut bound: Option<(&'a Arc<schema::Table>, PartitionKey)> = None;
     let mut operations = Vec::new();
+    let (mut reads_statics, mut reads_regulars) = (false, false);
     for (statement, values) in items {
         let eval = Evaluation { values: *values, context };
         // The order of conditional writes is the server's, whatever time the client sent.
@@ -400,7 +402,9 @@ fn bind_conditional<'a>(
             }
             let target = statement.bind_target(eval)?;
             conditions.add(statement, &target, eval)?;
-            operations.extend(statement.changes(&target, stamp, eval)?);
+            reads_statics |= statement.updates_statics();
+            reads_regulars |= statement.updates_rows();
+            operations.extend(statement.changes(&target, stamp, eval)?.into_iter().map(beneath));
             Ok(())
         })?;
     }
@@ -419,5 +423,21 @@ fn bind_conditional<'a>(
     let wants_first_row = condition.rows.iter().all(|row| row.position == RowPosition::Static);
     let condition = Some(Box::new(condition));
     let mutation = Mutation { table: table.id, key: key.clone(), condition, operations };
-    Ok((mutation, ConditionalResult { table, key, columns, wants_first_row, now_s }))
+    let reads = (reads_statics, reads_regulars);
+    Ok((mutation, ConditionalResult { table, key, columns, wants_first_row, reads, now_s }))
+}
+
+/// Conditional deletions of ranges and whole partitions lie beneath what the same write sets.
+fn beneath(operation: Operation) -> Operation {
+    let older = |deletion: Deletion| Deletion {
+        timestamp_us: deletion.timestamp_us.saturating_sub(1),
+        ..deletion
+    };
+    match operation {
+        Operation::DeletePartition(deletion) => Operation::DeletePartition(older(deletion)),
+        Operation::DeleteRange { range, deletion } => {
+            Operation::DeleteRange { range, deletion: older(deletion) }
+        }
+        row @ Operation::Row(_) => row,
+    }
 }

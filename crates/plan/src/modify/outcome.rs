@@ -19,6 +19,9 @@ pub struct ConditionalResult<'a> {
     /// The columns that are shown when the condition did not hold; `None` for all.
     pub(super) columns: Option<Vec<usize>>,
     pub(super) wants_first_row: bool,
+    /// Whether all static columns are read, and whether all regular ones are: those are that the
+    /// write changes. Others are read where a condition names them.
+    pub(super) reads: (bool, bool),
     pub(super) now_s: u32,
 }
 
@@ -60,6 +63,11 @@ impl ConditionalResult<'_> {
         self.wants_first_row && *outcome != Outcome::Applied
     }
 
+    /// Whether a row counts as the first one by its cells, or by having been inserted only.
+    pub fn reads_regulars(&self) -> bool {
+        self.reads.1
+    }
+
     /// The result set of an outcome: whether it was applied and, where not, the rows as they are.
     /// `first_row` is the clustering key of the logical partition's first live row, where wanted.
     pub fn rows(
@@ -93,7 +101,17 @@ impl ConditionalResult<'_> {
             result.push(self.row(&layout, &shown, static_row, Some(&first))?);
         }
         if result.is_empty() && static_row.is_some_and(|row| row.row.is_some()) {
-            result.push(self.row(&layout, &shown, static_row, None)?);
+            let row = self.row(&layout, &shown, static_row, None)?;
+            // A static row is there by the columns that are read of it.
+            let is_seen = self.columns.is_none()
+                || self.reads.0
+                || row.iter().skip(1).zip(&shown).any(|(value, index)| {
+                    value.is_some()
+                        && self.table.columns.get(*index).is_some_and(|column| !column.is_key())
+                });
+            if is_seen {
+                result.push(row);
+            }
         }
         if result.is_empty() {
             let rows = vec![vec![Some(NOT_APPLIED.to_vec())]];

@@ -172,7 +172,7 @@ impl PreparedModification {
     }
 
     /// Whether it writes clustered rows, not only static ones.
-    fn updates_rows(&self) -> bool {
+    pub(super) fn updates_rows(&self) -> bool {
         self.table.clustering_count == 0 || self.restrictions.has_clustering()
     }
 
@@ -279,7 +279,14 @@ impl PreparedModification {
                 }
             }
         }
-        self.static_changes(stamp, eval, &mut changes)?;
+        // Once for each row that is named, which counters and lists tell.
+        let times = match target {
+            Target::Rows(rows) => rows.len(),
+            Target::Partition | Target::Ranges(_) => 1,
+        };
+        for _ in 0..times {
+            self.static_changes(stamp, eval, &mut changes)?;
+        }
         Ok(changes)
     }
 
