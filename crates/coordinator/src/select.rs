@@ -6,8 +6,7 @@ use bytes::Bytes;
 use plan::modify::ConditionalResult;
 use plan::{Partitions, SelectPlan};
 use types::{
-    CorruptRow, Flow, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection,
-    RowSink, Statics,
+    CorruptRow, Flow, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection, RowSink, Statics,
 };
 
 use crate::collect::Collector;

@@ -225,10 +225,7 @@ impl<'c> Change<'c> {
     }
 
     fn covering_us(&self, position: &RowPosition) -> Result<i64, CommitError> {
-        let clustering = match position {
-            RowPosition::Static => None,
-            RowPosition::Clustered(clustering) => Some(clustering.as_ref()),
-        };
+        let clustering = clustering_of(position);
         match &self.deletions {
             Some((_, after)) => Ok(after.covering_us(clustering)),
             None if !self.may_have_deletions => Ok(i64::MIN),
@@ -273,6 +270,10 @@ impl<'c> Change<'c> {
 
     fn change_row(&mut self, change: &RowChange) -> Result<(), CommitError> {
         let covering_us = self.covering_us(&change.position)?;
+        let first_covering_us = match &self.deletions {
+            Some((before, _)) => before.covering_us(clustering_of(&change.position)),
+            None => covering_us,
+        };
         let index = self.load_row(&change.position)?;
         let now_s = now_of(self.mutation, change);
         let mut out = std::mem::take(&mut self.row);
@@ -292,7 +293,8 @@ impl<'c> Change<'c> {
             true => view_after(head_length, first.as_ref()).map_err(of_row)?,
             false => row,
         };
-        let after = merge(Before { row, first_row, covering_us, now_s }, change, out)
+        let before = Before { row, first_row, covering_us, first_covering_us, now_s };
+        let after = merge(before, change, out)
             .map_err(|error| self.of_merge(error))?;
         if let Some(pending) = self.rows.get_mut(index) {
             let is_same = match &current {
@@ -409,6 +411,13 @@ impl<'c> Change<'c> {
         for at_s in self.mutation.operations.iter().filter_map(dead_at_s) {
             self.opened.note_dead(at_s);
         }
+    }
+}
+
+fn clustering_of(position: &RowPosition) -> Option<&[u8]> {
+    match position {
+        RowPosition::Static => None,
+        RowPosition::Clustered(clustering) => Some(clustering.as_ref()),
     }
 }
 

@@ -3,7 +3,7 @@
 use cql::ast::CellFunction;
 use types::CqlType;
 use types::value::collection::{write_count, write_element};
-use types::value::{ListIter, MapIter, compare};
+use types::value::{ListIter, MapIter, TupleIter, compare};
 
 use super::selector::{Inputs, bound_end, bound_key, element_of, within};
 use crate::error::PlanError;
@@ -78,7 +78,14 @@ fn has_part(
     inputs: Inputs<'_>,
 ) -> Result<bool, PlanError> {
     let (from, to, name) = match part {
-        CellPart::Whole | CellPart::Field(_) => return Ok(true),
+        CellPart::Whole => return Ok(true),
+        CellPart::Field(index) => {
+            let value = inputs.row.value(column);
+            let field = value.as_deref().and_then(|value| {
+                TupleIter::new(value).nth(usize::from(*index)).and_then(Result::ok).flatten()
+            });
+            return Ok(field.is_some());
+        }
         CellPart::Element { key, name } => {
             let key = bound_key(key, inputs.eval, "element", name)?;
             let value = inputs.row.value(column);

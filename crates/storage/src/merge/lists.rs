@@ -18,7 +18,7 @@ pub(crate) fn live_elements<'a>(
     written: &[CellRef<'a>],
 ) -> Result<Vec<CellRef<'a>>, CorruptRow> {
     let deleted_us = change.deletion.map_or(i64::MIN, |deletion| deletion.timestamp_us);
-    let covering_us = before.covering_us.max(deleted_us);
+    let covering_us = before.first_covering_us.max(deleted_us);
     let mut elements = Vec::new();
     if let Some(row) = before.first_row {
         for cell in LiveCells::new(row, covering_us, before.now_s).cells() {

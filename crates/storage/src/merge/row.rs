@@ -20,6 +20,8 @@ pub(crate) struct Before<'a> {
     /// The row before the whole mutation, whose other statements a position in a list does not
     /// see.
     pub(crate) first_row: Option<RowView<'a>>,
+    /// What covered it then.
+    pub(crate) first_covering_us: i64,
     /// The newest deletion of its partition or of a range over it (`i64::MIN` for none).
     pub(crate) covering_us: i64,
     /// The second at which expiry is judged, where the change looks at the row.
