@@ -160,7 +160,7 @@ impl Builder {
             );
         }
         let built = self.build(argument, None)?;
-        let part = cell_part(built.selector, &column.cql_type);
+        let part = cell_part(built.selector);
         let gives_list = built.ty.is_multi_cell() && function != CellFunction::MaxWriteTime;
         let ty = cell_type(function);
         Ok(Built {
@@ -462,19 +462,19 @@ fn key_of(
 }
 
 /// The part of a column that a cell function looks at: the first step into it.
-fn cell_part(selector: Selector, column: &CqlType) -> CellPart {
+fn cell_part(selector: Selector) -> CellPart {
     match selector {
         Selector::Element { receiver, key, name, .. } => match *receiver {
             Selector::Column(_) => CellPart::Element { key, name },
-            deeper => cell_part(deeper, column),
+            deeper => cell_part(deeper),
         },
         Selector::Slice { receiver, from, to, name, .. } => match *receiver {
             Selector::Column(_) => CellPart::Slice { from, to, name },
-            deeper => cell_part(deeper, column),
+            deeper => cell_part(deeper),
         },
         Selector::Field { receiver, index } => match *receiver {
             Selector::Column(_) => CellPart::Field(u16::try_from(index).unwrap_or(u16::MAX)),
-            deeper => cell_part(deeper, column),
+            deeper => cell_part(deeper),
         },
         _ => CellPart::Whole,
     }
