@@ -276,6 +276,8 @@ struct Conditions {
     rows: BTreeMap<RowPosition, RowTests>,
     /// The columns that are shown; `None` for all, once a condition was about existence.
     columns: Option<Vec<usize>>,
+    /// The static columns that conditions name.
+    static_columns: Vec<usize>,
     shows_statics: bool,
 }
 
@@ -315,6 +317,9 @@ impl Conditions {
         eval: &Evaluation<'_>,
     ) -> Result<(), PlanError> {
         let position = statement.condition_position(target);
+        if !statement.condition.is_none() {
+            self.shows_statics |= statement.updates_statics();
+        }
         match &statement.condition {
             PreparedCondition::None => return Ok(()),
             PreparedCondition::NotExists => self.add_existence(position, false)?,
@@ -327,6 +332,9 @@ impl Conditions {
                     let position =
                         if test.is_static { RowPosition::Static } else { position.clone() };
                     self.add_check(position, test.bind(eval)?)?;
+                    if test.is_static {
+                        self.static_columns.push(test.column);
+                    }
                     if let Some(columns) = &mut self.columns
                         && !columns.contains(&test.column)
                     {
@@ -337,7 +345,6 @@ impl Conditions {
             }
         }
         self.columns = None;
-        self.shows_statics |= statement.updates_statics();
         Ok(())
     }
 
@@ -369,6 +376,9 @@ fn bind_conditional<'a>(
     let mut bound: Option<(&'a Arc<schema::Table>, PartitionKey)> = None;
     let mut operations = Vec::new();
     let (mut reads_statics, mut reads_regulars) = (false, false);
+    // What is wrong with a condition, or with what it guards, is told after what is wrong with the
+    // batch.
+    let (mut refusal, mut later_refusal) = (None, None);
     for (statement, values) in items {
         let eval = Evaluation { values: *values, context };
         // The order of conditional writes is the server's, whatever time the client sent.
@@ -401,12 +411,22 @@ fn bind_conditional<'a>(
                 );
             }
             let target = statement.bind_target(eval)?;
-            conditions.add(statement, &target, eval)?;
+            if let Err(error) = conditions.add(statement, &target, eval) {
+                refusal.get_or_insert(error);
+            }
             reads_statics |= statement.updates_statics();
             reads_regulars |= statement.updates_rows();
-            operations.extend(statement.changes(&target, stamp, eval)?.into_iter().map(beneath));
+            match statement.changes(&target, stamp, eval) {
+                Ok(changes) => operations.extend(changes.into_iter().map(beneath)),
+                Err(error) => {
+                    later_refusal.get_or_insert(error);
+                }
+            }
             Ok(())
         })?;
+    }
+    if let Some(refusal) = refusal.or(later_refusal) {
+        return Err(refusal);
     }
     let Some((table, key)) = bound else {
         return invalid!("Batch with conditions cannot span multiple partitions");
@@ -419,12 +439,16 @@ fn bind_conditional<'a>(
         let key_columns = 0..table.partition_key_count + table.clustering_count;
         key_columns.chain(columns).collect()
     });
+    let static_columns = std::mem::take(&mut conditions.static_columns);
     let condition = conditions.finish(now_s);
     let wants_first_row = condition.rows.iter().all(|row| row.position == RowPosition::Static);
     let condition = Some(Box::new(condition));
     let mutation = Mutation { table: table.id, key: key.clone(), condition, operations };
     let reads = (reads_statics, reads_regulars);
-    Ok((mutation, ConditionalResult { table, key, columns, wants_first_row, reads, now_s }))
+    Ok((
+        mutation,
+        ConditionalResult { table, key, columns, static_columns, wants_first_row, reads, now_s },
+    ))
 }
 
 /// Conditional deletions of ranges and whole partitions lie beneath what the same write sets.

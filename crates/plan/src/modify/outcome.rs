@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use schema::Table;
+use schema::{ColumnKind, Table};
 use types::{CorruptRow, CqlType, CurrentRow, LiveCells, LiveRow, Outcome, PartitionKey};
 use types::{RowPosition, RowView};
 
@@ -18,6 +18,8 @@ pub struct ConditionalResult<'a> {
     pub(super) key: PartitionKey,
     /// The columns that are shown when the condition did not hold; `None` for all.
     pub(super) columns: Option<Vec<usize>>,
+    /// The static columns that conditions name.
+    pub(super) static_columns: Vec<usize>,
     pub(super) wants_first_row: bool,
     /// Whether all static columns are read, and whether all regular ones are: those are that the
     /// write changes. Others are read where a condition names them.
@@ -143,8 +145,18 @@ impl ConditionalResult<'_> {
         };
         let stored = StoredRow::new(layout, &live)?;
         let mut values = vec![Some(NOT_APPLIED.to_vec())];
-        values.extend(shown.iter().map(|index| stored.value(*index).map(|v| v.into_owned())));
+        values.extend(shown.iter().map(|index| {
+            let value = if self.is_read(*index) { stored.value(*index) } else { None };
+            value.map(|value| value.into_owned())
+        }));
         Ok(values)
+    }
+
+    /// Whether Cassandra would have read a column to judge the condition; others show as null.
+    fn is_read(&self, index: usize) -> bool {
+        let is_static =
+            self.table.columns.get(index).is_some_and(|column| column.kind == ColumnKind::Static);
+        !is_static || self.reads.0 || self.static_columns.contains(&index)
     }
 
     fn cells<'r>(&self, row: Option<&'r CurrentRow>) -> Result<Option<LiveCells<'r>>, CorruptRow> {
