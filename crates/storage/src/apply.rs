@@ -294,8 +294,7 @@ impl<'c> Change<'c> {
             false => row,
         };
         let before = Before { row, first_row, covering_us, first_covering_us, now_s };
-        let after = merge(before, change, out)
-            .map_err(|error| self.of_merge(error))?;
+        let after = merge(before, change, out).map_err(|error| self.of_merge(error))?;
         if let Some(pending) = self.rows.get_mut(index) {
             let is_same = match &current {
                 Some(current) => !after.is_empty && **current == *after.bytes,

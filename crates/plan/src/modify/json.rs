@@ -22,7 +22,10 @@ pub(super) enum JsonColumn {
 
 /// Reads a document: for each column of the table what it says of it.
 pub(super) fn parse_document(text: &str, table: &Table) -> Result<Vec<JsonColumn>, PlanError> {
-    let parsed: Result<Option<BTreeMap<String, serde_json::Value>>, _> = serde_json::from_str(text);
+    // As in Cassandra, what follows the document is not looked at.
+    type Document = Option<BTreeMap<String, serde_json::Value>>;
+    let first = serde_json::Deserializer::from_str(text).into_iter::<Document>().next();
+    let parsed = first.unwrap_or_else(|| serde_json::from_str::<Document>(text));
     let document = match parsed {
         Ok(Some(document)) => document,
         Ok(None) => return invalid!("Got null for INSERT JSON values"),

@@ -110,7 +110,9 @@ impl PreparedSelect {
             types::RowSelection::Ranges(ranges) => ranges.is_empty(),
             types::RowSelection::All | types::RowSelection::None => false,
         };
-        let is_empty = has_no_rows || is_nowhere(partitions);
+        // Static rows are read wherever a table has them.
+        let has_statics = (0..self.table.columns.len()).any(|index| is_static(&self.table, index));
+        let is_empty = has_no_rows && !has_statics || is_nowhere(partitions);
         context.page_size.is_some() && (self.selection.is_grouped() || !is_empty)
     }
 

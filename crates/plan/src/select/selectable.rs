@@ -51,7 +51,7 @@ pub(super) fn look_up<'a>(
         ast::Selector::Column(name) => Selectable::Column(column(name, scope)?),
         ast::Selector::Term(term) => Selectable::Term(term),
         ast::Selector::CountRows => {
-            let name = FunctionName { keyspace: None, name: Name::from("count") };
+            let name = FunctionName { keyspace: None, name: Name::from("count_rows") };
             call(&name, &name, Vec::new(), scope)?
         }
         ast::Selector::Function { name, arguments } => {
@@ -124,14 +124,15 @@ fn call<'a>(
 ) -> Result<Selectable<'a>, PlanError> {
     // COUNT(1) is COUNT(*); every type has a COUNT, so the constant alone would be ambiguous.
     let is_native = name.keyspace.as_ref().is_none_or(|keyspace| keyspace == "system");
-    if is_native
+    let is_count_rows = is_native
         && &*name.name == "count"
-        && let [Typed { selectable: Selectable::Term(Term::Constant(_)), .. }] =
-            arguments.as_slice()
-    {
+        && matches!(
+            arguments.as_slice(),
+            [Typed { selectable: Selectable::Term(Term::Constant(_)), .. }]
+        );
+    if is_count_rows {
         arguments.clear();
     }
-    let is_count_rows = is_native && &*name.name == "count" && arguments.is_empty();
     let count_rows =
         FunctionName { keyspace: Some(Name::from("system")), name: Name::from("count_rows") };
     let name = if is_count_rows { &count_rows } else { name };

@@ -25,13 +25,19 @@ pub(super) struct Draft {
     text: String,
     values: Vec<OwnedValue>,
     is_bound: bool,
+    has_null_keys: bool,
     relations: usize,
 }
 
 impl Draft {
     /// An empty draft; one with markers is prepared.
     pub(super) fn new(is_bound: bool) -> Draft {
-        Draft { is_bound, ..Draft::default() }
+        Draft { is_bound, has_null_keys: true, ..Draft::default() }
+    }
+
+    /// Keys are never null from now on: Cassandra writes part of such a batch and then gives up.
+    pub(super) fn without_null_keys(&mut self) {
+        self.has_null_keys = false;
     }
 
     /// More text.
@@ -69,7 +75,7 @@ impl Draft {
 
     /// A value of a key column.
     pub(super) fn key(&mut self, ty: &CqlType, dice: &mut Dice) {
-        let value = if dice.chance(1) { null() } else { key_literal(ty, dice) };
+        let value = if dice.chance(1) && self.has_null_keys { null() } else { key_literal(ty, dice) };
         self.value(&value, dice);
     }
 

@@ -338,6 +338,7 @@ fn assignment(draft: &mut Draft, column: &Column, dice: &mut Dice) {
 
 fn delete(draft: &mut Draft, table: &Table, times: &mut Times, dice: &mut Dice, place: Place) {
     draft.push("DELETE ");
+    draft.without_null_keys();
     let granularity = dice.below(10);
     let mut columns = match granularity {
         0..=3 => table.regulars(),
