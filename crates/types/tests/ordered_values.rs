@@ -280,3 +280,16 @@ proptest! {
         let _ = decode_ordered(&ty, true, &mut bytes.as_slice(), &mut Vec::new());
     }
 }
+
+/// Found by fuzzing: an exponent that no decimal can have is an error, not an overflow.
+#[test]
+fn a_damaged_exponent_is_an_error() {
+    let bytes = [4, 3, 0, 0, 0, 0, 1, 0, 0, 0x50, 0x50, 5, 0, 0, 0, 0x50, 0x50];
+    for descending in [false, true] {
+        let mut input = bytes.as_slice();
+        let mut value = Vec::new();
+        let decoded =
+            types::value::decode_ordered(&CqlType::Decimal, descending, &mut input, &mut value);
+        assert!(decoded.is_err(), "{value:?}");
+    }
+}

@@ -123,7 +123,7 @@ fn place_point(unscaled: BigInt, digit_count: i64, exponent: i64) -> Result<Deci
         -scale
     } else {
         // Only a scale at the very end of its range needs zeros to be expressed.
-        (i64::from(i32::MIN) - scale).max(0)
+        i64::from(i32::MIN).saturating_sub(scale).max(0)
     };
     if zeros > PADDING_ZEROS_MAX {
         return Err(OrderedError::NumberRange);
