@@ -231,11 +231,8 @@ impl Coordinator {
         conditional: &ConditionalResult<'_>,
         outcome: &Outcome,
     ) -> Result<Rows, ExecuteError> {
-        let first_row = if conditional.wants_first_row(outcome) {
-            self.first_row(conditional)?
-        } else {
-            None
-        };
+        let first_row =
+            if conditional.wants_first_row(outcome) { self.first_row(conditional)? } else { None };
         let result = conditional.rows(outcome, first_row)?;
         Ok(Rows::from_values(result.columns, result.rows))
     }
