@@ -75,7 +75,8 @@ impl Draft {
 
     /// A value of a key column.
     pub(super) fn key(&mut self, ty: &CqlType, dice: &mut Dice) {
-        let value = if dice.chance(1) && self.has_null_keys { null() } else { key_literal(ty, dice) };
+        let value =
+            if dice.chance(1) && self.has_null_keys { null() } else { key_literal(ty, dice) };
         self.value(&value, dice);
     }
 
