@@ -1,6 +1,7 @@
 //! Running other programs.
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -34,6 +35,12 @@ pub(crate) fn run_quietly(command: &mut Command) -> Result<String, String> {
     }
     let errors = String::from_utf8_lossy(&output.stderr);
     Err(format!("{} ended with {}\n{text}{errors}", told(command), output.status))
+}
+
+/// The lines of a program's output, whatever bytes they hold: to stop reading would stop the program.
+pub(crate) fn lines(output: impl Read) -> impl Iterator<Item = String> {
+    let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+    lines.map(|line| String::from_utf8_lossy(&line).trim_end_matches('\r').to_string())
 }
 
 /// Whether a program can be started here and says so with exit code 0.

@@ -1,10 +1,9 @@
 //! The test command and its parts that need only Rust: format, lints, tests.
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::e2e::{self, Parts};
-use crate::process::{cargo, run_visibly};
+use crate::process::{cargo, lines, run_visibly};
 use crate::report::{Report, Step};
 use crate::{Outcome, close};
 
@@ -121,7 +120,7 @@ fn rust_tests(report: &mut Report, command: &[&str]) {
     let mut output = String::new();
     let mut counts = TestCounts::default();
     if let Some(stdout) = child.stdout.take() {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        for line in lines(stdout) {
             counts.read(&line);
             output.push_str(&line);
             output.push('\n');

@@ -1,7 +1,7 @@
 //! Running one scenario program: its printed lines are its checks.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use super::Target;
 use super::driver::Driver;
 use super::server::Server;
 use crate::place;
+use crate::process::lines;
 use crate::report::{Report, Step, in_seconds};
 
 /// A scenario that says nothing for so long hangs.
@@ -106,7 +107,7 @@ fn follow(
     let (sender, lines) = sync_channel(LINES_MAX);
     let reader = child.stdout.take().map(|stdout| {
         let read = move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            for line in lines(stdout) {
                 if sender.send(line).is_err() {
                     break;
                 }
