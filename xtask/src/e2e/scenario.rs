@@ -10,7 +10,7 @@ use super::Target;
 use super::driver::Driver;
 use super::server::Server;
 use crate::place;
-use crate::process::lines;
+use crate::process;
 use crate::report::{Report, Step, in_seconds};
 
 /// A scenario that says nothing for so long hangs.
@@ -107,7 +107,7 @@ fn follow(
     let (sender, lines) = sync_channel(LINES_MAX);
     let reader = child.stdout.take().map(|stdout| {
         let read = move || {
-            for line in lines(stdout) {
+            for line in process::lines(stdout) {
                 if sender.send(line).is_err() {
                     break;
                 }
