@@ -205,26 +205,6 @@ fn show_change(change: &SchemaChange, out: &mut String) {
     let _ = writeln!(out, "{:?} {}{target}", change.kind, change.keyspace);
 }
 
-/// The first place where two outputs differ, as a message; `None` when they are equal.
-pub fn difference(expected: &str, found: &str) -> Option<String> {
-    let mut statement = "";
-    let mut found_lines = found.lines();
-    for (index, line) in expected.lines().enumerate() {
-        if line.starts_with("> ") {
-            statement = line;
-        }
-        let other = found_lines.next();
-        if other != Some(line) {
-            return Some(format!(
-                "line {}: after {statement}\n  recorded: {line}\n  found:    {}",
-                index + 1,
-                other.unwrap_or("the end")
-            ));
-        }
-    }
-    found_lines.next().map(|line| format!("beyond the recorded end: {line}"))
-}
-
 /// Every statement whose answer differs, as messages: `(differences, statements)`.
 pub fn differences(expected: &str, found: &str) -> (Vec<String>, usize) {
     let expected: Vec<&str> = expected.split("\n\n").collect();
@@ -236,6 +216,9 @@ pub fn differences(expected: &str, found: &str) -> (Vec<String>, usize) {
         if other != *answer {
             messages.push(format!("recorded:\n{answer}\nfound:\n{other}\n"));
         }
+    }
+    if let Some(more) = found.get(expected.len()..).filter(|more| !more.is_empty()) {
+        messages.push(format!("beyond the recorded end:\n{}\n", more.join("\n\n")));
     }
     (messages, count)
 }
@@ -264,9 +247,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_named() {
-        assert_eq!(difference("> a\nok\n", "> a\nok\n"), None);
-        let message = difference("> a\nok\n", "> a\nerror\n").unwrap();
-        assert!(message.contains("recorded: ok"), "{message}");
+    fn every_difference_is_named() {
+        assert_eq!(differences("> a\nok", "> a\nok"), (Vec::new(), 1));
+        let (messages, count) = differences("> a\nok\n\n> b\nok", "> a\nno\n\n> b\nok\n\n> c\nok");
+        assert_eq!((messages.len(), count), (2, 2), "{messages:?}");
+        assert!(messages[0].contains("recorded:\n> a\nok"), "{messages:?}");
+        assert!(messages[1].contains("> c"), "{messages:?}");
     }
 }

@@ -122,27 +122,69 @@ impl CqlType {
 
     /// The same type as one cell: what it is when nested, or in a key.
     pub fn freeze(&self) -> CqlType {
+        let mut frozen_type = match self {
+            CqlType::User { .. } => self.clone(),
+            _ => self.map_parts(&CqlType::freeze),
+        };
+        if let CqlType::List { frozen, .. }
+        | CqlType::Set { frozen, .. }
+        | CqlType::Map { frozen, .. }
+        | CqlType::User { frozen, .. } = &mut frozen_type
+        {
+            *frozen = true;
+        }
+        frozen_type
+    }
+
+    /// The same type with each type it is directly built from replaced.
+    pub fn map_parts(&self, replace: &dyn Fn(&CqlType) -> CqlType) -> CqlType {
+        let replaced = |part: &CqlType| Arc::new(replace(part));
         match self {
-            CqlType::List { element, .. } => {
-                CqlType::List { element: Arc::new(element.freeze()), frozen: true }
+            CqlType::List { element, frozen } => {
+                CqlType::List { element: replaced(element), frozen: *frozen }
             }
-            CqlType::Set { element, .. } => {
-                CqlType::Set { element: Arc::new(element.freeze()), frozen: true }
+            CqlType::Set { element, frozen } => {
+                CqlType::Set { element: replaced(element), frozen: *frozen }
             }
-            CqlType::Map { key, value, .. } => CqlType::Map {
-                key: Arc::new(key.freeze()),
-                value: Arc::new(value.freeze()),
-                frozen: true,
-            },
-            CqlType::Tuple(parts) => CqlType::Tuple(parts.iter().map(CqlType::freeze).collect()),
-            CqlType::User { definition, .. } => {
-                CqlType::User { definition: Arc::clone(definition), frozen: true }
+            CqlType::Map { key, value, frozen } => {
+                CqlType::Map { key: replaced(key), value: replaced(value), frozen: *frozen }
+            }
+            CqlType::Tuple(parts) => CqlType::Tuple(parts.iter().map(replace).collect()),
+            CqlType::User { definition, frozen } => {
+                let mut changed = UserType::clone(definition);
+                for (_, field) in &mut changed.fields {
+                    *field = replace(field);
+                }
+                CqlType::User { definition: Arc::new(changed), frozen: *frozen }
             }
             CqlType::Vector { element, dimension } => {
-                CqlType::Vector { element: Arc::new(element.freeze()), dimension: *dimension }
+                CqlType::Vector { element: replaced(element), dimension: *dimension }
             }
-            other => other.clone(),
+            native => native.clone(),
         }
+    }
+
+    /// Whether this type, or any type inside it, is one that is looked for.
+    pub fn contains(&self, is_wanted: &dyn Fn(&CqlType) -> bool) -> bool {
+        if is_wanted(self) {
+            return true;
+        }
+        match self {
+            CqlType::List { element, .. }
+            | CqlType::Set { element, .. }
+            | CqlType::Vector { element, .. } => element.contains(is_wanted),
+            CqlType::Map { key, value, .. } => key.contains(is_wanted) || value.contains(is_wanted),
+            CqlType::Tuple(parts) => parts.iter().any(|part| part.contains(is_wanted)),
+            CqlType::User { definition, .. } => {
+                definition.fields.iter().any(|(_, field)| field.contains(is_wanted))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a duration is this type or anywhere inside: durations have no order.
+    pub fn contains_duration(&self) -> bool {
+        self.contains(&|part| *part == CqlType::Duration)
     }
 
     /// The CQL name of a native type; `None` for what is built from other types.

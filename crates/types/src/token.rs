@@ -4,7 +4,6 @@
 //! half is that token with its sign bit flipped, so that unsigned order is token order, and the
 //! lower half is the part of the 128-bit Murmur3 that Cassandra throws away.
 
-use std::ops::Range;
 
 /// A token of the ring that clients see: exactly the value Cassandra computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,11 +141,6 @@ impl RingRange {
         let start = self.start.max(other.start);
         let last = self.last.min(other.last);
         (start <= last).then_some(RingRange { start, last })
-    }
-
-    /// As a half-open range of numbers, without the last position.
-    pub fn as_range(&self) -> Range<u128> {
-        self.start.0..self.last.0
     }
 }
 

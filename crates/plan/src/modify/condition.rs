@@ -209,7 +209,7 @@ fn comparison(operator: ComparisonOperator) -> Comparison {
 fn check_duration(ty: &CqlType, test: &ConditionTest) -> Result<(), PlanError> {
     let ConditionTest::Compare(operator, _) = test else { return Ok(()) };
     let is_slice = !matches!(operator, ComparisonOperator::Equal | ComparisonOperator::NotEqual);
-    if !is_slice || !crate::restriction::references_duration(ty) {
+    if !is_slice || !ty.contains_duration() {
         return Ok(());
     }
     match ty {

@@ -16,7 +16,7 @@ mod text;
 
 pub(crate) use analysis::{Demands, Restrictions, StatementKind};
 pub use filter::{Filter, FilterOperator, Filters};
-pub(crate) use relation::{references_duration, unknown_column};
+pub(crate) use relation::unknown_column;
 pub(crate) use text::relation_text;
 
 use std::borrow::Cow;

@@ -164,7 +164,7 @@ fn slice(operator: ComparisonOperator, value: Components) -> RestrictionKind {
 
 /// Durations have no order.
 fn check_no_duration(ty: &CqlType) -> Result<(), PlanError> {
-    if !references_duration(ty) {
+    if !ty.contains_duration() {
         return Ok(());
     }
     let place = match ty {
@@ -174,22 +174,6 @@ fn check_no_duration(ty: &CqlType) -> Result<(), PlanError> {
         _ => "duration columns",
     };
     invalid!("Slice restrictions are not supported on {place}")
-}
-
-/// Whether durations are inside a type.
-pub(crate) fn references_duration(ty: &CqlType) -> bool {
-    match ty {
-        CqlType::Duration => true,
-        CqlType::List { element, .. }
-        | CqlType::Set { element, .. }
-        | CqlType::Vector { element, .. } => references_duration(element),
-        CqlType::Map { key, value, .. } => references_duration(key) || references_duration(value),
-        CqlType::Tuple(parts) => parts.iter().any(references_duration),
-        CqlType::User { definition, .. } => {
-            definition.fields.iter().any(|(_, ty)| references_duration(ty))
-        }
-        _ => false,
-    }
 }
 
 /// What an operator other than CONTAINS may be asked of; `element` is set for `c[k] op v`.

@@ -244,18 +244,7 @@ fn drop_column(
 
 /// A dropped column outlives the types it used, so each becomes the tuple of its fields.
 fn without_user_types(cql_type: &CqlType) -> CqlType {
-    let again = |inner: &CqlType| Arc::new(without_user_types(inner));
     match cql_type {
-        CqlType::List { element, frozen } => {
-            CqlType::List { element: again(element), frozen: *frozen }
-        }
-        CqlType::Set { element, frozen } => {
-            CqlType::Set { element: again(element), frozen: *frozen }
-        }
-        CqlType::Map { key, value, frozen } => {
-            CqlType::Map { key: again(key), value: again(value), frozen: *frozen }
-        }
-        CqlType::Tuple(parts) => CqlType::Tuple(parts.iter().map(without_user_types).collect()),
         CqlType::User { definition, .. } => CqlType::Tuple(
             definition
                 .fields
@@ -263,10 +252,7 @@ fn without_user_types(cql_type: &CqlType) -> CqlType {
                 .map(|(_, field)| without_user_types(&field.freeze()))
                 .collect(),
         ),
-        CqlType::Vector { element, dimension } => {
-            CqlType::Vector { element: again(element), dimension: *dimension }
-        }
-        other => other.clone(),
+        other => other.map_parts(&without_user_types),
     }
 }
 

@@ -166,7 +166,7 @@ impl<'a> Draft<'a> {
                     "counter type is not supported for PRIMARY KEY column '{name}'"
                 ));
             }
-            if references_duration(cql_type) {
+            if cql_type.contains_duration() {
                 return Err(invalid!(
                     "duration type is not supported for PRIMARY KEY column '{name}'"
                 ));
@@ -432,22 +432,6 @@ pub(super) fn has_nested_cells(cql_type: &CqlType) -> bool {
     match cql_type {
         CqlType::User { definition, frozen: false } => {
             definition.fields.iter().any(|(_, field)| field.is_multi_cell())
-        }
-        _ => false,
-    }
-}
-
-/// Whether a duration is anywhere inside.
-pub(super) fn references_duration(cql_type: &CqlType) -> bool {
-    match cql_type {
-        CqlType::Duration => true,
-        CqlType::List { element, .. }
-        | CqlType::Set { element, .. }
-        | CqlType::Vector { element, .. } => references_duration(element),
-        CqlType::Map { key, value, .. } => references_duration(key) || references_duration(value),
-        CqlType::Tuple(parts) => parts.iter().any(references_duration),
-        CqlType::User { definition, .. } => {
-            definition.fields.iter().any(|(_, field)| references_duration(field))
         }
         _ => false,
     }

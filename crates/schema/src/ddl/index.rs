@@ -9,7 +9,6 @@ use types::{CqlType, TableId};
 
 use super::access::{Resource, Wish, check_keyspace, check_rights, is_word};
 use super::alter_table::full_name;
-use super::create_table::references_duration;
 use super::properties::PropertyReader;
 use super::{Change, DdlContext};
 use crate::error::{SchemaError, configuration, invalid};
@@ -157,7 +156,7 @@ fn resolve_target<'t>(
 fn check_target(table: &Table, column: &Column, target: IndexTarget) -> Result<(), SchemaError> {
     let cql_type = &column.cql_type;
     let name = &column.name;
-    if references_duration(cql_type) {
+    if cql_type.contains_duration() {
         let what = match cql_type {
             collection if collection.is_collection() => "collections containing durations",
             CqlType::Tuple(_) => "tuples containing durations",

@@ -241,53 +241,20 @@ fn check_extent_of(definition: &Arc<UserType>) -> Result<(), SchemaError> {
 }
 
 fn with_replaced(cql_type: &CqlType, new: &Arc<UserType>) -> CqlType {
-    let again = |inner: &CqlType| Arc::new(with_replaced(inner, new));
     match cql_type {
         CqlType::User { definition, frozen } if definition.name == new.name => {
             CqlType::User { definition: Arc::clone(new), frozen: *frozen }
         }
-        CqlType::User { definition, frozen } => {
-            let mut changed = UserType::clone(definition);
-            for (_, field) in &mut changed.fields {
-                *field = with_replaced(field, new);
-            }
-            CqlType::User { definition: Arc::new(changed), frozen: *frozen }
-        }
-        CqlType::List { element, frozen } => {
-            CqlType::List { element: again(element), frozen: *frozen }
-        }
-        CqlType::Set { element, frozen } => {
-            CqlType::Set { element: again(element), frozen: *frozen }
-        }
-        CqlType::Map { key, value, frozen } => {
-            CqlType::Map { key: again(key), value: again(value), frozen: *frozen }
-        }
-        CqlType::Tuple(parts) => {
-            CqlType::Tuple(parts.iter().map(|part| with_replaced(part, new)).collect())
-        }
-        CqlType::Vector { element, dimension } => {
-            CqlType::Vector { element: again(element), dimension: *dimension }
-        }
-        other => other.clone(),
+        other => other.map_parts(&|part| with_replaced(part, new)),
     }
 }
 
 /// Whether a user type is this type or anywhere inside.
 pub(crate) fn references(cql_type: &CqlType, user_type: &str) -> bool {
-    match cql_type {
-        CqlType::User { definition, .. } => {
-            *definition.name == *user_type
-                || definition.fields.iter().any(|(_, field)| references(field, user_type))
-        }
-        CqlType::List { element, .. }
-        | CqlType::Set { element, .. }
-        | CqlType::Vector { element, .. } => references(element, user_type),
-        CqlType::Map { key, value, .. } => {
-            references(key, user_type) || references(value, user_type)
-        }
-        CqlType::Tuple(parts) => parts.iter().any(|part| references(part, user_type)),
+    cql_type.contains(&|part| match part {
+        CqlType::User { definition, .. } => *definition.name == *user_type,
         _ => false,
-    }
+    })
 }
 
 pub(super) fn drop(
