@@ -17,7 +17,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("plan", &["cql", "schema"]),
     ("storage", &["schema"]),
     ("replica", &["storage", "units", "partition"]),
-    ("coordinator", &["plan", "partition", "replica"]),
+    ("coordinator", &["plan", "partition", "replica", "units"]),
     ("cluster", &["partition", "replica"]),
     (
         "server",

@@ -1,0 +1,16 @@
+//! Request units: what a request costs, as arithmetic.
+//!
+//! Everything here is a pure function of its arguments, in whole micro request units: the same work
+//! gives the same charge on every machine, always. It must not know where rows come from or where
+//! `now` comes from; time is handed in.
+//!
+//! Reading order: [`Charge`]; [`table`] holds the published cost table and how sizes between its rows
+//! are read; [`rules`] is the one place where every other rule stands, each with its source; [`Work`]
+//! is what a request did, and [`charge()`] turns it into its charge.
+mod charge;
+pub mod rules;
+pub mod table;
+mod work;
+
+pub use charge::Charge;
+pub use work::{ReadStrength, Work, charge, write_change};
