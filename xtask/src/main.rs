@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
 //! Rust tests, and the whole test command), [`e2e`] (the drivers), then the small chores [`conformance`],
-//! [`differential`] and [`fuzz`].
+//! [`differential`], [`crash`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -16,6 +16,7 @@
 )]
 
 mod conformance;
+mod crash;
 mod differential;
 mod e2e;
 mod fuzz;
@@ -40,6 +41,8 @@ The chores of the repository.
                                                  the public CQL suite against a fresh node (GIT_DIR: a copy of scylladb/scylladb)
     cargo xtask differential [--seed N] [--statements N] [--ours HOST:PORT] [--oracle HOST:PORT]
                                                  generated statements against a fresh node and a real Cassandra
+    cargo xtask crash [--cycles N] [--seed N] [--set KEY=VALUE]...
+                                                 a node under load, killed at random moments; everything promised is checked
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Some("e2e") => e2e::command(rest),
         Some("conformance") => conformance::command(rest),
         Some("differential") => differential::command(rest),
+        Some("crash") => crash::command(rest),
         Some("fuzz") => fuzz::command(rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

@@ -256,6 +256,8 @@ fn storage_options(config: &Config, descriptor_limit: u64) -> storage::Options {
         compaction_threads: (cores / 2).max(1),
         tombstone_retention_s: u32::try_from(config.storage.tombstone_retention.as_secs())
             .unwrap_or(u32::MAX),
+        segment_bytes: config.storage.log_segment,
+        log_bytes_max: config.storage.log_max,
         ..defaults
     }
 }

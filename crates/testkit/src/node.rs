@@ -52,9 +52,29 @@ impl Node {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Starts it again on the same folder and port.
+    /// Starts it again on the same folder and port, and waits until it answers.
     pub fn launch(&mut self) -> io::Result<()> {
-        let mut process = Command::new(&self.binary)
+        self.begin_launch()?;
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let address = format!("127.0.0.1:{}", self.port);
+        let begin = Instant::now();
+        while TcpStream::connect(&address).is_err() {
+            if let Some(status) = process.try_wait()? {
+                self.process = None;
+                return Err(io::Error::other(format!("the node stopped while starting: {status}")));
+            }
+            if begin.elapsed() > STARTS_WITHIN {
+                let _ = self.kill();
+                return Err(io::Error::other("the node does not answer"));
+            }
+            sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Starts it again without waiting until it answers.
+    pub fn begin_launch(&mut self) -> io::Result<()> {
+        let process = Command::new(&self.binary)
             .arg("start")
             .arg("--data-dir")
             .arg(&self.data_dir)
@@ -65,17 +85,6 @@ impl Node {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()?;
-        let begin = Instant::now();
-        while TcpStream::connect(self.address()).is_err() {
-            if let Some(status) = process.try_wait()? {
-                return Err(io::Error::other(format!("the node stopped while starting: {status}")));
-            }
-            if begin.elapsed() > STARTS_WITHIN {
-                let _ = process.kill();
-                return Err(io::Error::other("the node does not answer"));
-            }
-            sleep(Duration::from_millis(5));
-        }
         self.process = Some(process);
         Ok(())
     }

@@ -64,6 +64,10 @@ pub(crate) struct Storage {
     pub(crate) commit: CommitMode,
     pub(crate) commit_interval: Duration,
     pub(crate) tombstone_retention: Duration,
+    /// Bytes of one file of the log.
+    pub(crate) log_segment: u64,
+    /// Bytes of the log beyond which memory is flushed.
+    pub(crate) log_max: u64,
 }
 
 /// When a write is acknowledged.

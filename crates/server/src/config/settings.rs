@@ -141,6 +141,23 @@ pub(super) static SETTINGS: &[Setting] = &[
         storage.tombstone_retention = form::duration
     ),
     setting!(
+        "storage.log_segment",
+        Form::Bytes,
+        "32MiB",
+        "The size of one file of the log. A write, or a batch, may take half of it.",
+        storage.log_segment = |text| form::bytes(text).and_then(|bytes| {
+            if (1 << 20..=1 << 30).contains(&bytes) { Ok(bytes) } else { Err(BadValue) }
+        })
+    ),
+    setting!(
+        "storage.log_max",
+        Form::Bytes,
+        "256MiB",
+        "How long the log may grow before memory is written to sorted files to shorten it. It is\nalso about how much is read again after a crash.",
+        storage.log_max = |text| form::bytes(text)
+            .and_then(|bytes| { if bytes >= 1 << 20 { Ok(bytes) } else { Err(BadValue) } })
+    ),
+    setting!(
         "memory.block_cache",
         Form::Bytes,
         "auto",

@@ -12,7 +12,7 @@ mod answer;
 mod broken;
 mod draft;
 mod expression;
-mod random;
+pub(crate) mod random;
 mod restriction;
 mod run;
 mod schema;
