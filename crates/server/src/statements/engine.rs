@@ -38,6 +38,9 @@ use crate::world::{self, Uuids};
 /// The id of what is not one statement; paging states are bound to ids.
 const STATEMENT_ID_NONE: [u8; 16] = [0; 16];
 
+/// Traces that are being written at once; one more is not kept, and the log says so.
+const TRACES_WRITING_MAX: usize = 1024;
+
 /// What an engine is made of.
 pub(crate) struct Parts {
     pub(crate) coordinator: Arc<Coordinator>,
@@ -62,6 +65,7 @@ struct Inner {
     timeouts: Timeouts,
     prepared: PreparedStatements,
     scans: Arc<Semaphore>,
+    traces: Arc<Semaphore>,
     address: SocketAddr,
 }
 
@@ -101,6 +105,7 @@ impl Engine {
             timeouts: parts.timeouts,
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             scans: Arc::new(Semaphore::new(parts.scans_max)),
+            traces: Arc::new(Semaphore::new(TRACES_WRITING_MAX)),
             address: parts.address,
         }))
     }
@@ -483,9 +488,14 @@ impl Inner {
     fn keep_trace(self: &Arc<Self>, call: &Call<'_>) {
         let Some(trace) = call.trace else { return };
         trace.note(&self.uuids, "Request complete");
+        let Ok(permit) = Arc::clone(&self.traces).try_acquire_owned() else {
+            tracing::warn!("a trace is not kept: too many are being written");
+            return;
+        };
         let statements = trace.statements(call, self.address);
         let inner = Arc::clone(self);
         tokio::spawn(async move {
+            let _permit = permit;
             for statement in statements {
                 if let Err(failure) = inner.write(&statement).await {
                     tracing::warn!(?failure, "a trace could not be kept");
