@@ -249,6 +249,7 @@ fn storage_options(config: &Config, descriptor_limit: u64) -> storage::Options {
             }
         },
         row_cache_bytes: config.memory.row_cache.unwrap_or(share),
+        head_cache_bytes: config.memory.head_cache.unwrap_or(share / 2),
         block_cache_bytes: config.memory.block_cache.unwrap_or(share),
         memtable_bytes_max: config.memory.memtables.unwrap_or(share.min(MEMTABLE_BYTES_MAX)),
         open_files_max: usize::try_from(files).unwrap_or(usize::MAX).clamp(128, 16 * 1024),

@@ -186,6 +186,11 @@ fn gauges(node: &Node) -> Vec<Gauge> {
             stored.memtable_bytes,
         ),
         gauge("helenus_storage_row_cache_bytes", "Bytes in the row cache.", stored.row_cache_bytes),
+        gauge(
+            "helenus_storage_head_cache_bytes",
+            "Bytes in the cache of partition heads.",
+            stored.head_cache_bytes,
+        ),
         gauge("helenus_storage_tables", "Tables with data.", stored.tables.len() as u64),
         gauge(
             "helenus_prepared_statements",
@@ -246,6 +251,7 @@ fn status(node: &Node, folder: &Path, address: SocketAddr) -> Value {
         "log_bytes": stored.log_bytes,
         "memtable_bytes": stored.memtable_bytes,
         "row_cache_bytes": stored.row_cache_bytes,
+        "head_cache_bytes": stored.head_cache_bytes,
         "resident_bytes": metrics::resident_bytes(),
     })
 }

@@ -16,6 +16,7 @@ use types::{
 use crate::cache::CachedRow;
 use crate::core::Core;
 use crate::error::{CommitError, TreeError};
+use crate::heads::{Head, HeadBounds, Unfit};
 use crate::log::Position;
 use crate::merge::row::{Before, merge};
 use crate::merge::{MergeError, condition};
@@ -66,10 +67,9 @@ pub(crate) fn apply(
         Ok(Outcome::Applied) => (Ok(Outcome::Applied), change.write(&progress)),
         other => (other, None),
     };
-    if let Some((seqno, bytes)) = written {
+    if let Some(bytes) = written {
         opened.note_write(place.position, bytes);
         core.pressure.grow(bytes);
-        progress.publish(seqno + 1);
     }
     if change.is_many {
         progress.end_many();
@@ -352,8 +352,8 @@ impl<'c> Change<'c> {
         RowView::decode(row)
     }
 
-    /// Writes what was worked out; returns its sequence number and how much memory grew.
-    fn write(&mut self, progress: &SetProgress) -> Option<(u64, u64)> {
+    /// Writes what was worked out and publishes it; returns how much memory grew.
+    fn write(&mut self, progress: &SetProgress) -> Option<u64> {
         let tree = self.opened.tree.as_ref();
         let deletion_writes = match &self.deletions {
             Some((before, after)) => deletions::difference(self.partition(), before, after),
@@ -379,12 +379,27 @@ impl<'c> Change<'c> {
                 None => tree.remove(&key, seqno),
             };
         }
-        for row in self.rows.drain(..).filter(|row| row.is_changed) {
+        self.rows.retain(|row| row.is_changed);
+        for row in &self.rows {
             let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
             bytes += match &row.value {
                 Some(value) => tree.insert(tree_key, value.clone(), seqno),
                 None => tree.remove(tree_key, seqno),
             };
+        }
+        self.publish(progress, seqno);
+        self.note_dead();
+        Some(bytes)
+    }
+
+    /// Brings the caches up to date and shows the change. Nobody sees a head before or after the
+    /// others then.
+    fn publish(&mut self, progress: &SetProgress, seqno: u64) {
+        let (heads, prefix_length) = (&self.core.heads, self.prefix_length);
+        let (rows, mutation) = (&mut self.rows, self.mutation);
+        let mut turn = heads.turn(self.key.get(..prefix_length).unwrap_or_default());
+        turn.change(|head| change_head(head, heads.bounds(), prefix_length, rows, mutation));
+        for row in rows.drain(..) {
             // A row that is written again and again is worth keeping; a new one may never be read.
             if row.existed || row.is_cached {
                 self.core.cache.put(row.key, row.value);
@@ -392,8 +407,8 @@ impl<'c> Change<'c> {
                 self.core.cache.forget(&row.key);
             }
         }
-        self.note_dead();
-        Some((seqno, bytes))
+        progress.publish(seqno + 1);
+        drop(turn);
     }
 
     /// Tells the store what of this mutation is dead, or will be.
@@ -411,6 +426,36 @@ impl<'c> Change<'c> {
             self.opened.note_dead(at_s);
         }
     }
+}
+
+/// Does to a head what a mutation did to its partition. `rows`: as they are now.
+fn change_head(
+    head: &mut Head,
+    bounds: HeadBounds,
+    prefix_length: usize,
+    rows: &[PendingRow],
+    mutation: &Mutation,
+) -> Result<(), Unfit> {
+    if keys::is_cut(&mutation.key) {
+        return Err(Unfit);
+    }
+    for row in rows {
+        match keys::split_position(row.key.get(prefix_length..).unwrap_or_default()) {
+            Some(Some(clustering)) => head.put(clustering, row.value.as_deref(), bounds)?,
+            Some(None) => head.put_static(row.value.clone()),
+            None => return Err(Unfit),
+        }
+    }
+    for operation in &mutation.operations {
+        match operation {
+            Operation::Row(_) => {}
+            Operation::DeletePartition(deletion) => head.delete_all(deletion.timestamp_us)?,
+            Operation::DeleteRange { range, deletion } => {
+                head.delete(range, deletion.timestamp_us)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn clustering_of(position: &RowPosition) -> Option<&[u8]> {

@@ -14,6 +14,7 @@ use crate::cache::RowCache;
 use crate::clock::Clock;
 use crate::data_dir::sync_folder;
 use crate::error::OpenError;
+use crate::heads::Heads;
 use crate::log::Position;
 use crate::maintenance::Pressure;
 use crate::options::Options;
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     pub(crate) schema: Arc<dyn SchemaSource>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cache: RowCache,
+    pub(crate) heads: Heads,
     pub(crate) pressure: Pressure,
     pub(crate) trees_folder: PathBuf,
     tree_shared: TreeShared,
@@ -54,6 +56,7 @@ impl Core {
     ) -> Result<Core, OpenError> {
         let core = Core {
             cache: RowCache::new(options.row_cache_bytes),
+            heads: Heads::new(options.head_cache_bytes),
             pressure: Pressure::new(options.memtable_bytes_max),
             tree_shared: TreeShared::new(&options),
             options,

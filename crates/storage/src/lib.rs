@@ -13,7 +13,7 @@
 //!
 //! Reading order: [`Storage`] is the door. `log` makes changes durable, `commit` brings them to
 //! `apply`, which reads, lets `merge` decide, and writes to `tree`; `read` is the way back, past the
-//! `cache`. `maintenance` flushes, compacts and pushes back. `docs/formats/` has every byte.
+//! `cache` and the `heads` of partitions. `maintenance` flushes, compacts and pushes back. `docs/formats/` has every byte.
 
 mod apply;
 mod cache;
@@ -22,6 +22,7 @@ mod commit;
 mod core;
 mod data_dir;
 mod error;
+mod heads;
 mod log;
 mod maintenance;
 mod merge;

@@ -36,6 +36,8 @@ pub struct Options {
     pub write_interval: Duration,
     /// Memory for rows.
     pub row_cache_bytes: u64,
+    /// Memory for the heads of partitions that slices are read from.
+    pub head_cache_bytes: u64,
     /// Memory for blocks of sorted files.
     pub block_cache_bytes: u64,
     /// Memory for what is not yet in sorted files, over all tables.
@@ -60,6 +62,7 @@ impl Default for Options {
             log_buffer_bytes_max: 64 * 1024 * 1024,
             write_interval: Duration::from_millis(5),
             row_cache_bytes: 64 * MIB,
+            head_cache_bytes: 32 * MIB,
             block_cache_bytes: 128 * MIB,
             memtable_bytes_max: 128 * MIB,
             open_files_max: 512,

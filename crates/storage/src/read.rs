@@ -1,7 +1,10 @@
-//! Reading rows: by key through the cache, in slices and scans from the tree.
+//! Reading rows: by key through the cache, in slices from heads of partitions and the tree, in scans
+//! from the tree.
 //!
-//! A row known by its whole key is one lookup. Slices and scans read from a snapshot, so that a
+//! A row known by its whole key is one lookup. Slices and scans read as of one moment, so that a
 //! mutation is seen as a whole or not at all. Rows are handed to the sink as they lie.
+
+mod slice;
 
 use std::cell::RefCell;
 
@@ -202,67 +205,6 @@ impl<'r> Reader<'r> {
                 Offered::Dead => {}
                 Offered::Taken(Flow::Continue) => any_live = true,
                 Offered::Taken(flow) => return Ok(flow),
-            }
-        }
-        self.finish_partition(&partition, any_live)
-    }
-
-    /// Reads ranges of rows of one partition from a snapshot.
-    fn read_ranges(
-        &mut self,
-        key: &PartitionKey,
-        ranges: &[ClusteringRange],
-        resume: Resume<'_>,
-    ) -> Result<Flow, TreeError> {
-        let snapshot = self.opened.snapshot(self.set);
-        let seqno = snapshot.seqno;
-        let tree = self.opened.tree.as_ref();
-        let mut prefix = vec![SPACE_ROWS];
-        keys::push_partition_prefix(&mut prefix, key);
-        let deletions = self.load_deletions(&prefix, seqno)?;
-        let static_value = match self.command.statics {
-            Statics::Skip => None,
-            Statics::Attach | Statics::AttachOrAlone => {
-                let mut static_key = prefix.clone();
-                keys::push_static(&mut static_key);
-                tree.get(&static_key, seqno)?
-            }
-        };
-        let static_row = match &static_value {
-            Some(value) => Some(row_bytes(value, keys::is_cut(key))?),
-            None => None,
-        };
-        let partition = Partition {
-            key: key.bytes(),
-            ring: key.ring(),
-            static_row,
-            static_covering_us: deletions.covering_us(None),
-        };
-        let mut any_live = matches!(resume, Resume::After(_));
-        for number in 0..ranges.len() {
-            let index = if self.command.reversed { ranges.len() - 1 - number } else { number };
-            let Some(range) = ranges.get(index) else {
-                break;
-            };
-            let (start, end) = range_bounds(&prefix, range, resume, self.command.reversed);
-            let mut items = tree.range(&start, &end, seqno);
-            loop {
-                let item = if self.command.reversed { items.next_back() } else { items.next() };
-                let Some(item) = item else {
-                    break;
-                };
-                let (row_key, value) = item?;
-                let clustering = row_key.get(prefix.len() + 1..).ok_or(CorruptRow)?;
-                let row = row_bytes(&value, keys::is_cut(key))?;
-                let covering_us = deletions.covering_us(Some(clustering));
-                match self.offer(&partition, clustering, row, covering_us)? {
-                    Offered::Dead => {}
-                    Offered::Taken(Flow::Continue) => any_live = true,
-                    Offered::Taken(flow) => return Ok(flow),
-                }
-                if !self.goes_on() {
-                    return Ok(Flow::Stop);
-                }
             }
         }
         self.finish_partition(&partition, any_live)
@@ -488,33 +430,6 @@ fn row_bytes(value: &[u8], is_cut: bool) -> Result<&[u8], CorruptRow> {
         return Ok(value);
     }
     keys::split_cut_key(value).map(|(_, row)| row).ok_or(CorruptRow)
-}
-
-/// The keys of a range of rows, without those that were returned already.
-fn range_bounds(
-    prefix: &[u8],
-    range: &ClusteringRange,
-    resume: Resume<'_>,
-    reversed: bool,
-) -> (Vec<u8>, Vec<u8>) {
-    let mut start = prefix.to_vec();
-    keys::push_clustering(&mut start, &range.start);
-    let mut end = prefix.to_vec();
-    match &range.end {
-        Some(range_end) => keys::push_clustering(&mut end, range_end),
-        None => keys::push_rows_end(&mut end),
-    }
-    if let Resume::After(after) = resume {
-        let mut at = prefix.to_vec();
-        keys::push_clustering(&mut at, after);
-        if reversed {
-            end = end.min(at);
-        } else {
-            at.push(0);
-            start = start.max(at);
-        }
-    }
-    (start, end)
 }
 
 /// A scan over many partitions with one iterator.

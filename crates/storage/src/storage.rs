@@ -55,6 +55,8 @@ pub struct Statistics {
     pub memtable_bytes: u64,
     /// Bytes in the row cache.
     pub row_cache_bytes: u64,
+    /// Bytes in the cache of partition heads.
+    pub head_cache_bytes: u64,
 }
 
 impl Storage {
@@ -308,6 +310,7 @@ impl Storage {
             log_bytes: self.log.kept_bytes(),
             memtable_bytes: self.core.pressure.bytes(),
             row_cache_bytes: self.core.cache.bytes(),
+            head_cache_bytes: self.core.heads.bytes(),
         }
     }
 

@@ -85,6 +85,7 @@ pub(crate) enum CommitMode {
 pub(crate) struct Memory {
     pub(crate) block_cache: Option<u64>,
     pub(crate) row_cache: Option<u64>,
+    pub(crate) head_cache: Option<u64>,
     pub(crate) memtables: Option<u64>,
     pub(crate) prepared_statements: u64,
 }

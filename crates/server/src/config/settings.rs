@@ -172,6 +172,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         memory.row_cache = form::bytes_or_auto
     ),
     setting!(
+        "memory.head_cache",
+        Form::Bytes,
+        "auto",
+        "First rows of partitions kept in memory, for slices. auto: a sixteenth of the memory.",
+        memory.head_cache = form::bytes_or_auto
+    ),
+    setting!(
         "memory.memtables",
         Form::Bytes,
         "auto",

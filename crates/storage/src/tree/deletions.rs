@@ -140,14 +140,9 @@ impl PartitionDeletions {
     /// Takes one that is behind all others.
     fn add(&mut self, (key, value): (TreeBytes, TreeBytes)) -> Result<(), TreeError> {
         let (_, rest) = keys::split_prefix(&key).ok_or_else(malformed)?;
-        let (deletion, range_end) = decode_value(&value)?;
         match keys::split_deletion(rest).ok_or_else(malformed)? {
-            DeletionKey::Partition => self.partition = Some(deletion),
-            DeletionKey::Range { start } => self.ranges.push(RangeDeletion {
-                start: Bytes::copy_from_slice(start),
-                end: range_end.map(Bytes::copy_from_slice),
-                deletion,
-            }),
+            DeletionKey::Partition => self.partition = Some(decode_value(&value)?.0),
+            DeletionKey::Range { .. } => self.ranges.push(decode_range((key, value))?),
         }
         Ok(())
     }
@@ -278,6 +273,28 @@ fn join_neighbours(pieces: Vec<RangeDeletion>) -> Vec<RangeDeletion> {
         }
     }
     joined
+}
+
+/// Takes a range tombstone apart.
+pub(crate) fn decode_range(
+    (key, value): (TreeBytes, TreeBytes),
+) -> Result<RangeDeletion, TreeError> {
+    let (_, rest) = keys::split_prefix(&key).ok_or_else(malformed)?;
+    let Some(DeletionKey::Range { start }) = keys::split_deletion(rest) else {
+        return Err(malformed());
+    };
+    let (deletion, end) = decode_value(&value)?;
+    let (start, end) = (Bytes::copy_from_slice(start), end.map(Bytes::copy_from_slice));
+    Ok(RangeDeletion { start, end, deletion })
+}
+
+/// When the partition was deleted (`i64::MIN`: never).
+pub(crate) fn partition_deletion_us(
+    tree: &dyn SortedTree,
+    prefix: &[u8],
+    seqno: SeqNo,
+) -> Result<i64, TreeError> {
+    covering_us(tree, prefix, None, seqno)
 }
 
 /// The newest deletion over one row, without reading every range of its partition.

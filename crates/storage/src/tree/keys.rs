@@ -131,12 +131,17 @@ pub(crate) fn split_row_key(key: &[u8]) -> Option<RowKey<'_>> {
     let ring = RingToken(u128::from_be_bytes(*prefix.get(1..)?.first_chunk::<16>()?));
     let length = u16::from_be_bytes(*prefix.get(17..)?.first_chunk::<2>()?);
     let partition_key = if length == CUT_KEY_LENGTH { None } else { prefix.get(19..) };
-    let clustering = match rest.split_first()? {
-        (&KIND_STATIC, []) => None,
-        (&KIND_ROW, clustering) => Some(clustering),
-        _ => return None,
-    };
+    let clustering = split_position(rest)?;
     Some(RowKey { prefix, ring, partition_key, clustering })
+}
+
+/// The clustering key in what stands behind a partition prefix, `None` inside for the static row.
+pub(crate) fn split_position(rest: &[u8]) -> Option<Option<&[u8]>> {
+    match rest.split_first()? {
+        (&KIND_STATIC, []) => Some(None),
+        (&KIND_ROW, clustering) => Some(Some(clustering)),
+        _ => None,
+    }
 }
 
 /// Splits a key after its partition prefix.

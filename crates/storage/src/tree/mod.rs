@@ -4,6 +4,7 @@
 //! Reading order: [`keys`], [`engine`], [`store`], [`deletions`]; [`purge`] and [`sweep`] for
 //! what is dead.
 
+pub(crate) mod covering;
 pub(crate) mod deletions;
 pub(crate) mod engine;
 pub(crate) mod keys;
