@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use cql::ast::Name;
-use partition::PartitionMap;
+use partition::{History, PartitionMap};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{CommitError, Committed, OutcomeReceiver, ReplicaSets};
@@ -16,6 +16,9 @@ use types::{Mutation, Outcome, SetId};
 use crate::error::ExecuteError;
 use crate::page_state::PagingSecret;
 use crate::rows::Rows;
+
+/// How often a change is located again before its client is told to come back.
+const MOVES_MAX: u32 = 100;
 
 /// What the coordinator needs from the world around it.
 pub trait World: Send + Sync {
@@ -58,8 +61,11 @@ pub struct Coordinator {
     /// Shared with storage, which needs the types of columns when it applies a condition.
     pub(crate) schema: Arc<ArcSwap<Schema>>,
     pub(crate) map: ArcSwap<PartitionMap>,
-    /// Held while the schema changes: one change at a time.
+    /// Held while the schema or the map changes: one change at a time.
     pub(crate) definition: Mutex<()>,
+    /// Held while sets have ended and the map still names them.
+    pub(crate) moving: Mutex<()>,
+    pub(crate) history: Mutex<History>,
     pub(crate) settings: Settings,
     pub(crate) world: Arc<dyn World>,
 }
@@ -134,7 +140,9 @@ impl Coordinator {
     }
 
     pub(crate) fn facts(&self, table: &Table) -> NodeFacts {
-        self.world.facts(table.name.as_ref() == "clients")
+        let mut facts = self.world.facts(table.name.as_ref() == "clients");
+        self.add_partition_facts(table, &mut facts);
+        facts
     }
 
     /// Runs a plan. It does not wait: a change that must become durable first comes back as
@@ -197,20 +205,40 @@ impl Coordinator {
             let reply = self.answer_commit(Ok(Vec::new()), conditional)?;
             return Ok(Executed::Done(Answer { reply, warnings }));
         }
-        let map = self.map.load();
-        let change = mutations
-            .into_iter()
-            .map(|mutation| match map.locate(mutation.table, mutation.key.ring()) {
-                Some(partition) => Ok((partition.set, mutation)),
-                None => Err(ExecuteError::Invalid("the table was dropped".into())),
-            })
-            .collect::<Result<Vec<(SetId, Mutation)>, ExecuteError>>()?;
-        match self.replicas.commit_many(change) {
+        match self.commit_located(mutations)? {
             Committed::Now(outcome) => {
                 let reply = self.answer_commit(outcome, conditional)?;
                 Ok(Executed::Done(Answer { reply, warnings }))
             }
             Committed::Later(outcome) => Ok(Executed::Waiting(Waiting { outcome, warnings })),
+            Committed::Moved(_) => Err(CommitError::Moved.into()),
+        }
+    }
+
+    /// Finds the set of each key and commits. When a physical partition is split or merged meanwhile
+    /// nothing was done, and the keys are located again with the new map.
+    fn commit_located(&self, mut mutations: Vec<Mutation>) -> Result<Committed, ExecuteError> {
+        let mut tries = 0;
+        loop {
+            let map = self.map.load();
+            let change = mutations
+                .into_iter()
+                .map(|mutation| match map.locate(mutation.table, mutation.key.ring()) {
+                    Some(partition) => Ok((partition.set, mutation)),
+                    None => Err(ExecuteError::Invalid("the table was dropped".into())),
+                })
+                .collect::<Result<Vec<(SetId, Mutation)>, ExecuteError>>()?;
+            drop(map);
+            match self.replicas.commit_many(change) {
+                Committed::Moved(change) if tries < MOVES_MAX => {
+                    tries += 1;
+                    // Whoever changes the map holds this until the new one is there: the time in
+                    // which the last changes of the old sets are applied.
+                    drop(self.moving.lock());
+                    mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
+                }
+                committed => return Ok(committed),
+            }
         }
     }
 

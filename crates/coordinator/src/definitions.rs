@@ -6,14 +6,15 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use cql::Statement;
-use partition::{PartitionMap, Space};
+use partition::PartitionMap;
 use replica::ReplicaSets;
 use schema::ddl::{self, Change, DdlContext};
-use schema::{KeyspaceKind, Schema, Table};
+use schema::{Schema, Table};
 use types::TableId;
 
 use crate::coordinator::{Answer, Coordinator, Reply, RequestContext, Settings, World};
 use crate::error::ExecuteError;
+use crate::partitions::{kept_history, place};
 use crate::rows::Rows;
 
 /// The name under which storage keeps the schema.
@@ -31,12 +32,15 @@ impl Coordinator {
         settings: Settings,
         world: Arc<dyn World>,
     ) -> Result<Coordinator, ExecuteError> {
-        let next = place(&map, &schema.load(), settings.partitions_per_space);
+        let next = place(&map, &schema.load(), &settings, world.now_us() / 1000);
+        let history = kept_history(&replicas);
         let coordinator = Coordinator {
             replicas,
             schema,
             map: ArcSwap::from_pointee(next),
             definition: Mutex::new(()),
+            moving: Mutex::new(()),
+            history: Mutex::new(history),
             settings,
             world,
         };
@@ -86,7 +90,7 @@ impl Coordinator {
     ) -> Result<(), ExecuteError> {
         let storage = self.replicas.storage();
         let before = self.map.load_full();
-        let map = place(&before, &schema, self.settings.partitions_per_space);
+        let map = place(&before, &schema, &self.settings, self.world.now_us() / 1000);
         for table in created {
             storage.create_table(*table);
         }
@@ -96,15 +100,14 @@ impl Coordinator {
         storage
             .save_document(SCHEMA_DOCUMENT, &schema::persist::encode(&schema))
             .map_err(refused)?;
-        self.schema.store(Arc::new(schema));
-        self.map.store(Arc::new(map));
+        self.show(map, || self.schema.store(Arc::new(schema)))?;
         for table in dropped {
             storage.drop_table(*table).map_err(refused)?;
         }
         Ok(())
     }
 
-    fn save_map(&self, map: &PartitionMap) -> Result<(), ExecuteError> {
+    pub(crate) fn save_map(&self, map: &PartitionMap) -> Result<(), ExecuteError> {
         self.replicas
             .storage()
             .save_document(PARTITIONS_DOCUMENT, map.encode().as_bytes())
@@ -141,31 +144,6 @@ impl Coordinator {
     }
 }
 
-fn refused(error: impl std::fmt::Display) -> ExecuteError {
+pub(crate) fn refused(error: impl std::fmt::Display) -> ExecuteError {
     ExecuteError::Invalid(error.to_string())
-}
-
-/// The map for a schema: every keyspace with stored tables has its space, and no other.
-fn place(map: &PartitionMap, schema: &Schema, partitions_per_space: u32) -> PartitionMap {
-    let stored =
-        || schema.keyspaces.values().filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
-    let mut next = map.clone();
-    for keyspace in stored() {
-        next = next.with_space(Space::Keyspace(Arc::clone(&keyspace.name)), partitions_per_space);
-    }
-    let gone: Vec<Space> = next
-        .spaces()
-        .map(|(space, _)| space.clone())
-        .filter(|Space::Keyspace(name)| !schema.keyspaces.contains_key(name))
-        .collect();
-    for space in gone {
-        next = next.without_space(&space);
-    }
-    next.with_tables(stored().flat_map(|keyspace| {
-        keyspace
-            .tables
-            .values()
-            .filter(|table| !table.is_virtual)
-            .map(|table| (table.id, Space::Keyspace(Arc::clone(&keyspace.name))))
-    }))
 }

@@ -10,6 +10,8 @@ mod coordinator;
 mod definitions;
 mod error;
 mod page_state;
+mod partition_facts;
+mod partitions;
 mod rows;
 mod select;
 mod virtual_rows;
@@ -20,4 +22,5 @@ pub use coordinator::{
 pub use definitions::{PARTITIONS_DOCUMENT, SCHEMA_DOCUMENT};
 pub use error::ExecuteError;
 pub use page_state::PagingSecret;
+pub use partitions::SplitPlace;
 pub use rows::Rows;

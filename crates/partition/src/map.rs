@@ -1,6 +1,7 @@
 //! The map itself.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use types::{RingRange, RingToken, SetId, TableId};
@@ -19,6 +20,133 @@ pub struct PhysicalPartition {
 pub enum Space {
     /// All tables of a keyspace that have no space of their own.
     Keyspace(Arc<str>),
+    /// One table with its own throughput.
+    Table {
+        /// Its keyspace.
+        keyspace: Arc<str>,
+        /// Its name.
+        table: Arc<str>,
+    },
+}
+
+impl Space {
+    /// The keyspace it belongs to.
+    pub fn keyspace(&self) -> &Arc<str> {
+        match self {
+            Space::Keyspace(keyspace) | Space::Table { keyspace, .. } => keyspace,
+        }
+    }
+}
+
+/// `KEYSPACE` or `KEYSPACE.TABLE`.
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Space::Keyspace(keyspace) => f.write_str(keyspace),
+            Space::Table { keyspace, table } => write!(f, "{keyspace}.{table}"),
+        }
+    }
+}
+
+/// Why a physical partition was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// Its space was made.
+    Created,
+    /// The one before came near the limit of its storage.
+    Storage,
+    /// The space has more request units per second than its physical partitions may spend.
+    Throughput,
+    /// The one before was hot while others were idle.
+    Heat,
+    /// Somebody asked for it.
+    Hand,
+    /// Two small and cold ones became one.
+    Cold,
+    /// The tables of its space changed: one of them got or lost its own throughput.
+    Regrouped,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 7] = [
+        Reason::Created,
+        Reason::Storage,
+        Reason::Throughput,
+        Reason::Heat,
+        Reason::Hand,
+        Reason::Cold,
+        Reason::Regrouped,
+    ];
+
+    /// One word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reason::Created => "created",
+            Reason::Storage => "storage",
+            Reason::Throughput => "throughput",
+            Reason::Heat => "heat",
+            Reason::Hand => "hand",
+            Reason::Cold => "cold",
+            Reason::Regrouped => "regrouped",
+        }
+    }
+
+    /// The reason with that word.
+    pub fn of_word(word: &str) -> Option<Reason> {
+        Reason::ALL.into_iter().find(|reason| reason.word() == word)
+    }
+}
+
+/// When and why a physical partition was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Milliseconds since the epoch; zero where it is not known.
+    pub made_at_ms: i64,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The physical partitions of one space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cover {
+    /// In the order of the ring; together they cover it once.
+    pub(crate) partitions: Arc<[PhysicalPartition]>,
+    /// Where to begin to look: for each value of a token's first `guide_bits` bits the first physical
+    /// partition that does not end before it.
+    guide: Arc<[u32]>,
+    guide_bits: u32,
+}
+
+impl Cover {
+    pub(crate) fn new(partitions: Vec<PhysicalPartition>) -> Cover {
+        // Twice as many places as partitions: mostly one look is enough.
+        let guide_bits = (partitions.len() * 2).next_power_of_two().trailing_zeros().min(20);
+        let mut guide = Vec::with_capacity((1 << guide_bits) + 1);
+        let mut index = 0u32;
+        for place in 0..1u128 << guide_bits {
+            let first = if guide_bits == 0 { 0 } else { place << (128 - guide_bits) };
+            while partitions.get(index as usize).is_some_and(|part| part.range.last.0 < first) {
+                index += 1;
+            }
+            guide.push(index);
+        }
+        guide.push(u32::try_from(partitions.len()).unwrap_or(u32::MAX));
+        Cover { partitions: Arc::from(partitions), guide: Arc::from(guide), guide_bits }
+    }
+
+    /// Which one holds a token.
+    fn index_of(&self, token: RingToken) -> usize {
+        let place = token.0.checked_shr(128 - self.guide_bits).unwrap_or(0) as usize;
+        let first = self.guide.get(place).copied().unwrap_or(0) as usize;
+        let end = self.guide.get(place + 1).map_or(first, |next| *next as usize + 1);
+        let part = self.partitions.get(first..end.min(self.partitions.len())).unwrap_or_default();
+        match part.first() {
+            // The first one that does not end before the token holds it: together they cover the ring.
+            Some(one) if token <= one.range.last => first,
+            _ => first + part.partition_point(|partition| partition.range.last < token),
+        }
+    }
 }
 
 /// Where everything is, at one epoch.
@@ -26,9 +154,48 @@ pub enum Space {
 pub struct PartitionMap {
     pub(crate) epoch: u64,
     pub(crate) next_set: u32,
-    pub(crate) spaces: BTreeMap<Space, Arc<[PhysicalPartition]>>,
-    tables: HashMap<TableId, Arc<[PhysicalPartition]>, foldhash::fast::FixedState>,
+    pub(crate) spaces: BTreeMap<Space, Cover>,
+    pub(crate) origins: BTreeMap<SetId, Origin>,
+    tables: HashMap<TableId, Cover, foldhash::fast::FixedState>,
 }
+
+/// A change of the map that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapRefusal {
+    /// There is no such space.
+    NoSpace(Space),
+    /// The space has no such physical partition.
+    NoPartition(SetId),
+    /// A physical partition must hold at least one token on each side of the place.
+    NotInside {
+        /// The partition.
+        set: SetId,
+        /// The place.
+        at: RingToken,
+    },
+    /// It has no neighbour behind it.
+    NoNeighbour(SetId),
+}
+
+impl fmt::Display for MapRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapRefusal::NoSpace(space) => write!(f, "there is no partition space {space}"),
+            MapRefusal::NoPartition(set) => write!(f, "there is no physical partition {}", set.0),
+            MapRefusal::NotInside { set, at } => write!(
+                f,
+                "physical partition {} cannot be split at token {}: nothing would be left on one side",
+                set.0,
+                at.token().0
+            ),
+            MapRefusal::NoNeighbour(set) => {
+                write!(f, "physical partition {} is the last of its ring", set.0)
+            }
+        }
+    }
+}
+
+impl std::error::Error for MapRefusal {}
 
 impl PartitionMap {
     /// How often the map has changed.
@@ -38,15 +205,29 @@ impl PartitionMap {
 
     /// The spaces and their physical partitions, each in the order of the ring.
     pub fn spaces(&self) -> impl Iterator<Item = (&Space, &[PhysicalPartition])> {
-        self.spaces.iter().map(|(space, partitions)| (space, partitions.as_ref()))
+        self.spaces.iter().map(|(space, cover)| (space, cover.partitions.as_ref()))
+    }
+
+    /// The physical partitions of one space, in the order of the ring; none if there is no such space.
+    pub fn partitions(&self, space: &Space) -> &[PhysicalPartition] {
+        self.spaces.get(space).map(|cover| cover.partitions.as_ref()).unwrap_or_default()
+    }
+
+    /// When and why a physical partition was made.
+    pub fn origin(&self, set: SetId) -> Option<Origin> {
+        self.origins.get(&set).copied()
     }
 
     /// The physical partition of a table's key; `None` when the table is not in the map.
     pub fn locate(&self, table: TableId, token: RingToken) -> Option<PhysicalPartition> {
-        let partitions = self.tables.get(&table)?;
-        // The first one that does not end before the token holds it: together they cover the ring.
-        let index = partitions.partition_point(|partition| partition.range.last < token);
-        partitions.get(index).copied()
+        let cover = self.tables.get(&table)?;
+        cover.partitions.get(cover.index_of(token)).copied()
+    }
+
+    /// The physical partition of a space that holds a token.
+    pub fn locate_in(&self, space: &Space, token: RingToken) -> Option<PhysicalPartition> {
+        let cover = self.spaces.get(space)?;
+        cover.partitions.get(cover.index_of(token)).copied()
     }
 
     /// The physical partitions that share keys with a part of the ring, in its order.
@@ -55,8 +236,10 @@ impl PartitionMap {
         table: TableId,
         range: RingRange,
     ) -> impl Iterator<Item = PhysicalPartition> + '_ {
-        let partitions = self.tables.get(&table).map(AsRef::as_ref).unwrap_or_default();
-        let first = partitions.partition_point(|partition| partition.range.last < range.start);
+        let (partitions, first) = match self.tables.get(&table) {
+            Some(cover) => (cover.partitions.as_ref(), cover.index_of(range.start)),
+            None => (&[] as &[PhysicalPartition], 0),
+        };
         partitions
             .iter()
             .skip(first)
@@ -64,39 +247,134 @@ impl PartitionMap {
             .copied()
     }
 
+    /// Whether the keys of a table lie in that space.
+    pub fn is_in(&self, table: TableId, space: &Space) -> bool {
+        match (self.tables.get(&table), self.spaces.get(space)) {
+            (Some(one), Some(other)) => Arc::ptr_eq(&one.partitions, &other.partitions),
+            _ => false,
+        }
+    }
+
+    /// The sets that this map has and the other has not.
+    pub fn sets_gone_in(&self, other: &PartitionMap) -> Vec<SetId> {
+        self.origins.keys().filter(|set| !other.origins.contains_key(set)).copied().collect()
+    }
+
     /// A map that has the space too, cut into equal parts of the ring. A space that exists stays.
-    pub fn with_space(&self, space: Space, partition_count: u32) -> PartitionMap {
+    pub fn with_space(&self, space: Space, partition_count: u32, now_ms: i64) -> PartitionMap {
         let mut map = self.clone();
         if map.spaces.contains_key(&space) {
             return map;
         }
-        let count = partition_count.max(1);
-        let step = u128::MAX / u128::from(count);
-        let partitions: Arc<[PhysicalPartition]> = (0..count)
-            .map(|index| {
-                let start = RingToken(step * u128::from(index));
-                let last = if index + 1 == count {
-                    RingToken(u128::MAX)
-                } else {
-                    RingToken(step * u128::from(index + 1) - 1)
-                };
-                let set = SetId(map.next_set + index);
-                PhysicalPartition { set, range: RingRange { start, last } }
-            })
+        let origin = Origin { made_at_ms: now_ms, reason: Reason::Created };
+        let partitions = even_ranges(partition_count)
+            .map(|range| PhysicalPartition { set: map.give_set(origin), range })
             .collect();
-        map.next_set += count;
+        map.spaces.insert(space, Cover::new(partitions));
         map.epoch += 1;
-        map.spaces.insert(space, partitions);
         map
     }
 
     /// A map without the space. Its sets' numbers are not used again.
     pub fn without_space(&self, space: &Space) -> PartitionMap {
         let mut map = self.clone();
-        if map.spaces.remove(space).is_some() {
+        if let Some(cover) = map.spaces.remove(space) {
+            for partition in cover.partitions.iter() {
+                map.origins.remove(&partition.set);
+            }
             map.epoch += 1;
         }
         map
+    }
+
+    /// The same ranges under new numbers: what the old sets were asked for before and the new ones
+    /// after can be told apart.
+    pub fn with_fresh_sets(&self, space: &Space, now_ms: i64) -> PartitionMap {
+        let Some(cover) = self.spaces.get(space) else { return self.clone() };
+        let mut map = self.without_space(space);
+        let origin = Origin { made_at_ms: now_ms, reason: Reason::Regrouped };
+        let fresh = cover.partitions.iter().map(|partition| partition.range);
+        let partitions =
+            fresh.map(|range| PhysicalPartition { set: map.give_set(origin), range }).collect();
+        map.spaces.insert(space.clone(), Cover::new(partitions));
+        map
+    }
+
+    /// A map in which a physical partition is two: all before `at`, and the rest. Both get new
+    /// numbers, so that a request that was located before is recognised. A logical partition is one
+    /// position of the ring, so no place cuts one.
+    pub fn with_split(
+        &self,
+        space: &Space,
+        set: SetId,
+        at: RingToken,
+        origin: Origin,
+    ) -> Result<PartitionMap, MapRefusal> {
+        let (index, partition) = self.find(space, set)?;
+        let RingRange { start, last } = partition.range;
+        let before = match at.0.checked_sub(1) {
+            Some(before) if start < at && at <= last => RingToken(before),
+            _ => return Err(MapRefusal::NotInside { set, at }),
+        };
+        let halves = [RingRange { start, last: before }, RingRange { start: at, last }];
+        Ok(self.with_replaced(space, index, 1, &halves, origin))
+    }
+
+    /// A map in which a physical partition and the one behind it are one, under a new number.
+    pub fn with_merge(
+        &self,
+        space: &Space,
+        set: SetId,
+        origin: Origin,
+    ) -> Result<PartitionMap, MapRefusal> {
+        let (index, partition) = self.find(space, set)?;
+        let neighbour =
+            self.partitions(space).get(index + 1).ok_or(MapRefusal::NoNeighbour(set))?;
+        let whole = RingRange { start: partition.range.start, last: neighbour.range.last };
+        Ok(self.with_replaced(space, index, 2, &[whole], origin))
+    }
+
+    fn find(&self, space: &Space, set: SetId) -> Result<(usize, PhysicalPartition), MapRefusal> {
+        let cover = self.spaces.get(space).ok_or_else(|| MapRefusal::NoSpace(space.clone()))?;
+        let mut partitions = cover.partitions.iter().enumerate();
+        let found = partitions.find(|(_, partition)| partition.set == set);
+        found.map(|(index, partition)| (index, *partition)).ok_or(MapRefusal::NoPartition(set))
+    }
+
+    fn with_replaced(
+        &self,
+        space: &Space,
+        index: usize,
+        count: usize,
+        ranges: &[RingRange],
+        origin: Origin,
+    ) -> PartitionMap {
+        let mut map = self.clone();
+        let mut partitions = self.partitions(space).to_vec();
+        let fresh: Vec<PhysicalPartition> = ranges
+            .iter()
+            .map(|range| PhysicalPartition { set: map.give_set(origin), range: *range })
+            .collect();
+        let end = (index + count).min(partitions.len());
+        for old in partitions.splice(index..end, fresh) {
+            map.origins.remove(&old.set);
+        }
+        let cover = Cover::new(partitions);
+        let before = map.spaces.insert(space.clone(), cover.clone());
+        for known in map.tables.values_mut() {
+            if before.as_ref().is_some_and(|old| Arc::ptr_eq(&old.partitions, &known.partitions)) {
+                *known = cover.clone();
+            }
+        }
+        map.epoch += 1;
+        map
+    }
+
+    fn give_set(&mut self, origin: Origin) -> SetId {
+        let set = SetId(self.next_set);
+        self.next_set += 1;
+        self.origins.insert(set, origin);
+        set
     }
 
     /// The map with every table of a schema placed in its space. Tables of a space that the map
@@ -104,10 +382,25 @@ impl PartitionMap {
     pub fn with_tables(&self, tables: impl Iterator<Item = (TableId, Space)>) -> PartitionMap {
         let mut map = self.clone();
         map.tables = tables
-            .filter_map(|(table, space)| Some((table, Arc::clone(self.spaces.get(&space)?))))
+            .filter_map(|(table, space)| Some((table, self.spaces.get(&space)?.clone())))
             .collect();
         map
     }
+}
+
+/// The ring in so many parts of the same length.
+pub(crate) fn even_ranges(count: u32) -> impl Iterator<Item = RingRange> {
+    let count = count.max(1);
+    let step = u128::MAX / u128::from(count);
+    (0..count).map(move |index| {
+        let start = RingToken(step * u128::from(index));
+        let last = if index + 1 == count {
+            RingToken(u128::MAX)
+        } else {
+            RingToken(step * u128::from(index + 1) - 1)
+        };
+        RingRange { start, last }
+    })
 }
 
 #[cfg(test)]
@@ -119,7 +412,7 @@ mod tests {
     fn map_of(count: u32) -> PartitionMap {
         let space = Space::Keyspace("ks".into());
         PartitionMap::default()
-            .with_space(space.clone(), count)
+            .with_space(space.clone(), count, 0)
             .with_tables([(TABLE, space)].into_iter())
     }
 
@@ -153,10 +446,31 @@ mod tests {
     #[test]
     fn set_numbers_are_never_used_twice() {
         let space = |name: &str| Space::Keyspace(name.into());
-        let map = PartitionMap::default().with_space(space("a"), 2);
-        let map = map.without_space(&space("a")).with_space(space("b"), 1);
+        let map = PartitionMap::default().with_space(space("a"), 2, 0);
+        let map = map.without_space(&space("a")).with_space(space("b"), 1, 0);
         let (_, partitions) = map.spaces().next().unwrap();
         assert_eq!(partitions[0].set, SetId(2));
         assert_eq!(map.epoch(), 3);
+    }
+
+    #[test]
+    fn a_split_needs_a_place_inside_and_a_merge_a_neighbour() {
+        let space = Space::Keyspace("ks".into());
+        let map = map_of(2);
+        let [left, right] = [0, 1].map(|index| map.partitions(&space)[index]);
+        let origin = Origin { made_at_ms: 5, reason: Reason::Hand };
+        let split = |at| map.with_split(&space, left.set, at, origin);
+        for at in [left.range.start, right.range.start] {
+            assert_eq!(split(at).unwrap_err(), MapRefusal::NotInside { set: left.set, at });
+        }
+        let last = split(left.range.last).unwrap();
+        assert_eq!(last.partitions(&space)[1].range.start, left.range.last);
+        assert_eq!(map.sets_gone_in(&last), [left.set]);
+        assert_eq!(last.origin(SetId(2)), Some(origin));
+        let refused = map.with_merge(&space, right.set, origin).unwrap_err();
+        assert_eq!(refused, MapRefusal::NoNeighbour(right.set));
+        let one = map.with_merge(&space, left.set, origin).unwrap();
+        assert_eq!(one.partitions(&space)[0].range, RingRange::FULL);
+        assert_eq!(one.locate(TABLE, RingToken(u128::MAX)).unwrap().set, SetId(2));
     }
 }

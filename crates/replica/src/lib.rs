@@ -72,6 +72,12 @@ impl ReplicaSets {
         self.storage.read(partition.set, command, sink).map_err(ReadError::Storage)
     }
 
+    /// Ends sets, because their keys get other ones: when this returns everything committed to them
+    /// is applied, and what still comes for them is handed back.
+    pub fn end_sets(&self, sets: &[SetId]) -> Result<(), CommitError> {
+        self.storage.end_sets(sets)
+    }
+
     /// Commits one atomic change over any number of sets: all of it or nothing.
     pub fn commit_many(&self, change: Vec<(SetId, Mutation)>) -> Committed {
         self.storage.commit(change)

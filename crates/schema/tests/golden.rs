@@ -190,6 +190,7 @@ fn facts() -> NodeFacts {
         settings: Vec::new(),
         clients: Vec::new(),
         estimates: Vec::new(),
+        partitions: Default::default(),
     }
 }
 

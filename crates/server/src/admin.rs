@@ -1,5 +1,5 @@
-//! How `helenus status`, `flush` and `compact` talk to the running node: a socket in its data
-//! folder, one word per line, one JSON object per answer. Whoever may open the folder may ask.
+//! How `helenus status`, `flush`, `partitions` and others talk to the running node: a socket in its
+//! data folder, one JSON array of words per question, one JSON object per answer. Whoever may open the folder may ask.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -12,34 +12,92 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 const SOCKET: &str = "admin.sock";
-/// The longest word that is read.
-const WORD_BYTES_MAX: u64 = 64;
+/// The longest question that is read: a split at a key has the key in it.
+const QUESTION_BYTES_MAX: u64 = 256 * 1024;
 /// What the system allows for the path of a socket, with room for its last byte.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
 /// How long a person waits for `flush` and `compact` of a large node.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// What can be asked of a running node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     Status,
     Flush,
     Compact,
+    /// The physical partitions of `KEYSPACE` or `KEYSPACE.TABLE`; all without one.
+    Partitions(Option<String>),
+    Split(Split),
+}
+
+/// A split by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Split {
+    /// `KEYSPACE` or `KEYSPACE.TABLE`.
+    pub(crate) space: String,
+    pub(crate) place: AskedPlace,
+}
+
+/// Where somebody wants a split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AskedPlace {
+    /// At the key with these values, one for each column.
+    Key(Vec<String>),
+    /// At a token.
+    Token(i64),
+    /// Wherever it halves best.
+    Best,
 }
 
 impl Question {
-    fn word(self) -> &'static str {
-        match self {
-            Question::Status => "status",
-            Question::Flush => "flush",
-            Question::Compact => "compact",
-        }
+    /// Words of a line, as a JSON array: names and keys may hold anything.
+    fn line(&self) -> String {
+        let words = match self {
+            Question::Status => vec!["status".to_owned()],
+            Question::Flush => vec!["flush".to_owned()],
+            Question::Compact => vec!["compact".to_owned()],
+            Question::Partitions(space) => {
+                std::iter::once("partitions".to_owned()).chain(space.clone()).collect()
+            }
+            Question::Split(split) => {
+                let head = ["split".to_owned(), split.space.clone()].into_iter();
+                match &split.place {
+                    AskedPlace::Key(values) => {
+                        head.chain(["key".to_owned()]).chain(values.iter().cloned()).collect()
+                    }
+                    AskedPlace::Token(token) => {
+                        head.chain(["token".to_owned(), token.to_string()]).collect()
+                    }
+                    AskedPlace::Best => head.collect(),
+                }
+            }
+        };
+        format!("{}\n", json!(words))
     }
 
-    fn of_word(word: &str) -> Option<Question> {
-        [Question::Status, Question::Flush, Question::Compact]
-            .into_iter()
-            .find(|question| question.word() == word)
+    fn parse(line: &str) -> Option<Question> {
+        let words: Vec<String> = serde_json::from_str(line).ok()?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let place = |words: &[&str]| match words {
+            [] => Some(AskedPlace::Best),
+            ["token", token] => token.parse().ok().map(AskedPlace::Token),
+            ["key", values @ ..] => {
+                Some(AskedPlace::Key(values.iter().map(|value| (*value).to_owned()).collect()))
+            }
+            _ => None,
+        };
+        match words.as_slice() {
+            ["status"] => Some(Question::Status),
+            ["flush"] => Some(Question::Flush),
+            ["compact"] => Some(Question::Compact),
+            ["partitions"] => Some(Question::Partitions(None)),
+            ["partitions", space] => Some(Question::Partitions(Some((*space).to_owned()))),
+            ["split", space, rest @ ..] => {
+                let place = place(rest)?;
+                Some(Question::Split(Split { space: (*space).to_owned(), place }))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -83,19 +141,19 @@ pub(crate) async fn serve(listener: UnixListener, answerer: Answerer) {
 
 async fn converse(stream: UnixStream, answerer: Answerer) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
-    let mut word = String::new();
-    tokio::io::BufReader::new(read.take(WORD_BYTES_MAX)).read_line(&mut word).await?;
-    let answer = match Question::of_word(word.trim()) {
+    let mut line = String::new();
+    tokio::io::BufReader::new(read.take(QUESTION_BYTES_MAX)).read_line(&mut line).await?;
+    let answer = match Question::parse(line.trim()) {
         Some(question) => tokio::task::spawn_blocking(move || answerer(question))
             .await
             .unwrap_or_else(|_| json!({ "error": "the node failed, see its log" })),
-        None => json!({ "error": format!("unknown question {:?}", word.trim()) }),
+        None => json!({ "error": "the node does not know this question" }),
     };
     write.write_all(format!("{answer}\n").as_bytes()).await
 }
 
 /// Asks the node that runs on this data folder.
-pub(crate) fn ask(data_dir: &Path, question: Question) -> Result<Value, String> {
+pub(crate) fn ask(data_dir: &Path, question: &Question) -> Result<Value, String> {
     let stream = with_short_path(data_dir, |path| BlockingStream::connect(path));
     let mut stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -105,7 +163,7 @@ pub(crate) fn ask(data_dir: &Path, question: Question) -> Result<Value, String> 
     })?;
     let answer = (|| {
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.write_all(format!("{}\n", question.word()).as_bytes())?;
+        stream.write_all(question.line().as_bytes())?;
         let mut answer = String::new();
         BufReader::new(&stream).read_line(&mut answer)?;
         Ok::<String, io::Error>(answer)
@@ -154,17 +212,34 @@ mod tests {
             let folder =
                 std::env::temp_dir().join(format!("helenus-admin-{}-{name}", std::process::id()));
             std::fs::create_dir_all(&folder).unwrap();
-            assert!(ask(&folder, Question::Status).unwrap_err().starts_with("no node is running"));
+            assert!(ask(&folder, &Question::Status).unwrap_err().starts_with("no node is running"));
             let listener = listen(&folder).unwrap();
-            let answerer: Answerer = Arc::new(|question| json!({ "asked": question.word() }));
+            let answerer: Answerer = Arc::new(|question| json!({ "asked": question.line() }));
             let server = tokio::spawn(serve(listener, answerer));
             let asked = folder.clone();
-            let answer = tokio::task::spawn_blocking(move || ask(&asked, Question::Flush));
-            assert_eq!(answer.await.unwrap().unwrap(), json!({ "asked": "flush" }));
+            let answer = tokio::task::spawn_blocking(move || ask(&asked, &Question::Flush));
+            assert_eq!(answer.await.unwrap().unwrap(), json!({ "asked": "[\"flush\"]\n" }));
             server.abort();
             remove(&folder);
             std::fs::remove_dir_all(&folder).unwrap();
         }
+    }
+
+    #[test]
+    fn questions_are_read_as_they_are_asked() {
+        let split = |place| Question::Split(Split { space: "ks.t".to_owned(), place });
+        for question in [
+            Question::Status,
+            Question::Partitions(None),
+            Question::Partitions(Some("ks".to_owned())),
+            split(AskedPlace::Best),
+            split(AskedPlace::Token(-7)),
+            split(AskedPlace::Key(vec!["a\tb\n\"".to_owned(), String::new()])),
+        ] {
+            assert_eq!(Question::parse(question.line().trim()), Some(question));
+        }
+        assert_eq!(Question::parse("[\"split\"]"), None);
+        assert_eq!(Question::parse("status"), None);
     }
 
     #[test]

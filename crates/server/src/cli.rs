@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::admin::{AskedPlace, Split};
 use crate::config::{ConfigError, Loaded, Sources, load};
 
 /// What the user asked for.
@@ -21,6 +22,15 @@ pub(crate) enum Order {
     Flush,
     /// Have the running node merge its sorted files.
     Compact,
+    /// Show the ring of the running node.
+    Partitions {
+        /// `KEYSPACE` or `KEYSPACE.TABLE`; all without one.
+        space: Option<String>,
+        /// Again and again.
+        watch: bool,
+    },
+    /// Have the running node split a physical partition.
+    Split(Split),
 }
 
 /// What stops us before the order is carried out.
@@ -50,6 +60,7 @@ Examples:
   helenus start --config helenus.toml --set log.level=info
   HELENUS_STORAGE_COMMIT=periodic helenus      a setting from the environment
   helenus status                               how the node in ./data is doing
+  helenus partitions                           the ring and its physical partitions
   cqlsh 127.0.0.1 9042                         connect";
 
 const START_EXAMPLES: &str = "\
@@ -73,8 +84,22 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         }
         Some(("flush", matches)) => settled(Order::Flush, matches),
         Some(("compact", matches)) => settled(Order::Compact, matches),
+        Some(("partitions", matches)) => {
+            let space = matches.get_one::<String>("space").cloned();
+            settled(Order::Partitions { space, watch: matches.get_flag("watch") }, matches)
+        }
+        Some(("split", matches)) => settled(Order::Split(asked_split(matches)), matches),
         Some((_, matches)) => settled(Order::Start, matches),
     }
+}
+
+fn asked_split(matches: &ArgMatches) -> Split {
+    let place = match (matches.get_many::<String>("key"), matches.get_one::<i64>("token")) {
+        (Some(values), _) => AskedPlace::Key(values.cloned().collect()),
+        (None, Some(token)) => AskedPlace::Token(*token),
+        (None, None) => AskedPlace::Best,
+    };
+    Split { space: matches.get_one::<String>("space").cloned().unwrap_or_default(), place }
 }
 
 fn settled(order: Order, matches: &ArgMatches) -> Result<(Order, Loaded), CommandError> {
@@ -144,6 +169,27 @@ fn command() -> Command {
                 .about("Have the running node merge its sorted files")
                 .args(setting_arguments()),
         )
+        .subcommand(partitions_command())
+        .subcommand(split_command())
+}
+
+fn partitions_command() -> Command {
+    Command::new("partitions")
+        .about("Show the ring of the running node, cut into physical partitions")
+        .after_help("Examples:\n  helenus partitions\n  helenus partitions shop.orders --watch")
+        .arg(Arg::new("space").value_name("KEYSPACE[.TABLE]").help("Only of this keyspace or table"))
+        .arg(Arg::new("watch").long("watch").action(ArgAction::SetTrue).help("Again every second"))
+        .args(setting_arguments())
+}
+
+fn split_command() -> Command {
+    Command::new("split")
+        .about("Have the running node split a physical partition, now")
+        .after_help("Examples:\n  helenus split shop                        the fullest, where it halves best\n  helenus split shop.orders --key 42        before the key 42\n  helenus split shop --token 0              before the token 0")
+        .arg(Arg::new("space").value_name("KEYSPACE[.TABLE]").required(true).help("Of this keyspace or table"))
+        .arg(Arg::new("key").long("key").value_name("VALUE").action(ArgAction::Append).conflicts_with("token").allow_hyphen_values(true).help("Before this partition key; once for each of its columns"))
+        .arg(Arg::new("token").long("token").value_name("TOKEN").value_parser(clap::value_parser!(i64)).allow_hyphen_values(true).help("Before this token"))
+        .args(setting_arguments())
 }
 
 fn setting_arguments() -> [Arg; 5] {

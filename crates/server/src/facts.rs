@@ -78,6 +78,7 @@ impl NodeWorld {
                 .collect(),
             clients: Vec::new(),
             estimates: Vec::new(),
+            partitions: Default::default(),
         };
         NodeWorld { lasting, uuids, hub, clients }
     }
@@ -85,6 +86,11 @@ impl NodeWorld {
     /// The host id, as text.
     pub(crate) fn host_id(&self) -> String {
         types::UuidText(self.lasting.host_id).to_string()
+    }
+
+    /// The host id.
+    pub(crate) fn host_number(&self) -> u128 {
+        self.lasting.host_id
     }
 
     pub(crate) fn started_at_ms(&self) -> i64 {

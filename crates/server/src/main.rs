@@ -18,6 +18,7 @@ mod facts;
 mod log;
 mod metrics;
 mod node;
+mod partitions;
 mod reply;
 mod roles;
 mod session;
@@ -49,18 +50,23 @@ fn main() -> ExitCode {
             }
         }
         Order::Config => say(&config::print(&loaded)),
-        Order::Status { json } => match admin::ask(data_dir, Question::Status) {
+        Order::Status { json } => match admin::ask(data_dir, &Question::Status) {
             Ok(answer) if json => say(&format!("{answer}\n")),
             Ok(answer) => say(&admin::describe(&answer)),
             Err(error) => fail(&error),
         },
         Order::Flush => chore(data_dir, Question::Flush, "flushed\n"),
         Order::Compact => chore(data_dir, Question::Compact, "compacted\n"),
+        Order::Partitions { space, watch } => partitions::show(data_dir, space, watch),
+        Order::Split(split) => match admin::ask(data_dir, &Question::Split(split)) {
+            Ok(answer) => say(&partitions::describe_split(&answer)),
+            Err(error) => fail(&error),
+        },
     }
 }
 
 fn chore(data_dir: &Path, question: Question, done: &str) -> ExitCode {
-    match admin::ask(data_dir, question) {
+    match admin::ask(data_dir, &question) {
         Ok(_) => say(done),
         Err(error) => fail(&error),
     }

@@ -193,7 +193,7 @@ fn of_commit(error: &CommitError, consistency: Consistency) -> ErrorResponse {
         | CommitError::ClusteringTooLong { .. } => {
             ErrorResponse::new(ErrorKind::Invalid, error.to_string())
         }
-        CommitError::DiskFull | CommitError::Overloaded => {
+        CommitError::DiskFull | CommitError::Overloaded | CommitError::Moved => {
             ErrorResponse::new(ErrorKind::Overloaded, error.to_string())
         }
         CommitError::LogFailed(_) | CommitError::Tree { .. } | CommitError::Closed => {

@@ -17,6 +17,7 @@ use crate::door::{self, Door};
 use crate::facts::RELEASE_VERSION;
 use crate::metrics::{self, Gauge};
 use crate::node::{Node, StartError};
+use crate::partitions;
 use crate::roles::DEFAULT_SUPERUSER;
 use crate::tls::Certificates;
 use crate::world;
@@ -217,6 +218,8 @@ fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -
         Question::Status => return status(node, folder, address),
         Question::Flush => node.storage.flush(None),
         Question::Compact => node.storage.compact(None),
+        Question::Partitions(space) => return partitions::list(node, space.as_deref()),
+        Question::Split(split) => return partitions::split(node, &split),
     };
     match outcome {
         Ok(()) => json!({ "done": true }),

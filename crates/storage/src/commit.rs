@@ -36,6 +36,9 @@ pub enum Committed {
     Now(CommitResult),
     /// It is done when this says so; an answer that never comes means that storage was closed.
     Later(oneshot::Receiver<CommitResult>),
+    /// Nothing was done: a replica set has ended (see [`crate::Storage::end_sets`]), and its keys
+    /// have another one by now, or in a moment. The change comes back.
+    Moved(Vec<(SetId, Mutation)>),
 }
 
 impl Committed {
@@ -46,6 +49,7 @@ impl Committed {
             Committed::Later(receiver) => {
                 receiver.blocking_recv().unwrap_or(Err(CommitError::Closed))
             }
+            Committed::Moved(_) => Err(CommitError::Moved),
         }
     }
 }
@@ -99,6 +103,19 @@ pub(crate) fn split_by_set(change: Vec<(SetId, Mutation)>) -> Vec<Entry> {
     entries
 }
 
+/// Puts a change together again as it was before [`split_by_set`].
+pub(crate) fn join_sets(entries: Vec<Entry>) -> Vec<(SetId, Mutation)> {
+    let mut change: Vec<(usize, SetId, Mutation)> = Vec::new();
+    for mut entry in entries {
+        let mutations = std::mem::take(&mut entry.mutations);
+        let set = entry.set;
+        let slots = (0..).map(|number| entry.slot(number));
+        change.extend(mutations.into_iter().zip(slots).map(|(it, slot)| (slot, set, it)));
+    }
+    change.sort_by_key(|(slot, _, _)| *slot);
+    change.into_iter().map(|(_, set, mutation)| (set, mutation)).collect()
+}
+
 /// Refuses what could not be stored, before it is logged.
 pub(crate) fn validate(mutation: &Mutation) -> Result<(), CommitError> {
     let check = |clustering: &[u8]| {
@@ -145,6 +162,7 @@ impl From<AppendError> for CommitError {
             AppendError::DiskFull => CommitError::DiskFull,
             AppendError::Failed(why) => CommitError::LogFailed(why),
             AppendError::Closed => CommitError::Closed,
+            AppendError::Ended => CommitError::Moved,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
 use parking_lot::RwLock;
-use types::TableId;
+use types::{SetId, TableId};
 
 use crate::cache::RowCache;
 use crate::clock::Clock;
@@ -137,6 +137,16 @@ impl Core {
     /// Every store.
     pub(crate) fn all_stores(&self) -> Vec<Arc<TableStore>> {
         self.stores.read().by_table.values().cloned().collect()
+    }
+
+    /// Sets that will apply nothing more: who still reads through one of them must read from a
+    /// snapshot, because another set changes the same keys from now on.
+    pub(crate) fn end_sets(&self, sets: &[SetId]) {
+        for store in self.all_stores() {
+            if let Some(opened) = store.if_open() {
+                opened.end_sets(sets);
+            }
+        }
     }
 
     /// The store that holds the most that is not yet in sorted files.

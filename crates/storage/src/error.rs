@@ -140,6 +140,8 @@ pub enum CommitError {
     },
     /// Sorted files are not written as fast as changes come; later it may work.
     Overloaded,
+    /// A replica set has ended, and another one holds its keys. Who commits locates them again.
+    Moved,
     /// Storage was closed.
     Closed,
 }
@@ -162,6 +164,7 @@ impl fmt::Display for CommitError {
             }
             CommitError::Tree { table, error } => write!(f, "table {table}: {error}"),
             CommitError::Overloaded => f.write_str("writes come faster than the disk takes them"),
+            CommitError::Moved => f.write_str("the physical partition was split or merged"),
             CommitError::Closed => f.write_str("storage is closed"),
         }
     }

@@ -11,14 +11,14 @@ use crate::apply::foresee;
 use crate::clock::Clock;
 use crate::commit::{
     AppliedThrough, Appliers, CommitResult, Committed, Entry, Job, Outcomes, SetLock, SetLocks,
-    apply_entry, encode_body, split_by_set, validate,
+    apply_entry, encode_body, join_sets, split_by_set, validate,
 };
 use crate::core::Core;
 use crate::data_dir::DataDir;
 use crate::error::{CommitError, OpenError, ReadError, TreeError};
 use crate::log::frame::RecordKind;
 use crate::log::recovery::{Replayed, decode_change, recover};
-use crate::log::{Appended, Disk, DurableSink, EntryId, Log, RealDisk};
+use crate::log::{AppendError, Appended, Disk, DurableSink, EntryId, Log, RealDisk};
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::read;
@@ -156,24 +156,72 @@ impl Storage {
             CommitMode::Periodic { .. } => {
                 let result = self.commit_periodic(&entries, mutation_count, &body);
                 self.maintenance.after_write();
-                Committed::Now(result)
+                match result {
+                    Err(CommitError::Moved) => Committed::Moved(join_sets(entries)),
+                    result => Committed::Now(result),
+                }
             }
         }
+    }
+
+    /// Ends replica sets: when this returns, everything that was committed to them is applied, and
+    /// commits that still come for them are handed back as [`Committed::Moved`]. So the keys of a set
+    /// can be given to another one, and no two sets ever apply changes of one key at the same time.
+    pub fn end_sets(&self, sets: &[SetId]) -> Result<(), CommitError> {
+        let mut ends = Vec::with_capacity(sets.len());
+        for set in sets {
+            match self.core.options.commit {
+                CommitMode::Group => ends.push(self.append_end(*set)?),
+                CommitMode::Periodic { .. } => {
+                    let lock = self.set_locks.get(*set);
+                    let _turn = lock.turn.lock();
+                    drop(self.append_end(*set)?);
+                }
+            }
+        }
+        if self.core.options.commit == CommitMode::Group {
+            for end in ends {
+                end.blocking_recv().map_err(|_| CommitError::Closed)??;
+            }
+        }
+        self.core.end_sets(sets);
+        Ok(())
+    }
+
+    /// Appends the last entry of a set, which changes nothing. In group mode it goes the way of all
+    /// entries of the set, and so arrives when they are applied.
+    fn append_end(
+        &self,
+        set: SetId,
+    ) -> Result<tokio::sync::oneshot::Receiver<CommitResult>, CommitError> {
+        let (reply, receiver) = tokio::sync::oneshot::channel();
+        let entries = vec![Entry { set, mutations: Vec::new(), slots: Vec::new() }];
+        let mut body = Vec::new();
+        encode_body(&entries, &mut body);
+        let is_group = self.core.options.commit == CommitMode::Group;
+        self.log.append_change(std::iter::once(set), true, &body, |appended, ids| {
+            let Appended { position, end } = appended;
+            let ids = ids.to_vec();
+            is_group.then(|| Job { position, end, ids, entries, mutation_count: 0, reply })
+        })?;
+        Ok(receiver)
     }
 
     fn commit_group(&self, entries: Vec<Entry>, mutation_count: usize, body: &[u8]) -> Committed {
         let (reply, receiver) = tokio::sync::oneshot::channel();
         let sets: Vec<SetId> = entries.iter().map(|entry| entry.set).collect();
+        let mut entries = Some(entries);
         let make_job = |appended: Appended, ids: &[EntryId]| {
             let Appended { position, end } = appended;
-            let ids = ids.to_vec();
+            let (ids, entries) = (ids.to_vec(), entries.take()?);
             Some(Job { position, end, ids, entries, mutation_count, reply })
         };
-        let appended = self.log.append_change(sets.into_iter(), body, make_job);
+        let appended = self.log.append_change(sets.into_iter(), false, body, make_job);
         self.maintenance.after_write();
-        match appended {
-            Ok(_) => Committed::Later(receiver),
-            Err(error) => Committed::Now(Err(error.into())),
+        match (appended, entries) {
+            (Ok(_), _) => Committed::Later(receiver),
+            (Err(AppendError::Ended), Some(entries)) => Committed::Moved(join_sets(entries)),
+            (Err(error), _) => Committed::Now(Err(error.into())),
         }
     }
 
@@ -212,7 +260,7 @@ impl Storage {
     ) -> CommitResult {
         let mut entry_ids = Vec::with_capacity(entries.len());
         let sets = entries.iter().map(|entry| entry.set);
-        let appended = self.log.append_change(sets, body, |_, ids| {
+        let appended = self.log.append_change(sets, false, body, |_, ids| {
             entry_ids.extend_from_slice(ids);
             None
         })?;

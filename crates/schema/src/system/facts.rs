@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use types::TableId;
 
+use super::partition_rows::PartitionFacts;
+
 /// A node at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
@@ -58,6 +60,8 @@ pub struct NodeFacts {
     pub clients: Vec<ClientFacts>,
     /// How much data lies where, for those who split a table into ranges.
     pub estimates: Vec<RangeEstimate>,
+    /// Physical and logical partitions.
+    pub partitions: PartitionFacts,
 }
 
 /// A connection.

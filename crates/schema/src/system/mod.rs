@@ -8,6 +8,7 @@
 //! Reading order: this file, `facts` (what the node hands in), `rows` and its tables.
 
 mod facts;
+mod partition_rows;
 mod rows;
 mod schema_rows;
 mod values;
@@ -27,6 +28,9 @@ use crate::model::{Keyspace, KeyspaceKind, Schema};
 use crate::options::KeyspaceOptions;
 
 pub use facts::{ClientFacts, NodeFacts, RangeEstimate};
+pub use partition_rows::{
+    LogicalPartitionFacts, MapChangeFacts, PartitionFacts, PhysicalPartitionFacts,
+};
 pub use rows::{VirtualRow, virtual_rows};
 
 /// A keyspace of the system: its replication, and its tables as CQL.

@@ -2,7 +2,7 @@
 
 use super::facts::{ClientFacts, NodeFacts, RangeEstimate};
 use super::values::{self, Value};
-use super::{schema_rows, virtual_schema_rows};
+use super::{partition_rows, schema_rows, virtual_schema_rows};
 use crate::model::{Schema, Table};
 
 /// A row of a computed table.
@@ -30,6 +30,7 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
             .map(|(name, value)| vec![("name", values::text(name)), ("value", values::text(value))])
             .collect(),
         ("system_helenus", "node") => vec![node(facts)],
+        ("system_helenus", name) => partition_rows::rows(name, &facts.partitions),
         _ => Vec::new(),
     };
     rows.into_iter().map(|row| ordered(table, row)).collect()

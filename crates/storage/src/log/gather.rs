@@ -1,6 +1,6 @@
 //! Appending: records gather here until the writer takes them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -37,6 +37,8 @@ pub(crate) enum AppendError {
     DiskFull,
     Failed(Arc<str>),
     Closed,
+    /// A set takes no more entries.
+    Ended,
 }
 
 /// Where a record is.
@@ -91,6 +93,8 @@ pub(crate) struct Gathering<J> {
     pub(crate) segment_starts: VecDeque<Position>,
     pub(crate) spare: Spare,
     indexes: HashMap<SetId, u64, FixedState>,
+    /// Sets whose last entry was appended.
+    ended: HashSet<SetId, FixedState>,
     pub(crate) oldest: Position,
     /// The `oldest` that the mark of this group carries, once it has one.
     pub(crate) marked_oldest: Option<Position>,
@@ -111,6 +115,7 @@ pub(crate) struct Gathering<J> {
 /// The entries of the record at hand.
 #[derive(Default)]
 struct Scratch {
+    sets: Vec<SetId>,
     ids: Vec<EntryId>,
     head: Vec<u8>,
 }
@@ -159,6 +164,7 @@ impl<J: Send + 'static> Log<J> {
             segment_starts: recovered.segment_starts.iter().copied().collect(),
             spare: Spare::Wanted,
             indexes: recovered.indexes.clone(),
+            ended: HashSet::default(),
             oldest: recovered.oldest,
             marked_oldest: None,
             mark_wanted: false,
@@ -189,10 +195,12 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Appends one atomic change. `sets` names each replica set once, in the order of the body;
-    /// `job` makes what is told when the record is durable from the ids the entries got.
+    /// `job` makes what is told when the record is durable from the ids the entries got. After an
+    /// entry that `is_last` its set takes no more: appending for it is refused until the next start.
     pub(crate) fn append_change(
         &self,
         sets: impl ExactSizeIterator<Item = SetId>,
+        is_last: bool,
         body: &[u8],
         job: impl FnOnce(Appended, &[EntryId]) -> Option<J>,
     ) -> Result<Appended, AppendError> {
@@ -202,7 +210,18 @@ impl<J: Send + 'static> Log<J> {
         let mut scratch = std::mem::take(&mut gathering.scratch);
         scratch.ids.clear();
         scratch.head.clear();
-        for set in sets {
+        scratch.sets.clear();
+        scratch.sets.extend(sets);
+        if !gathering.ended.is_empty()
+            && scratch.sets.iter().any(|set| gathering.ended.contains(set))
+        {
+            gathering.scratch = scratch;
+            return Err(AppendError::Ended);
+        }
+        if is_last {
+            gathering.ended.extend(scratch.sets.iter().copied());
+        }
+        for set in scratch.sets.iter().copied() {
             let index = gathering.indexes.entry(set).or_insert(0);
             *index += 1;
             scratch.ids.push(EntryId { set, index: *index });

@@ -326,6 +326,15 @@ impl OpenStore {
         fresh
     }
 
+    /// From now on these sets are never quiet.
+    pub(crate) fn end_sets(&self, sets: &[SetId]) {
+        for progress in self.sets.read().iter().filter(|progress| sets.contains(&progress.set)) {
+            if progress.quiet_epoch().is_some() {
+                progress.begin_many();
+            }
+        }
+    }
+
     /// Files that hold more than the log ever did: the log, or a part of it, is not theirs.
     pub(crate) fn check_against(&self, log: &LogIndexes) -> Result<(), TreeError> {
         for progress in self.sets.read().iter() {

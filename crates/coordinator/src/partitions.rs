@@ -1,0 +1,300 @@
+//! Changes of the partition map: splits, merges, and what the schema asks for.
+//!
+//! **A split moves no data.** Both halves keep reading the same trees; what changes is who orders
+//! the writes of a key. The steps, and why a crash between any two of them leaves a right map:
+//! 1. The new map is made durable. Old and new name the same keys; after a crash the log is replayed
+//!    in its own order, whatever map is used then.
+//! 2. The old sets are ended: an empty last entry goes into the log for each. What comes later for
+//!    them is handed back, and its sender waits for step 4.
+//! 3. When that entry comes out, everything before it is applied.
+//! 4. The new map is shown. Writes go on under the new sets.
+//!
+//! Who still reads with the old map finds the same rows: a read keeps the map it began with.
+
+use std::sync::Arc;
+
+use partition::{
+    Change, History, MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step,
+};
+use replica::ReplicaSets;
+use schema::{Keyspace, KeyspaceKind, Profile, Schema, Throughput};
+use types::{PartitionKey, RingRange, RingToken, SetId, TableId};
+
+use crate::coordinator::{Coordinator, Settings};
+use crate::definitions::refused;
+use crate::error::ExecuteError;
+
+/// The name under which storage keeps what happened to the map.
+const HISTORY_DOCUMENT: &str = "partition-history";
+/// Request units per second that a physical partition may spend (D5).
+pub(crate) const PARTITION_RU_MAX: u32 = 10_000;
+/// In the `cosmos` profile a new space has a physical partition for each of these.
+const COSMOS_PARTITION_RU: u32 = 6_000;
+
+/// Where a physical partition is to be split.
+#[derive(Clone, Debug)]
+pub enum SplitPlace {
+    /// So that this key is the first of the second half.
+    Key(PartitionKey),
+    /// At this position of the internal ring.
+    Token(RingToken),
+    /// The fullest one, where it halves best.
+    Best,
+}
+
+impl Coordinator {
+    /// Splits a physical partition.
+    pub fn split(
+        &self,
+        space: &Space,
+        place: &SplitPlace,
+        reason: Reason,
+    ) -> Result<Change, ExecuteError> {
+        let _guard = self.definition.lock();
+        let map = self.map.load_full();
+        let (partition, at) = self.split_place(&map, space, place)?;
+        self.split_at(&map, space, partition, at, reason)
+    }
+
+    /// The caller holds the definition lock.
+    pub(crate) fn split_at(
+        &self,
+        map: &PartitionMap,
+        space: &Space,
+        partition: PhysicalPartition,
+        at: RingToken,
+        reason: Reason,
+    ) -> Result<Change, ExecuteError> {
+        let bytes = self.bytes_of(map, space, &[partition]);
+        let began_us = self.world.now_us();
+        let origin = Origin { made_at_ms: began_us / 1000, reason };
+        let next = map.with_split(space, partition.set, at, origin).map_err(refused)?;
+        let into = match next.locate_in(space, partition.range.start) {
+            Some(left) => match next.locate_in(space, at) {
+                Some(right) => [left.set, right.set],
+                None => return Err(refused(MapRefusal::NoPartition(partition.set))),
+            },
+            None => return Err(refused(MapRefusal::NoPartition(partition.set))),
+        };
+        let step = Step::Split { from: partition.set, at, into };
+        self.change_map(next, Plan { space, step, reason, bytes, began_us })
+    }
+
+    /// Makes one of a physical partition and its neighbour behind it.
+    pub fn merge(
+        &self,
+        space: &Space,
+        set: SetId,
+        reason: Reason,
+    ) -> Result<Change, ExecuteError> {
+        let _guard = self.definition.lock();
+        let map = self.map.load_full();
+        let began_us = self.world.now_us();
+        let origin = Origin { made_at_ms: began_us / 1000, reason };
+        let next = map.with_merge(space, set, origin).map_err(refused)?;
+        let gone: Vec<PhysicalPartition> = map
+            .partitions(space)
+            .iter()
+            .filter(|partition| next.origin(partition.set).is_none())
+            .copied()
+            .collect();
+        let [left, right] = gone.as_slice() else {
+            return Err(refused(MapRefusal::NoNeighbour(set)));
+        };
+        let bytes = self.bytes_of(&map, space, &gone);
+        let into = next.locate_in(space, left.range.start).map_or(set, |whole| whole.set);
+        let step = Step::Merge { from: [left.set, right.set], into };
+        self.change_map(next, Plan { space, step, reason, bytes, began_us })
+    }
+
+    fn change_map(&self, next: PartitionMap, plan: Plan<'_>) -> Result<Change, ExecuteError> {
+        self.save_map(&next)?;
+        let writes_waited_us = self.show(next, || {})?;
+        let took_us = self.world.now_us() - plan.began_us;
+        let change = Change {
+            number: 0,
+            at_ms: plan.began_us / 1000,
+            space: plan.space.clone(),
+            step: plan.step,
+            reason: plan.reason,
+            bytes: plan.bytes,
+            took_us: u64::try_from(took_us).unwrap_or(0),
+            writes_waited_us,
+        };
+        tracing::info!(
+            space = %change.space, step = ?change.step, reason = change.reason.word(),
+            bytes = change.bytes, took_us = change.took_us, "the partition map changed"
+        );
+        let text = {
+            let mut history = self.history.lock();
+            history.push(change.clone());
+            history.encode()
+        };
+        // What happened has happened; only the memory of it could be lost.
+        if let Err(error) = self.replicas.storage().save_document(HISTORY_DOCUMENT, text.as_bytes())
+        {
+            tracing::warn!(%error, "the history of the partition map could not be kept");
+        }
+        Ok(change)
+    }
+
+    /// Shows a map that is durable. Sets that it does not have any more are ended before. Returns
+    /// how long their writers may have waited, in microseconds. The caller holds the definition lock.
+    pub(crate) fn show(
+        &self,
+        next: PartitionMap,
+        show_more: impl FnOnce(),
+    ) -> Result<u64, ExecuteError> {
+        let gone = self.map.load().sets_gone_in(&next);
+        let began_us = self.world.now_us();
+        let moving = self.moving.lock();
+        let ended = if gone.is_empty() { Ok(()) } else { self.replicas.end_sets(&gone) };
+        // Also where the log failed: the old sets take nothing any more.
+        show_more();
+        self.map.store(Arc::new(next));
+        drop(moving);
+        ended?;
+        Ok(u64::try_from(self.world.now_us() - began_us).unwrap_or(0))
+    }
+
+    /// Finds what is to be split, and where.
+    fn split_place(
+        &self,
+        map: &PartitionMap,
+        space: &Space,
+        place: &SplitPlace,
+    ) -> Result<(PhysicalPartition, RingToken), ExecuteError> {
+        let unknown = || refused(MapRefusal::NoSpace(space.clone()));
+        match place {
+            SplitPlace::Key(key) => {
+                let partition = map.locate_in(space, key.ring()).ok_or_else(unknown)?;
+                Ok((partition, key.ring()))
+            }
+            SplitPlace::Token(at) => {
+                let partition = map.locate_in(space, *at).ok_or_else(unknown)?;
+                Ok((partition, *at))
+            }
+            SplitPlace::Best => {
+                let widest = |partition: &&PhysicalPartition| {
+                    partition.range.last.0 - partition.range.start.0
+                };
+                let partition =
+                    map.partitions(space).iter().max_by_key(widest).ok_or_else(unknown)?;
+                Ok((*partition, middle(partition.range)))
+            }
+        }
+    }
+
+    fn bytes_of(&self, _: &PartitionMap, _: &Space, _: &[PhysicalPartition]) -> u64 {
+        0
+    }
+
+    /// The space that holds a table of this name, or, without one, the tables of a keyspace.
+    pub fn space_named(&self, keyspace: &str, table: Option<&str>) -> Result<Space, ExecuteError> {
+        let schema = self.schema.load();
+        let found = schema.keyspace(keyspace);
+        let found = found.filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
+        let Some(found) = found else {
+            return Err(ExecuteError::Invalid(format!("keyspace {keyspace} does not exist")));
+        };
+        let Some(table) = table else { return Ok(Space::Keyspace(Arc::clone(&found.name))) };
+        match found.tables.get(table) {
+            Some(table) => Ok(space_of(found, &table.name, table.options.throughput.is_some())),
+            None => Err(ExecuteError::Invalid(format!("table {keyspace}.{table} does not exist"))),
+        }
+    }
+}
+
+/// A change of the map under way.
+struct Plan<'p> {
+    space: &'p Space,
+    step: Step,
+    reason: Reason,
+    bytes: u64,
+    began_us: i64,
+}
+
+/// The position in the middle of a range.
+fn middle(range: RingRange) -> RingToken {
+    RingToken(range.start.0 + (range.last.0 - range.start.0) / 2 + 1)
+}
+
+/// What happened before this start. It decides nothing, so damage only makes it empty.
+pub(crate) fn kept_history(replicas: &ReplicaSets) -> History {
+    let kept = match replicas.storage().load_document(HISTORY_DOCUMENT) {
+        Ok(None) => return History::default(),
+        Ok(Some(bytes)) => String::from_utf8(bytes).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let history =
+        kept.and_then(|text| History::decode(&text).map_err(|error| error.to_string()));
+    history.unwrap_or_else(|error| {
+        tracing::warn!(error, "the history of the partition map is lost");
+        History::default()
+    })
+}
+
+fn space_of(keyspace: &Keyspace, table: &Arc<str>, has_own: bool) -> Space {
+    let keyspace = Arc::clone(&keyspace.name);
+    match has_own {
+        true => Space::Table { keyspace, table: Arc::clone(table) },
+        false => Space::Keyspace(keyspace),
+    }
+}
+
+/// How many physical partitions a new space has.
+fn start_count(throughput: Option<Throughput>, settings: &Settings) -> u32 {
+    let Some(throughput) = throughput else { return settings.partitions_per_space };
+    let (ru, per_partition) = match (throughput, settings.profile) {
+        (Throughput::Manual(ru), Profile::Cosmos) => (ru, COSMOS_PARTITION_RU),
+        (Throughput::Manual(ru) | Throughput::Autoscale(ru), _) => (ru, PARTITION_RU_MAX),
+    };
+    ru.div_ceil(per_partition).max(1)
+}
+
+/// The map for a schema: every keyspace with stored tables has its space, every table with its own
+/// throughput too, and nothing else has.
+pub(crate) fn place(
+    map: &PartitionMap,
+    schema: &Schema,
+    settings: &Settings,
+    now_ms: i64,
+) -> PartitionMap {
+    let stored =
+        || schema.keyspaces.values().filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
+    let mut next = map.clone();
+    let mut tables: Vec<(TableId, Space)> = Vec::new();
+    let mut wanted: Vec<Space> = Vec::new();
+    for keyspace in stored() {
+        let shared = Space::Keyspace(Arc::clone(&keyspace.name));
+        next = next.with_space(
+            shared.clone(),
+            start_count(keyspace.options.throughput, settings),
+            now_ms,
+        );
+        for table in keyspace.tables.values().filter(|table| !table.is_virtual) {
+            let own = table.options.throughput;
+            let space = space_of(keyspace, &table.name, own.is_some());
+            if own.is_some() {
+                // What it wrote to the shared sets must be applied before its own take over.
+                if map.is_in(table.id, &shared) {
+                    next = next.with_fresh_sets(&shared, now_ms);
+                }
+                next = next.with_space(space.clone(), start_count(own, settings), now_ms);
+                wanted.push(space.clone());
+            }
+            tables.push((table.id, space));
+        }
+        wanted.push(shared);
+    }
+    wanted.sort();
+    let gone: Vec<Space> = next
+        .spaces()
+        .map(|(space, _)| space.clone())
+        .filter(|space| wanted.binary_search(space).is_err())
+        .collect();
+    for space in gone {
+        next = next.without_space(&space);
+    }
+    next.with_tables(tables.into_iter())
+}
