@@ -81,12 +81,7 @@ impl Coordinator {
     }
 
     /// Makes one of a physical partition and its neighbour behind it.
-    pub fn merge(
-        &self,
-        space: &Space,
-        set: SetId,
-        reason: Reason,
-    ) -> Result<Change, ExecuteError> {
+    pub fn merge(&self, space: &Space, set: SetId, reason: Reason) -> Result<Change, ExecuteError> {
         let _guard = self.definition.lock();
         let map = self.map.load_full();
         let began_us = self.world.now_us();
@@ -226,8 +221,7 @@ pub(crate) fn kept_history(replicas: &ReplicaSets) -> History {
         Ok(Some(bytes)) => String::from_utf8(bytes).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    let history =
-        kept.and_then(|text| History::decode(&text).map_err(|error| error.to_string()));
+    let history = kept.and_then(|text| History::decode(&text).map_err(|error| error.to_string()));
     history.unwrap_or_else(|error| {
         tracing::warn!(error, "the history of the partition map is lost");
         History::default()

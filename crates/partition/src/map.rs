@@ -388,18 +388,13 @@ impl PartitionMap {
     }
 }
 
-/// The ring in so many parts of the same length.
+/// The ring in so many parts of the same length, cut between tokens that clients see.
 pub(crate) fn even_ranges(count: u32) -> impl Iterator<Item = RingRange> {
     let count = count.max(1);
-    let step = u128::MAX / u128::from(count);
+    let start_of = move |index: u32| ((u128::from(index) << 64) / u128::from(count)) << 64;
     (0..count).map(move |index| {
-        let start = RingToken(step * u128::from(index));
-        let last = if index + 1 == count {
-            RingToken(u128::MAX)
-        } else {
-            RingToken(step * u128::from(index + 1) - 1)
-        };
-        RingRange { start, last }
+        let last = if index + 1 == count { u128::MAX } else { start_of(index + 1) - 1 };
+        RingRange { start: RingToken(start_of(index)), last: RingToken(last) }
     })
 }
 

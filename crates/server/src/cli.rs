@@ -177,7 +177,9 @@ fn partitions_command() -> Command {
     Command::new("partitions")
         .about("Show the ring of the running node, cut into physical partitions")
         .after_help("Examples:\n  helenus partitions\n  helenus partitions shop.orders --watch")
-        .arg(Arg::new("space").value_name("KEYSPACE[.TABLE]").help("Only of this keyspace or table"))
+        .arg(
+            Arg::new("space").value_name("KEYSPACE[.TABLE]").help("Only of this keyspace or table"),
+        )
         .arg(Arg::new("watch").long("watch").action(ArgAction::SetTrue).help("Again every second"))
         .args(setting_arguments())
 }

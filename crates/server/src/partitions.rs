@@ -94,10 +94,8 @@ fn try_split(node: &Node, asked: &Split) -> Result<Value, String> {
         AskedPlace::Token(token) => SplitPlace::Token(RingToken::first_of(Token(*token))),
         AskedPlace::Best => SplitPlace::Best,
     };
-    let change = node
-        .coordinator
-        .split(&space, &place, Reason::Hand)
-        .map_err(|error| error.to_string())?;
+    let change =
+        node.coordinator.split(&space, &place, Reason::Hand).map_err(|error| error.to_string())?;
     match change.step {
         Step::Split { from, at, into: [left, right] } => Ok(json!({
             "space": change.space.to_string(),
@@ -128,8 +126,8 @@ fn key_of(node: &Node, name: &str, values: &[String]) -> Result<PartitionKey, St
     }
     let mut bytes = Vec::new();
     for (column, text) in columns.iter().zip(values) {
-        let value = parse_text(&column.cql_type, text)
-            .map_err(|error| format!("--key {text}: {error}"))?;
+        let value =
+            parse_text(&column.cql_type, text).map_err(|error| format!("--key {text}: {error}"))?;
         match columns.len() {
             1 => bytes = value,
             _ => PartitionKey::push_component(&mut bytes, &value),
@@ -185,7 +183,8 @@ fn draw(answer: &Value) -> String {
         let its_space = partition["space"].as_str().unwrap_or_default();
         if its_space != space {
             space = its_space;
-            let of_space = || partitions.iter().filter(|other| other["space"] == partition["space"]);
+            let of_space =
+                || partitions.iter().filter(|other| other["space"] == partition["space"]);
             let bytes: f64 = of_space().map(|other| number(other, "bytes")).sum();
             let (count, size) = (of_space().count(), size_text(bytes));
             let _ = writeln!(text, "{space}: {count} physical partitions, {size}");
@@ -253,7 +252,8 @@ mod tests {
                 "bytes": bytes, "rows": 3, "ru_s": 1.25, "heat": 1.0, "reason": "created"
             })
         };
-        let text = draw(&json!({ "partitions": [partition(4, 2_000_000), partition(5, 1_000_000)] }));
+        let text =
+            draw(&json!({ "partitions": [partition(4, 2_000_000), partition(5, 1_000_000)] }));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "ks: 2 physical partitions, 3.0 MB");
         assert_eq!(lines[2].matches('█').count(), BAR_CELLS);
@@ -264,7 +264,8 @@ mod tests {
 
     #[test]
     fn sizes_are_readable() {
-        for (bytes, text) in [(0.0, "0 B"), (999.0, "999 B"), (1500.0, "1.5 KB"), (3e10, "30.0 GB")] {
+        for (bytes, text) in [(0.0, "0 B"), (999.0, "999 B"), (1500.0, "1.5 KB"), (3e10, "30.0 GB")]
+        {
             assert_eq!(size_text(bytes), text);
         }
     }

@@ -39,9 +39,9 @@ fn counter(storage: &Storage, set: SetId) -> i64 {
     let mut sink = Remember::default();
     let points = RowSelection::Points(vec![Bytes::from_static(b"c")]);
     storage.read(set, &command(ReadScope::Partition(key(KEY)), points), &mut sink).unwrap();
-    sink.rows.first().map_or(0, |row| {
-        i64::from_be_bytes(row.cells[0].3.clone().try_into().unwrap())
-    })
+    sink.rows
+        .first()
+        .map_or(0, |row| i64::from_be_bytes(row.cells[0].3.clone().try_into().unwrap()))
 }
 
 /// Commits to whichever set holds the key now; returns how often it was handed back.

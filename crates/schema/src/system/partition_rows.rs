@@ -150,7 +150,7 @@ fn logical(partition: &LogicalPartitionFacts) -> NamedRow {
         ("rows", partition.rows.and_then(count)),
         ("ru_s", double(partition.ru_s)),
         ("share_of_limit", partition.share_of_limit.and_then(double)),
-        ("token", bigint(partition.token)),
+        ("key_token", bigint(partition.token)),
     ]
 }
 

@@ -33,7 +33,10 @@ pub(crate) fn segment_name(start: Position) -> String {
 /// Why a record was not taken.
 #[derive(Clone, Debug)]
 pub(crate) enum AppendError {
-    TooLarge { bytes: usize, bytes_max: usize },
+    TooLarge {
+        bytes: usize,
+        bytes_max: usize,
+    },
     DiskFull,
     Failed(Arc<str>),
     Closed,
