@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use plan::expression::Evaluation;
-use plan::select::Accumulator;
+use plan::select::{Accumulator, Projection, ProjectionScratch};
 use plan::{Partitions, PlanError, SelectPlan, StoredRow};
 use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink};
 
@@ -14,6 +14,9 @@ use crate::rows::RowsBody;
 
 /// A page ends when its values take this much, however many rows were asked for.
 pub(crate) const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// Where a second row comes, there are mostly more: room for some of them at once.
+const SECOND_ROW_BYTES: usize = 4 * 1024;
 
 /// Takes the rows of a read and makes the rows of a result.
 pub(crate) struct Collector<'a, 'p> {
@@ -30,6 +33,9 @@ pub(crate) struct Collector<'a, 'p> {
     /// The last row that counts as returned.
     last: Option<ReadPosition>,
     groups: Option<Groups<'a>>,
+    /// Where no more is to be done with a row than to copy its values.
+    projection: Option<&'a Projection>,
+    scratch: ProjectionScratch,
     /// With a sort: each row's order and its place in the body.
     sorted: Vec<(Vec<u8>, std::ops::Range<usize>)>,
     stopped: Option<Stop>,
@@ -77,7 +83,10 @@ impl<'a, 'p> Collector<'a, 'p> {
         // As in Cassandra, groups of DISTINCT rows come in one piece.
         let is_whole = plan.sort.is_some() || (plan.distinct && plan.grouping.is_some());
         let limit_left = resume.map_or(plan.limit, |state| state.limit_left);
+        let is_plain = plan.filters.is_empty() && plan.sort.is_none() && groups.is_none();
         let mut collector = Collector {
+            projection: plan.projection.filter(|_| is_plain),
+            scratch: ProjectionScratch::default(),
             plan,
             evaluation: plan.evaluation,
             deadline,
@@ -166,7 +175,30 @@ impl<'a, 'p> Collector<'a, 'p> {
         self.body = RowsBody { bytes, row_count };
     }
 
+    /// Copies the values of a row; `None` where that is not all.
+    fn copy(&mut self, live: &LiveRow<'_>) -> Result<Option<Flow>, CorruptRow> {
+        let Some(projection) = self.projection else { return Ok(None) };
+        if let Some(limit) = self.plan.per_partition_limit {
+            self.enter_partition(live);
+            if self.partition_count >= limit {
+                return Ok(Some(Flow::NextPartition));
+            }
+        }
+        if self.body.row_count == 1 {
+            self.body.bytes.reserve(SECOND_ROW_BYTES);
+        }
+        if !projection.write(live, &mut self.scratch, &mut self.body)? {
+            return Ok(None);
+        }
+        self.body.row_count += 1;
+        self.partition_count += 1;
+        Ok(Some(self.count_down(|| position_of(live, self.plan.distinct))))
+    }
+
     fn take(&mut self, live: &LiveRow<'_>) -> Result<Result<Flow, PlanError>, CorruptRow> {
+        if let Some(flow) = self.copy(live)? {
+            return Ok(Ok(flow));
+        }
         let row = StoredRow::new(self.plan.layout, live)?;
         if !self.plan.filters.accepts(&row) {
             return Ok(Ok(Flow::Continue));

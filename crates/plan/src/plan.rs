@@ -130,6 +130,8 @@ pub struct SelectPlan<'a> {
     pub selection: &'a Selection,
     /// Where columns are in the rows of the table.
     pub layout: &'a crate::row::RowLayout,
+    /// The short way from a row to the result, where values are shown as they are.
+    pub projection: Option<&'a crate::select::Projection>,
     /// At most one row per logical partition counts; only partition key and static columns are read.
     pub distinct: bool,
     /// GROUP BY; with it, LIMIT and PER PARTITION LIMIT count groups.

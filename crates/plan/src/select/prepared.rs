@@ -9,6 +9,7 @@ use types::{CqlType, Statics};
 
 use super::build::Builder;
 use super::grouping::Grouping;
+use super::projection::Projection;
 use super::selectable::{Typed, look_up};
 use super::selection::Selection;
 use super::sort::{self, Sort};
@@ -28,6 +29,8 @@ pub struct PreparedSelect {
     pub selection: Selection,
     /// Where columns are in its rows.
     pub layout: RowLayout,
+    /// The short way from a row to the result, where there is one.
+    pub projection: Option<Projection>,
     /// GROUP BY.
     pub grouping: Option<Grouping>,
     /// ORDER BY over several logical partitions.
@@ -86,6 +89,7 @@ impl PreparedSelect {
             statics: statics_mode(&selection, &restrictions, table),
             table: Arc::clone(table),
             layout: RowLayout::new(table),
+            projection: Projection::new(&selection, table),
             selection,
             grouping,
             sort: order.sort,
@@ -156,6 +160,7 @@ impl PreparedSelect {
             filters,
             selection: &self.selection,
             layout: &self.layout,
+            projection: self.projection.as_ref(),
             distinct: self.distinct,
             grouping: self.grouping.as_ref(),
             sort: self.sort.as_ref(),

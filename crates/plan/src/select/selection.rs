@@ -105,6 +105,18 @@ impl Selection {
         &self.used
     }
 
+    /// The places of the columns that are shown, where that is all that is done.
+    pub(super) fn plain_columns(&self) -> Option<Vec<usize>> {
+        if self.is_grouped || self.json.is_some() {
+            return None;
+        }
+        let column = |selector: &Selector| match selector {
+            Selector::Column(index) => Some(*index),
+            _ => None,
+        };
+        self.outputs.iter().map(column).collect()
+    }
+
     /// Computes the result row of one row.
     pub fn evaluate(
         &self,
