@@ -8,7 +8,8 @@
 //! reads looks a head up, and draws the sequence number to read the rest of the tree at, in a turn
 //! too. So at the moment of a lookup the head is exactly the partition as it is published, and what
 //! the tree holds at that number goes with it. Heads are copied on write: a reader keeps what it
-//! looked up.
+//! looked up. Who reads through a replica set that has ended draws no number, and gets no head that
+//! would need one: the moment of that set is not the moment of the head.
 //!
 //! **Filling.** A reader that finds no head leaves a mark with a version before it reads the tree,
 //! and brings what it read afterwards. Every change of the partition gives the mark another version,
@@ -130,12 +131,12 @@ impl Heads {
     }
 
     /// Looks for the head of a partition. `key`: store number, space and partition prefix.
-    /// `snapshot` draws the number to read the tree at; `wants_snapshot` says whether that is needed
-    /// beside a head.
+    /// `snapshot` draws the number to read the tree at, if there is one; `wants_snapshot` says
+    /// whether that is needed beside a head.
     pub(crate) fn find<S>(
         &self,
         key: &[u8],
-        snapshot: impl FnOnce() -> S,
+        snapshot: impl FnOnce() -> Option<S>,
         wants_snapshot: impl FnOnce(&Head) -> bool,
     ) -> Found<S> {
         let Some((hash, mut shard)) = self.shard(key) else { return Found::Nothing };
@@ -144,16 +145,23 @@ impl Heads {
             slot.finds = slot.finds.saturating_add(1);
             let version = slot.version;
             return match &slot.head {
-                Some(head) => {
-                    let snapshot = wants_snapshot(head).then(snapshot);
-                    Found::Head { head: Arc::clone(head), version, snapshot }
+                Some(head) if !wants_snapshot(head) => {
+                    Found::Head { head: Arc::clone(head), version, snapshot: None }
                 }
-                None => Found::Mark { version, snapshot: snapshot() },
+                Some(head) => match snapshot() {
+                    None => Found::Nothing,
+                    snapshot => Found::Head { head: Arc::clone(head), version, snapshot },
+                },
+                None => match snapshot() {
+                    None => Found::Nothing,
+                    Some(snapshot) => Found::Mark { version, snapshot },
+                },
             };
         }
         if self.shard_bytes_max == 0 || !shard.was_seen(hash) {
             return Found::Nothing;
         }
+        let Some(snapshot) = snapshot() else { return Found::Nothing };
         let version = shard.draw_version();
         let weight = SLOT_BYTES + key.len();
         let key: Arc<[u8]> = Arc::from(key);
@@ -161,7 +169,6 @@ impl Heads {
         let slot = Slot { version, head: None, weight, is_touched: false, finds: 0, misses: 0 };
         shard.slots.insert(key, slot);
         shard.bytes += weight;
-        let snapshot = snapshot();
         shard.evict(self.shard_bytes_max);
         Found::Mark { version, snapshot }
     }

@@ -98,7 +98,7 @@ fn version_of(found: Found<()>) -> Option<u64> {
 #[test]
 fn the_second_read_counts_and_a_change_in_between_too() {
     let heads = Heads::new(1 << 20);
-    let find = || heads.find(b"key", || (), |_| false);
+    let find = || heads.find(b"key", || Some(()), |_| false);
     assert!(matches!(find(), Found::Nothing));
     let version = version_of(find()).unwrap();
     heads.turn(b"key").change(|_| Ok(()));
@@ -111,9 +111,21 @@ fn the_second_read_counts_and_a_change_in_between_too() {
 }
 
 #[test]
+fn who_has_no_moment_gets_no_head_that_needs_one() {
+    let heads = Heads::new(1 << 20);
+    let find = || heads.find(b"key", || Some(()), |_| true);
+    let late = |needs: bool| heads.find(b"key", || None::<()>, move |_| needs);
+    find();
+    assert!(matches!(late(true), Found::Nothing));
+    heads.bring(b"key", version_of(find()).unwrap(), filled(3));
+    assert!(matches!(late(true), Found::Nothing));
+    assert!(matches!(late(false), Found::Head { .. }));
+}
+
+#[test]
 fn a_reader_keeps_what_it_found() {
     let heads = Heads::new(1 << 20);
-    let find = || heads.find(b"key", || (), |_| false);
+    let find = || heads.find(b"key", || Some(()), |_| false);
     version_of(find());
     heads.bring(b"key", version_of(find()).unwrap(), filled(3));
     let Found::Head { head, .. } = find() else { panic!("nothing was taken") };
@@ -126,7 +138,7 @@ fn a_reader_keeps_what_it_found() {
 #[test]
 fn bytes_are_bounded_and_what_is_read_stays() {
     let heads = Heads::new(200_000);
-    let read = |key: &[u8]| match heads.find(key, || (), |_| false) {
+    let read = |key: &[u8]| match heads.find(key, || Some(()), |_| false) {
         Found::Nothing => false,
         Found::Mark { version, .. } => {
             heads.bring(key, version, filled(10));

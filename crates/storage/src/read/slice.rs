@@ -77,11 +77,10 @@ impl<'s, 'r> Slice<'s, 'r> {
             reader,
         };
         let (opened, set) = (slice.reader.opened, slice.reader.set);
-        let draw = || opened.snapshot(set);
         if keys::is_cut(key) {
-            slice.snapshot = Some(draw());
             return slice;
         }
+        let draw = || opened.current_snapshot(set);
         let wants_static = slice.reader.command.statics != Statics::Skip;
         let needs_tree = |head: &Head| {
             !head.is_whole() || (wants_static && matches!(head.static_row, HeadStatic::Unknown))

@@ -68,6 +68,8 @@ pub(crate) struct SetProgress {
     ordinal: AtomicU32,
     /// Odd while several keys are being written.
     epoch: AtomicU64,
+    /// Its keys are another set's by now.
+    has_ended: AtomicBool,
 }
 
 impl SetProgress {
@@ -78,6 +80,7 @@ impl SetProgress {
             index: AtomicU64::new(applied.index),
             ordinal: AtomicU32::new(applied.ordinal),
             epoch: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
         }
     }
 
@@ -329,6 +332,7 @@ impl OpenStore {
     /// From now on these sets are never quiet.
     pub(crate) fn end_sets(&self, sets: &[SetId]) {
         for progress in self.sets.read().iter().filter(|progress| sets.contains(&progress.set)) {
+            progress.has_ended.store(true, Ordering::SeqCst);
             if progress.quiet_epoch().is_some() {
                 progress.begin_many();
             }
@@ -473,6 +477,12 @@ impl OpenStore {
         for progress in self.sets.read().iter() {
             progress.publish(next);
         }
+    }
+
+    /// As [`OpenStore::snapshot`]; `None` when the set has ended, and others change its keys.
+    pub(crate) fn current_snapshot(&self, set: SetId) -> Option<Snapshot<'_>> {
+        let has_ended = self.progress(set).has_ended.load(Ordering::SeqCst);
+        (!has_ended).then(|| self.snapshot(set))
     }
 
     /// A view of a set that does not change while it is held.
