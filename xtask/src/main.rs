@@ -4,7 +4,7 @@
 //! user would, and reads only exit codes and printed lines.
 //!
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
-//! Rust tests, and the whole test command), [`e2e`] (the drivers), then the small chores [`conformance`],
+//! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], then the small chores [`conformance`],
 //! [`differential`], [`crash`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
@@ -15,6 +15,7 @@
     reason = "a chore runs in the real world: it reads the clock, writes files and talks to a person"
 )]
 
+mod bench;
 mod conformance;
 mod crash;
 mod differential;
@@ -43,6 +44,8 @@ The chores of the repository.
                                                  generated statements against a fresh node and a real Cassandra
     cargo xtask crash [--cycles N] [--seed N] [--set KEY=VALUE]...
                                                  a node under load, killed at random moments; everything promised is checked
+    cargo xtask bench [--quick | --full] [--workload NAME]... [--list] [--rounds N] [--seconds S] [--resume] [--publish]
+                      [--without-cassandra]      Helenus, Cassandra and a null server in turns; the report is in target/bench
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Some("conformance") => conformance::command(rest),
         Some("differential") => differential::command(rest),
         Some("crash") => crash::command(rest),
+        Some("bench") => bench::command(rest),
         Some("fuzz") => fuzz::command(rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

@@ -24,3 +24,13 @@ pub(crate) fn e2e() -> PathBuf {
 pub(crate) fn scenarios() -> PathBuf {
     root().join("tests/e2e")
 }
+
+/// The folder of everything the bench installs, measures and writes.
+pub(crate) fn bench() -> PathBuf {
+    target().join("bench")
+}
+
+/// The scripts of the bench's workloads.
+pub(crate) fn workloads() -> PathBuf {
+    root().join("benches/workloads")
+}

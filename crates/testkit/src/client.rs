@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{
-    Consistency, FrameDecoder, MapBuilder, Outgoing, PreparedResponse, QueryParameters, Request,
-    RequestMessage, Response, ResponseMessage, Value, ValuesBuilder, Version,
+    Consistency, Frame, FrameDecoder, MapBuilder, Outgoing, PreparedResponse, QueryParameters,
+    Request, RequestMessage, Response, ResponseMessage, Value, ValuesBuilder, Version,
 };
 
 const RESPONSE_BYTES_MAX: usize = 256 << 20;
@@ -118,14 +118,27 @@ impl Client {
         self.receive()
     }
 
+    /// Sends somebody else's request as it is and waits for its answer, which is not looked into.
+    pub fn forward(&mut self, request: &Frame) -> Result<Frame, ClientError> {
+        request.encode(self.outgoing.messages());
+        let bytes = self.outgoing.seal();
+        self.stream.write_all(bytes)?;
+        bytes.clear();
+        self.receive_frame()
+    }
+
     fn receive(&mut self) -> Result<ResponseMessage, ClientError> {
+        Ok(ResponseMessage::decode(&self.receive_frame()?)?)
+    }
+
+    fn receive_frame(&mut self) -> Result<Frame, ClientError> {
         loop {
             let frame = self
                 .decoder
                 .decode(&mut self.incoming)
                 .map_err(|error| ClientError(format!("{error:?}")))?;
             if let Some(frame) = frame {
-                return Ok(ResponseMessage::decode(&frame)?);
+                return Ok(frame);
             }
             let mut chunk = [0; 64 << 10];
             let count = self.stream.read(&mut chunk)?;

@@ -1,0 +1,411 @@
+//! The run itself: systems in turns, figures kept scenario by scenario, so that a run that broke can go on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::client::{Client, Sample};
+use super::json::Json;
+use super::system::{Server, System};
+use super::tools::Tools;
+use super::workload::{Effort, Phase, Scenario};
+use crate::place;
+use crate::report::in_seconds;
+
+/// How long a system may sort what was loaded before the clock starts.
+const SETTLE_MAX: Duration = Duration::from_secs(20);
+/// And between two scenarios.
+const PAUSE_MAX: Duration = Duration::from_secs(3);
+
+/// What was measured of one system in one scenario.
+#[derive(Clone, Debug)]
+pub(crate) struct SystemFigures {
+    pub(crate) system: System,
+    /// At saturation, one for each round.
+    pub(crate) rounds: Vec<Sample>,
+    /// At fixed rates: what was asked for, and what came.
+    pub(crate) rates: Vec<(f64, Sample)>,
+}
+
+impl SystemFigures {
+    /// Over the rounds.
+    pub(crate) fn spread(&self, of: impl Fn(&Sample) -> f64) -> Spread {
+        Spread::over(self.rounds.iter().map(of).collect())
+    }
+}
+
+/// A median with what lies around it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) lowest: f64,
+    pub(crate) highest: f64,
+}
+
+impl Spread {
+    pub(crate) fn over(mut values: Vec<f64>) -> Spread {
+        values.retain(|value| value.is_finite());
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        let last = values.len().saturating_sub(1);
+        Spread {
+            median: (at(last / 2) + at(last.div_ceil(2))) / 2.0,
+            lowest: at(0),
+            highest: at(last),
+        }
+    }
+}
+
+/// What was measured in one scenario.
+#[derive(Clone)]
+pub(crate) struct Figures {
+    pub(crate) scenario: Scenario,
+    pub(crate) systems: Vec<SystemFigures>,
+}
+
+impl Figures {
+    pub(crate) fn of(&self, system: System) -> Option<&SystemFigures> {
+        self.systems.iter().find(|figures| figures.system == system)
+    }
+}
+
+/// What was seen of a process besides its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) phase: Phase,
+    pub(crate) system: System,
+    pub(crate) started_ms: f64,
+    pub(crate) fresh_bytes: f64,
+    pub(crate) loaded_bytes: f64,
+    pub(crate) disk_bytes: f64,
+}
+
+/// Measures all scenarios that have no figures yet. What goes wrong with one of them is told and costs only that one.
+pub(crate) fn run(
+    tools: &Tools,
+    scenarios: &[Scenario],
+    effort: &Effort,
+    failures: &mut Vec<String>,
+) {
+    let mut client = Client::new(tools);
+    for phase in Phase::ALL {
+        let open: Vec<&Scenario> = scenarios
+            .iter()
+            .filter(|scenario| scenario.phase == phase && load_figures(scenario).is_none())
+            .collect();
+        if open.is_empty() {
+            continue;
+        }
+        println!("==> {}", phase.title());
+        let mut run = match PhaseRun::start(tools, phase, failures) {
+            Ok(run) => run,
+            Err(error) => {
+                failures.push(format!("{}: {error}", phase.name()));
+                continue;
+            }
+        };
+        if let Err(error) = run.load(&client, &open) {
+            failures.push(format!("{}: {error}", phase.name()));
+        }
+        for scenario in open {
+            let begin = Instant::now();
+            match run.measure(&mut client, scenario, effort) {
+                Ok(figures) => {
+                    tell(&figures, begin.elapsed());
+                    save_figures(&figures);
+                }
+                Err(error) => failures.push(format!("{}: {error}", scenario.id())),
+            }
+        }
+        run.end(failures);
+    }
+}
+
+/// The servers of one phase.
+struct PhaseRun<'a> {
+    tools: &'a Tools,
+    phase: Phase,
+    servers: Vec<Server>,
+}
+
+impl<'a> PhaseRun<'a> {
+    fn start(
+        tools: &'a Tools,
+        phase: Phase,
+        failures: &mut Vec<String>,
+    ) -> Result<PhaseRun<'a>, String> {
+        let helenus = Server::start(tools, System::Helenus, phase, None)?;
+        let node = helenus.port;
+        let mut servers = vec![helenus];
+        if tools.cassandra.is_ok() {
+            match Server::start(tools, System::Cassandra, phase, None) {
+                Ok(server) => servers.push(server),
+                // It cannot be helped; the others are worth measuring without it.
+                Err(error) => failures.push(format!("{}: {error}", phase.name())),
+            }
+        }
+        // What the null server costs depends on the cores alone.
+        if matches!(phase, Phase::OneCore | Phase::AllCores) {
+            servers.push(Server::start(tools, System::Limit, phase, Some(node))?);
+        }
+        for server in &servers {
+            let Server { system, started_ms, fresh_bytes, .. } = server;
+            let megabytes = fresh_bytes / 1e6;
+            println!("    {}: {started_ms:.0} ms to start, {megabytes:.0} MB", system.title());
+        }
+        Ok(PhaseRun { tools, phase, servers })
+    }
+
+    fn load(&self, client: &Client<'_>, scenarios: &[&Scenario]) -> Result<(), String> {
+        let mut scripts: Vec<&str> = scenarios.iter().map(|it| it.workload.script).collect();
+        scripts.sort_unstable();
+        scripts.dedup();
+        for server in self.servers.iter().filter(|server| server.system.has_storage()) {
+            let begin = Instant::now();
+            for script in &scripts {
+                let mark = place::bench()
+                    .join("data")
+                    .join(server.system.name())
+                    .join("loaded")
+                    .join(script);
+                if mark.exists() {
+                    continue;
+                }
+                client.load(server, script)?;
+                write(&mark, "")?;
+            }
+            if self.phase == Phase::SmallCache && server.system == System::Helenus {
+                server.flush(self.tools)?;
+            }
+            server.settle(SETTLE_MAX);
+            println!("    {}: loaded in {}", server.system.title(), in_seconds(begin.elapsed()));
+        }
+        Ok(())
+    }
+
+    /// A, B, C, A, B, C at saturation; then each at the rates that Cassandra's peak (or else our own) gives.
+    fn measure(
+        &mut self,
+        client: &mut Client<'_>,
+        scenario: &Scenario,
+        effort: &Effort,
+    ) -> Result<Figures, String> {
+        let new = |server: &Server| SystemFigures {
+            system: server.system,
+            rounds: Vec::new(),
+            rates: Vec::new(),
+        };
+        let mut systems: Vec<SystemFigures> = self.servers.iter().map(new).collect();
+        for round in 0..effort.rounds {
+            for (server, figures) in self.servers.iter().zip(&mut systems) {
+                if round == 0 {
+                    server.settle(PAUSE_MAX);
+                }
+                figures.rounds.push(client.run(server, scenario, effort.seconds, None)?);
+            }
+        }
+        let mut figures = Figures { scenario: *scenario, systems };
+        if !scenario.has_rates {
+            return Ok(figures);
+        }
+        let peak = |system, part: f64| {
+            let figures = figures.of(system)?;
+            Some(part * figures.spread(|sample| sample.requests_per_second).median)
+        };
+        // Without Cassandra, a rate that it might have reached.
+        let Some(peak) = peak(System::Cassandra, 1.0).or_else(|| peak(System::Helenus, 0.2)) else {
+            return Ok(figures);
+        };
+        for part in effort.rates {
+            for (server, figures) in self.servers.iter().zip(&mut figures.systems) {
+                // The curve of the limit tells nobody anything; its figure at one half does.
+                if server.system == System::Limit && *part != 0.5 {
+                    continue;
+                }
+                let rate = (peak * part).max(1.0);
+                let sample = client.run(server, scenario, effort.seconds, Some(rate))?;
+                figures.rates.push((rate, sample));
+            }
+        }
+        Ok(figures)
+    }
+
+    fn end(self, failures: &mut Vec<String>) {
+        for server in &self.servers {
+            save_facts(&Facts {
+                phase: self.phase,
+                system: server.system,
+                started_ms: server.started_ms,
+                fresh_bytes: server.fresh_bytes,
+                loaded_bytes: server.resident_bytes(),
+                disk_bytes: server.disk_bytes(),
+            });
+        }
+        for server in self.servers.into_iter().rev() {
+            if let Err(error) = server.stop() {
+                failures.push(error);
+            }
+        }
+    }
+}
+
+fn tell(figures: &Figures, took: Duration) {
+    println!("    {} ({})", figures.scenario.id(), in_seconds(took));
+    for one in &figures.systems {
+        let throughput = one.spread(|sample| sample.requests_per_second);
+        let cpu = one.spread(|sample| sample.cpu_us);
+        println!(
+            "        {:<24} {:>8.0} requests/s ({:.0} to {:.0}), {:>7.2} us of CPU each",
+            one.system.title(),
+            throughput.median,
+            throughput.lowest,
+            throughput.highest,
+            cpu.median
+        );
+    }
+}
+
+/// Where the figures of a run are kept.
+fn kept() -> PathBuf {
+    place::bench().join("figures")
+}
+
+/// Forgets the figures and the data of former runs.
+pub(crate) fn forget() -> Result<(), String> {
+    for folder in [kept(), place::bench().join("data")] {
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file and the folders above it.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
+    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    made.and_then(|()| std::fs::write(path, text))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn save(name: &str, value: &Json) {
+    // A figure that cannot be kept is still in the report of this run's output.
+    if let Err(error) = write(&kept().join(name), &value.to_string()) {
+        println!("    {error}");
+    }
+}
+
+fn read(name: &str) -> Option<Json> {
+    Json::parse(&std::fs::read_to_string(kept().join(name)).ok()?).ok()
+}
+
+const SAMPLE_FIELDS: [&str; 7] = [
+    "requests_per_second",
+    "cpu_us_per_request",
+    "p50_ms",
+    "p99_ms",
+    "p999_ms",
+    "rows_per_request",
+    "errors",
+];
+
+fn sample_json(sample: &Sample) -> Json {
+    let Sample {
+        requests_per_second,
+        cpu_us,
+        p50_ms,
+        p99_ms,
+        p999_ms,
+        rows_per_request,
+        error_count,
+    } = *sample;
+    let values =
+        [requests_per_second, cpu_us, p50_ms, p99_ms, p999_ms, rows_per_request, error_count];
+    Json::object(SAMPLE_FIELDS.into_iter().zip(values.map(Json::Number)))
+}
+
+fn sample_of(json: &Json) -> Sample {
+    let [requests_per_second, cpu_us, p50_ms, p99_ms, p999_ms, rows_per_request, error_count] =
+        SAMPLE_FIELDS.map(|name| json.number_of(name).unwrap_or(f64::NAN));
+    Sample { requests_per_second, cpu_us, p50_ms, p99_ms, p999_ms, rows_per_request, error_count }
+}
+
+/// The figures of a scenario as JSON.
+pub(crate) fn figures_json(figures: &Figures) -> Json {
+    let systems = figures.systems.iter().map(|one| {
+        let rates = one.rates.iter().map(|(rate, sample)| {
+            Json::object([("rate", Json::Number(*rate)), ("sample", sample_json(sample))])
+        });
+        let fields = [
+            ("rounds", Json::List(one.rounds.iter().map(sample_json).collect())),
+            ("rates", Json::List(rates.collect())),
+        ];
+        (one.system.name(), Json::object(fields))
+    });
+    Json::object([
+        ("phase", Json::Text(figures.scenario.phase.name().into())),
+        ("workload", Json::Text(figures.scenario.workload.name.into())),
+        ("in_flight", Json::Number(figures.scenario.in_flight.into())),
+        ("connections", Json::Number(figures.scenario.connections.into())),
+        ("systems", Json::object(systems)),
+    ])
+}
+
+fn save_figures(figures: &Figures) {
+    save(&format!("{}.json", figures.scenario.id()), &figures_json(figures));
+}
+
+/// The figures of a scenario, if it has been measured.
+pub(crate) fn load_figures(scenario: &Scenario) -> Option<Figures> {
+    let json = read(&format!("{}.json", scenario.id()))?;
+    let mut systems = Vec::new();
+    for system in System::ALL {
+        let Some(one) = json.at(&["systems", system.name()]) else { continue };
+        let rounds = one.get("rounds")?.list().iter().map(sample_of).collect();
+        let rates = one.get("rates")?.list().iter();
+        let rates =
+            rates.filter_map(|it| Some((it.number_of("rate")?, sample_of(it.get("sample")?))));
+        systems.push(SystemFigures { system, rounds, rates: rates.collect() });
+    }
+    Some(Figures { scenario: *scenario, systems })
+}
+
+const FACT_FIELDS: [&str; 4] =
+    ["start_to_first_answer_ms", "resident_bytes_fresh", "resident_bytes_loaded", "disk_bytes"];
+
+fn save_facts(facts: &Facts) {
+    let Facts { phase, system, started_ms, fresh_bytes, loaded_bytes, disk_bytes } = facts;
+    let values = [*started_ms, *fresh_bytes, *loaded_bytes, *disk_bytes];
+    let json = Json::object(FACT_FIELDS.into_iter().zip(values.map(Json::Number)));
+    save(&format!("facts.{}.{}.json", phase.name(), system.name()), &json);
+}
+
+/// What was seen of the processes.
+pub(crate) fn load_facts() -> Vec<Facts> {
+    let mut all = Vec::new();
+    for phase in Phase::ALL {
+        for system in System::ALL {
+            let name = format!("facts.{}.{}.json", phase.name(), system.name());
+            let Some(json) = read(&name) else { continue };
+            let [started_ms, fresh_bytes, loaded_bytes, disk_bytes] =
+                FACT_FIELDS.map(|name| json.number_of(name).unwrap_or(f64::NAN));
+            all.push(Facts { phase, system, started_ms, fresh_bytes, loaded_bytes, disk_bytes });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+
+    #[test]
+    fn medians() {
+        let check = |values: &[f64], median: f64| {
+            assert_eq!(Spread::over(values.to_vec()).median, median, "{values:?}");
+        };
+        check(&[3.0], 3.0);
+        check(&[3.0, 1.0], 2.0);
+        check(&[9.0, 1.0, 2.0], 2.0);
+        check(&[1.0, 2.0, 4.0, 100.0], 3.0);
+        check(&[f64::NAN, 5.0], 5.0);
+    }
+}
