@@ -195,11 +195,14 @@ impl<'a> PhaseRun<'a> {
             rates: Vec::new(),
         };
         let mut systems: Vec<SystemFigures> = self.servers.iter().map(new).collect();
-        for round in 0..effort.rounds {
+        for server in &self.servers {
+            server.settle(PAUSE_MAX);
+            if server.system == System::Cassandra {
+                warm_up(client, server, scenario, effort)?;
+            }
+        }
+        for _ in 0..effort.rounds {
             for (server, figures) in self.servers.iter().zip(&mut systems) {
-                if round == 0 {
-                    server.settle(PAUSE_MAX);
-                }
                 figures.rounds.push(client.run(server, scenario, effort.seconds, None)?);
             }
         }
@@ -246,6 +249,27 @@ impl<'a> PhaseRun<'a> {
             }
         }
     }
+}
+
+/// Runs the workload until the Java compiler has little left to gain from it.
+fn warm_up(
+    client: &mut Client<'_>,
+    server: &Server,
+    scenario: &Scenario,
+    effort: &Effort,
+) -> Result<(), String> {
+    const SECONDS: f64 = 2.5;
+    /// A turn that takes less CPU than this part of the former one was worth its time.
+    const WORTH: f64 = 0.9;
+    let mut former_us = f64::MAX;
+    for _ in 0..effort.warm_ups_max {
+        let cpu_us = client.run(server, scenario, SECONDS, None)?.cpu_us;
+        if cpu_us > WORTH * former_us {
+            break;
+        }
+        former_us = cpu_us;
+    }
+    Ok(())
 }
 
 fn tell(figures: &Figures, took: Duration) {
