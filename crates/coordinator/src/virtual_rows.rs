@@ -9,7 +9,7 @@ use schema::{Column, NodeFacts, Schema, Table};
 use types::value::{ListIter, MapIter, encode_ordered};
 use types::{
     CellRef, CellState, CorruptRow, CqlType, Flow, LiveCells, LiveRow, Liveness, PartitionKey,
-    ReadCommand, ReadScope, RowSelection, RowSink, RowView, RowWriter,
+    ReadCommand, ReadScope, RowSelection, RowSink, RowView, RowWriter, map_cell,
 };
 
 /// One computed row in stored form.
@@ -87,7 +87,7 @@ fn push_column(column: &Column, value: &[u8], writer: &mut RowWriter) {
             for (entry_key, entry_value) in MapIter::new(value).flatten() {
                 path.clear();
                 encode_ordered(key, entry_key, false, &mut path);
-                push(Some(&path), entry_value);
+                push(Some(&path), &map_cell(key, entry_key, entry_value));
             }
         }
         CqlType::List { frozen: false, .. } => {

@@ -29,4 +29,4 @@ pub use plan::{
 };
 pub use prepare::{SessionContext, prepare};
 pub use row::{CellStamp, EmptyRow, RowAccess, RowLayout, StoredRow, ValueSink};
-pub use values::{BindContext, NoValues, UuidSource, Value, Values};
+pub use values::{BatchLimits, BindContext, NoValues, UuidSource, Value, Values};

@@ -7,7 +7,8 @@ use schema::Table;
 use smallvec::SmallVec;
 use types::value::decode_ordered;
 use types::{
-    CellRef, ColumnId, CorruptRow, CqlType, HiddenCells, LiveCells, LiveRow, PartitionKey, assemble,
+    CellRef, ColumnId, CorruptRow, CqlType, HiddenCells, LiveCells, LiveRow, PartitionKey,
+    assemble, split_map_cell,
 };
 
 /// When a cell was written and when it goes.
@@ -258,12 +259,15 @@ impl RowAccess for StoredRow<'_> {
 fn decode_path<'a>(ty: &CqlType, cell: &CellRef<'a>) -> Option<Cow<'a, [u8]>> {
     let path = cell.path?;
     let element = match ty {
-        // A set's element that its path cannot give back stands in the value.
+        // An element of a set that its path cannot give back stands in the value.
         CqlType::Set { .. } if !cell.value().is_empty() => {
             return Some(Cow::Borrowed(cell.value()));
         }
         CqlType::Set { element, .. } => element,
-        CqlType::Map { key, .. } => key,
+        CqlType::Map { key, .. } => match split_map_cell(key, cell.value()).ok()? {
+            (Some(original), _) => return Some(Cow::Borrowed(original)),
+            (None, _) => key,
+        },
         _ => return Some(Cow::Borrowed(path)),
     };
     let mut value = Vec::new();

@@ -88,6 +88,26 @@ pub struct BindContext<'a> {
     pub uuids: &'a dyn UuidSource,
     /// The version of the native protocol that the client speaks.
     pub protocol_version: u8,
+    /// How large a batch may be.
+    pub batch_limits: BatchLimits,
+}
+
+/// From where on a batch over several logical partitions is told of, or refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// More bytes bring a warning.
+    pub warn_bytes: usize,
+    /// More bytes are refused.
+    pub fail_bytes: usize,
+    /// An unlogged batch over more logical partitions brings a warning.
+    pub unlogged_partitions_warn: usize,
+}
+
+/// Cassandra's.
+impl Default for BatchLimits {
+    fn default() -> BatchLimits {
+        BatchLimits { warn_bytes: 5 * 1024, fail_bytes: 50 * 1024, unlogged_partitions_warn: 10 }
+    }
 }
 
 impl BindContext<'_> {

@@ -157,6 +157,11 @@ impl Node {
             roles: Arc::clone(&roles),
             uuids,
             timeouts: config.timeouts,
+            batch_limits: plan::BatchLimits {
+                warn_bytes: usize::try_from(config.limits.batch_size_warn).unwrap_or(usize::MAX),
+                fail_bytes: usize::try_from(config.limits.batch_size_fail).unwrap_or(usize::MAX),
+                unlogged_partitions_warn: config.limits.unlogged_batch_partitions_warn,
+            },
             prepared_bytes_max: config.memory.prepared_statements,
             scans_max: world::core_count().max(2),
             address,

@@ -28,6 +28,8 @@ pub(crate) enum Failure {
     Unprepared(Vec<u8>),
     /// A change was not done in time; whether it will be is unknown.
     WriteTimedOut(WriteType),
+    /// A TRUNCATE took too long; it goes on.
+    TruncateTimedOut,
     /// A bug of ours.
     Bug,
 }
@@ -101,6 +103,10 @@ impl Failure {
                     },
                     "Operation timed out - received only 0 responses.",
                 )
+            }
+            Failure::TruncateTimedOut => {
+                let text = "Truncate timed out - received only 0 responses";
+                ErrorResponse::new(ErrorKind::Truncate, text)
             }
             Failure::Bug => {
                 ErrorResponse::new(ErrorKind::Server, "An error of the server, see its log")

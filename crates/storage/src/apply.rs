@@ -293,7 +293,14 @@ impl<'c> Change<'c> {
             true => view_after(head_length, first.as_ref()).map_err(of_row)?,
             false => row,
         };
-        let before = Before { row, first_row, covering_us, first_covering_us, now_s };
+        let hidden = if reads_cells(change) {
+            let table = self.core.schema.table(self.store.id);
+            table.map(|table| table.hidden_cells()).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let before =
+            Before { row, first_row, covering_us, first_covering_us, now_s, hidden: &hidden };
         let after = merge(before, change, out).map_err(|error| self.of_merge(error))?;
         if let Some(pending) = self.rows.get_mut(index) {
             let is_same = match &current {
@@ -475,15 +482,29 @@ fn view_after(
 
 fn cell_dead_at_s(action: &CellAction) -> Option<u32> {
     match action {
-        CellAction::Set { expiry, .. } | CellAction::ListSetAt { expiry, .. } => {
-            expiry.map(|expiry| expiry.expires_at_s)
-        }
+        CellAction::Set { expiry, .. }
+        | CellAction::AddValue { expiry, .. }
+        | CellAction::ListSetAt { expiry, .. } => expiry.map(|expiry| expiry.expires_at_s),
         CellAction::Delete { deleted_at_s, .. }
         | CellAction::DeleteElements { deleted_at_s }
         | CellAction::ListDeleteAt { deleted_at_s, .. }
         | CellAction::ListRemoveValues { deleted_at_s, .. } => Some(*deleted_at_s),
         CellAction::CounterAdd(_) => None,
     }
+}
+
+/// Whether a change looks at cells that are there.
+fn reads_cells(change: &RowChange) -> bool {
+    change.cells.iter().any(|cell| match cell.action {
+        CellAction::AddValue { .. }
+        | CellAction::ListSetAt { .. }
+        | CellAction::ListDeleteAt { .. }
+        | CellAction::ListRemoveValues { .. } => true,
+        CellAction::Set { .. }
+        | CellAction::Delete { .. }
+        | CellAction::DeleteElements { .. }
+        | CellAction::CounterAdd(_) => false,
+    })
 }
 
 /// The second at which a change that looks at a list judges expiry. It is part of the request where
@@ -502,6 +523,7 @@ fn now_of(mutation: &Mutation, change: &RowChange) -> u32 {
             Some(u32::try_from(cell.timestamp_us / 1_000_000).unwrap_or(0))
         }
         CellAction::Set { .. }
+        | CellAction::AddValue { .. }
         | CellAction::Delete { .. }
         | CellAction::DeleteElements { .. }
         | CellAction::CounterAdd(_) => None,

@@ -1,6 +1,7 @@
 //! From the cells of a multi-cell column back to the one value that clients see.
 
 use crate::cql_type::CqlType;
+use crate::map_cell::split_map_cell;
 use crate::row::{CellRef, CorruptRow};
 use crate::value::decode_ordered;
 
@@ -24,8 +25,12 @@ pub fn assemble<'a>(
             CqlType::Set { .. } if !cell.value().is_empty() => push_value(out, cell.value())?,
             CqlType::Set { element, .. } => push_path(element, path, out)?,
             CqlType::Map { key, .. } => {
-                push_path(key, path, out)?;
-                push_value(out, cell.value())?;
+                let (original, value) = split_map_cell(key, cell.value())?;
+                match original {
+                    Some(original) => push_value(out, original)?,
+                    None => push_path(key, path, out)?,
+                }
+                push_value(out, value)?;
             }
             _ => return Err(CorruptRow),
         }

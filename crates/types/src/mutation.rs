@@ -5,6 +5,7 @@
 use bytes::Bytes;
 
 use crate::condition::Condition;
+use crate::cql_type::CqlType;
 use crate::ids::{ColumnId, TableId};
 use crate::key::{ClusteringRange, PartitionKey, RowPosition};
 
@@ -103,7 +104,7 @@ pub enum CellAction {
         /// Which element.
         path: Option<Bytes>,
         /// The value, as the protocol encodes it. For a set: empty, unless the path cannot give the
-        /// element back as it was written.
+        /// element back as it was written. For a map: see [`crate::map_cell`].
         value: Bytes,
         /// Until when.
         expiry: Option<Expiry>,
@@ -122,6 +123,15 @@ pub enum CellAction {
     },
     /// A counter changes by that much.
     CounterAdd(i64),
+    /// A number grows by a value, a text by a tail; what is null stays null. Only under a condition.
+    AddValue {
+        /// The type of both.
+        cql_type: CqlType,
+        /// What is added, as the protocol encodes it.
+        value: Bytes,
+        /// Until when the sum exists.
+        expiry: Option<Expiry>,
+    },
     /// The element at that index of a list is replaced; an error if there is none.
     ListSetAt {
         /// Counted from zero.

@@ -39,6 +39,8 @@ pub enum Refusal {
     ListIsNull,
     /// An element of a list was to be deleted by index, and the list is null.
     ListToDeleteFromIsNull,
+    /// A sum could not be computed; why, in words.
+    Arithmetic(String),
 }
 
 /// Cassandra's texts.
@@ -54,6 +56,7 @@ impl fmt::Display for Refusal {
             Refusal::ListToDeleteFromIsNull => {
                 f.write_str("Attempted to delete an element from a list which is null")
             }
+            Refusal::Arithmetic(reason) => f.write_str(reason),
         }
     }
 }

@@ -302,9 +302,17 @@ fn push_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn push_counted(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends a length and that many bytes.
+pub(crate) fn push_counted(out: &mut Vec<u8>, bytes: &[u8]) {
     push_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Takes a length and that many bytes off the front: they, and the rest.
+pub(crate) fn take_counted(bytes: &[u8]) -> Result<(&[u8], &[u8]), CorruptRow> {
+    let mut input = Input(bytes);
+    let counted = input.counted()?;
+    Ok((counted, input.0))
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -277,8 +277,8 @@ pub(crate) fn raw_text(term: &Term) -> String {
             format!("{{{}}}", entries.join(", "))
         }
         Term::UserType(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
+            let fields: Vec<String> = shown_fields(fields)
+                .into_iter()
                 .map(|(name, value)| format!("{}: {}", name, raw_text(value)))
                 .collect();
             format!("{{{}}}", fields.join(", "))
@@ -293,6 +293,32 @@ pub(crate) fn raw_text(term: &Term) -> String {
             format!("{}({})", function_text(&name), arguments.join(", "))
         }
     }
+}
+
+/// The fields of a literal in the order in which Cassandra shows them, which is that of a Java hash
+/// table: by bucket, then as they came.
+fn shown_fields(fields: &[(Name, Term)]) -> Vec<(&Name, &Term)> {
+    const BUCKETS_MIN: usize = 16;
+    let mut shown: Vec<(&Name, &Term)> = Vec::with_capacity(fields.len());
+    for (name, term) in fields {
+        match shown.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = term,
+            None => shown.push((name, term)),
+        }
+    }
+    let mut buckets = BUCKETS_MIN;
+    while shown.len() > buckets / 4 * 3 {
+        buckets *= 2;
+    }
+    let bucket = |name: &Name| {
+        let hash = name.bytes().rev().fold(1_i32, |hash, byte| {
+            hash.wrapping_mul(31).wrapping_add(i32::from(byte.cast_signed()))
+        });
+        let hash = hash.cast_unsigned();
+        (hash ^ hash >> 16) as usize & (buckets - 1)
+    };
+    shown.sort_by_key(|(name, _)| bucket(name));
+    shown
 }
 
 /// A function's name as CQL would have it.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use types::value::timeuuid::timeuuid_at_millis;
 use types::value::{ListIter, MapIter, TupleIter, encode_ordered, is_canonical};
-use types::{CellAction, CellChange, CqlType, Expiry};
+use types::{CellAction, CellChange, CqlType, Expiry, map_cell};
 
 use super::operation::{Action, Operation};
 use crate::error::{PlanError, invalid};
@@ -112,6 +112,19 @@ impl<'v> CellWriter<'_, 'v> {
                 }
                 Ok(())
             }
+            Action::Grow(term) => {
+                let Some(value) = value_of(term, self.eval)? else { return Ok(()) };
+                let Some(value) = value else {
+                    return invalid!("Invalid null value for an addition");
+                };
+                let action = CellAction::AddValue {
+                    cql_type: operation.ty.clone(),
+                    value: Bytes::copy_from_slice(&value),
+                    expiry: self.stamp.expiry,
+                };
+                self.push(operation, self.stamp.timestamp_us, action);
+                Ok(())
+            }
             Action::Increment(term) => self.count(operation, term, false),
             Action::Decrement(term) => self.count(operation, term, true),
             Action::Delete if operation.ty.is_multi_cell() => {
@@ -158,7 +171,8 @@ impl<'v> CellWriter<'_, 'v> {
                 for entry in MapIter::new(value) {
                     let (entry_key, entry_value) = entry?;
                     let path = path_of(key, entry_key);
-                    self.set(operation, Some(path), Bytes::copy_from_slice(entry_value));
+                    let cell = map_cell(key, entry_key, entry_value);
+                    self.set(operation, Some(path), Bytes::copy_from_slice(&cell));
                 }
             }
             CqlType::User { .. } => {
@@ -237,7 +251,8 @@ impl<'v> CellWriter<'_, 'v> {
         };
         let Some(value) = value_of(value, self.eval)? else { return Ok(()) };
         if let CqlType::Map { key: ty, .. } = &operation.ty {
-            self.set_or_delete(operation, Some(path_of(ty, &key)), value);
+            let cell = value.as_ref().map(|value| map_cell(ty, &key, value));
+            self.set_or_delete(operation, Some(path_of(ty, &key)), cell);
         }
         Ok(())
     }

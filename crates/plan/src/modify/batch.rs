@@ -259,7 +259,7 @@ fn bind_items<'a>(
             Ok(())
         })?;
     }
-    let warnings = size::check(kind, &mutations, items)?;
+    let warnings = size::check(kind, &mutations, items, context.batch_limits)?;
     Ok(BatchPlan { kind, mutations, conditional: None, warnings })
 }
 

@@ -50,6 +50,8 @@ pub(super) enum Action {
     DeleteKey(Term),
     /// `DELETE c.field`.
     DeleteField(u16),
+    /// A number or a text grows, under a condition.
+    Grow(Term),
     /// A counter grows.
     Increment(Term),
     /// A counter shrinks.
@@ -85,6 +87,7 @@ pub(super) fn find<'s>(
 /// Types one assignment of SET.
 pub(super) fn prepare_assignment(
     assignment: &ast::Assignment,
+    has_conditions: bool,
     scope: &Scope<'_>,
 ) -> Result<Operation, PlanError> {
     let (index, column) = find(&assignment.column, scope)?;
@@ -98,7 +101,7 @@ pub(super) fn prepare_assignment(
             let term = prepare_term(value, &receiver, scope)?;
             return Operation::set(index, column, term);
         }
-        AssignmentOperation::Add(value) => add(column, value, &receiver, scope)?,
+        AssignmentOperation::Add(value) => add(column, value, has_conditions, &receiver, scope)?,
         AssignmentOperation::Subtract(value) => subtract(column, value, &receiver, scope)?,
         AssignmentOperation::Prepend(value) => {
             let term = prepare_term(value, &receiver, scope)?;
@@ -125,6 +128,7 @@ pub(super) fn prepare_assignment(
 fn add(
     column: &Column,
     value: &ast::Term,
+    has_conditions: bool,
     receiver: &Receiver<'_>,
     scope: &Scope<'_>,
 ) -> Result<Action, PlanError> {
@@ -134,6 +138,13 @@ fn add(
         CqlType::Counter => Ok(Action::Increment(prepare_term(value, receiver, scope)?)),
         CqlType::Tuple(_) | CqlType::User { .. } => {
             invalid!("Invalid operation ({}) for tuple column {name}", shown())
+        }
+        // What is read already to judge the condition can be added to.
+        ty if has_conditions && can_grow(ty) => {
+            Ok(Action::Grow(prepare_term(value, receiver, scope)?))
+        }
+        ty if has_conditions && !ty.is_collection() => {
+            invalid!("Invalid operation ({}) for non-numeric and non-text type {name}", shown())
         }
         ty if !ty.is_collection() => {
             invalid!("Invalid operation ({}) for non counter column {name}", shown())
@@ -151,6 +162,23 @@ fn add(
         },
         _ => Ok(Action::Add(prepare_term(value, receiver, scope)?)),
     }
+}
+
+/// Numbers and texts.
+fn can_grow(ty: &CqlType) -> bool {
+    matches!(
+        ty,
+        CqlType::TinyInt
+            | CqlType::SmallInt
+            | CqlType::Int
+            | CqlType::BigInt
+            | CqlType::Varint
+            | CqlType::Float
+            | CqlType::Double
+            | CqlType::Decimal
+            | CqlType::Ascii
+            | CqlType::Text
+    )
 }
 
 fn subtract(

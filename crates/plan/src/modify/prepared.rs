@@ -136,7 +136,7 @@ impl PreparedModification {
             PreparedCondition::prepare(update.condition.as_ref(), &update.attributes, scope)?;
         let mut operations = Vec::with_capacity(update.assignments.len());
         for assignment in &update.assignments {
-            operations.push(prepare_assignment(assignment, scope)?);
+            operations.push(prepare_assignment(assignment, !condition.is_none(), scope)?);
         }
         let restrictions = where_clause(kind, &update.relations, &operations, &condition, scope)?;
         let parts = Parts { kind, attributes, condition, restrictions, operations, json: None };
@@ -360,7 +360,8 @@ impl PreparedModification {
         let has_columns = !self.regulars.is_empty() || self.updates_statics();
         match target {
             Target::Ranges(ranges) => {
-                if has_columns && !ranges.is_empty() {
+                let is_slice = !ranges.is_empty() || self.restrictions.is_sliced_at_null(eval)?;
+                if has_columns && is_slice {
                     return invalid!("Range deletions are not supported for specific columns");
                 }
                 changes.extend(

@@ -16,15 +16,7 @@ use types::{
 use super::prepared::PreparedModification;
 use crate::error::{PlanError, invalid};
 use crate::expression::BoundValues;
-
-/// From this size on a batch over several logical partitions brings a warning.
-const BATCH_BYTES_WARN: usize = 5 * 1024;
-
-/// A larger batch over several logical partitions is refused.
-const BATCH_BYTES_MAX: usize = 50 * 1024;
-
-/// From how many logical partitions an unlogged batch brings a warning.
-const UNLOGGED_PARTITIONS_WARN: usize = 10;
+use crate::values::BatchLimits;
 
 /// Time, ttl and expiry of a cell.
 const CELL_BYTES: usize = 20;
@@ -46,6 +38,7 @@ pub(super) fn check(
     kind: BatchKind,
     mutations: &[Mutation],
     items: &[(&PreparedModification, BoundValues<'_>)],
+    limits: BatchLimits,
 ) -> Result<Vec<String>, PlanError> {
     let mut warnings = Vec::new();
     if mutations.len() <= 1 {
@@ -67,22 +60,23 @@ pub(super) fn check(
         .iter()
         .filter_map(|mutation| Some(mutation_bytes(mutation, table_of(mutation)?)))
         .sum();
-    if bytes > BATCH_BYTES_MAX {
+    if bytes > limits.fail_bytes {
         return invalid!("Batch too large");
     }
     let mut names: Vec<String> =
         tables.values().map(|table| format!("{}.{}", table.keyspace, table.name)).collect();
     names.sort_unstable();
     let names = names.join(", ");
-    if bytes > BATCH_BYTES_WARN {
+    if bytes > limits.warn_bytes {
         warnings.push(format!(
             "Batch for [{names}] is of size {bytes}, exceeding specified threshold of \
-             {BATCH_BYTES_WARN} by {}.",
-            bytes - BATCH_BYTES_WARN
+             {} by {}.",
+            limits.warn_bytes,
+            bytes - limits.warn_bytes
         ));
     }
     let keys: BTreeSet<&[u8]> = partitions.iter().map(|(_, key)| *key).collect();
-    if kind != BatchKind::Logged && keys.len() > UNLOGGED_PARTITIONS_WARN {
+    if kind != BatchKind::Logged && keys.len() > limits.unlogged_partitions_warn {
         let plural = if tables.len() == 1 { "" } else { "s" };
         warnings.push(format!(
             "Unlogged batch covering {} partitions detected against table{plural} [{names}]. You \
@@ -118,7 +112,8 @@ fn mutation_bytes(mutation: &Mutation, table: &Table) -> usize {
                     let (path, length) = match &cell.action {
                         CellAction::Set { path, value, .. } => (path.as_ref(), value.len()),
                         CellAction::Delete { path, .. } => (path.as_ref(), 0),
-                        CellAction::ListSetAt { value, .. } => (None, value.len()),
+                        CellAction::ListSetAt { value, .. }
+                        | CellAction::AddValue { value, .. } => (None, value.len()),
                         CellAction::CounterAdd(_) => (None, 0),
                         CellAction::DeleteElements { .. }
                         | CellAction::ListDeleteAt { .. }

@@ -201,6 +201,22 @@ impl Restrictions {
     }
 }
 
+impl Restrictions {
+    /// Whether the clustering columns are sliced at a null: such a slice selects nothing, or all, and
+    /// is a slice all the same.
+    pub(crate) fn is_sliced_at_null(&self, eval: &Evaluation<'_>) -> Result<bool, PlanError> {
+        for restriction in self.clustering.iter() {
+            if let RestrictionKind::Slice { start, end } = &restriction.kind {
+                let slice =
+                    Slice::bind(restriction, start.as_ref(), end.as_ref(), &self.table, eval)?;
+                let bounds = [&slice.start, &slice.end];
+                return Ok(bounds.into_iter().flatten().any(|(row, _)| row.contains(&None)));
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// The same range of rows with bounds that are not longer than keys. A key that is not longer than
 /// the cut bound lies below the whole bound just if it lies below the cut one or is equal to it.
 fn within_limits(range: ClusteringRange) -> ClusteringRange {

@@ -290,6 +290,7 @@ impl Argument for Typed<'_> {
             Selectable::Parenthesized(parts) => {
                 let types: Vec<&CqlType> = match (receiver, parts.as_slice()) {
                     (CqlType::Tuple(types), _) => types.iter().collect(),
+                    (CqlType::User { .. }, [only]) => return only.fit(receiver),
                     (CqlType::User { definition, .. }, _) => {
                         definition.fields.iter().map(|(_, ty)| ty).collect()
                     }

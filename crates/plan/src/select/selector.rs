@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use types::value::collection::write_element;
+use types::value::collection::{write_element, write_map_with_nulls};
 use types::value::{
     ListIter, MapIter, TupleIter, compare, write_map, write_set, write_tuple, write_vector,
 };
@@ -168,13 +168,11 @@ impl Selector {
             Selector::Map { key, entries } => {
                 let mut values = Vec::with_capacity(entries.len());
                 for (key, value) in entries {
-                    if let (Some(key), Some(value)) =
-                        (key.evaluate(inputs)?, value.evaluate(inputs)?)
-                    {
-                        values.push((key, value));
+                    if let Some(key) = key.evaluate(inputs)? {
+                        values.push((key, value.evaluate(inputs)?));
                     }
                 }
-                built(|out| write_map(key, &mut values, out))
+                built(|out| write_map_with_nulls(key, &mut values, Option::as_deref, out))
             }
             Selector::Vector { element, elements } => {
                 let elements: Option<Vec<_>> = all(elements)?.into_iter().collect();

@@ -79,5 +79,6 @@ pub fn context(uuids: &Uuids) -> BindContext<'_> {
         page_size: None,
         uuids,
         protocol_version: 5,
+        batch_limits: plan::BatchLimits::default(),
     }
 }

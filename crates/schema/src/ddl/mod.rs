@@ -24,7 +24,7 @@ mod user_type;
 use std::sync::Arc;
 
 use cql::Statement;
-use cql::ast::QualifiedName;
+use cql::ast::{FunctionName, QualifiedName, RawType};
 use types::TableId;
 
 use crate::error::{SchemaError, invalid};
@@ -167,13 +167,21 @@ pub fn apply(
         }
         Statement::CreateFunction(_) => Err(not_supported("User-defined functions")),
         Statement::DropFunction(drop) if drop.if_exists => Ok(None),
-        Statement::DropFunction(_) => Err(not_supported("User-defined functions")),
+        Statement::DropFunction(drop) => {
+            Err(missing_function("Function", &drop.name, drop.argument_types.as_deref(), context))
+        }
         Statement::CreateAggregate(_) => Err(not_supported("User-defined aggregates")),
         Statement::DropAggregate(drop) if drop.if_exists => Ok(None),
-        Statement::DropAggregate(_) => Err(not_supported("User-defined aggregates")),
+        Statement::DropAggregate(drop) => {
+            Err(missing_function("Aggregate", &drop.name, drop.argument_types.as_deref(), context))
+        }
         Statement::CreateTrigger(_) => Err(not_supported("Triggers")),
         Statement::DropTrigger(drop) if drop.if_exists => Ok(None),
-        Statement::DropTrigger(_) => Err(not_supported("Triggers")),
+        Statement::DropTrigger(drop) => {
+            let keyspace = context.keyspace_of(&drop.table)?;
+            let (trigger, table) = (&drop.name, &drop.table.name);
+            Err(invalid!("Trigger '{trigger}' on '{keyspace}.{table}' doesn't exist"))
+        }
         _ => Err(invalid!("not a definition of the schema")),
     }
 }
@@ -194,6 +202,21 @@ fn missing(
         return Ok(None);
     }
     Err(invalid!("{what} '{keyspace}.{}' doesn't exist", name.name))
+}
+
+fn missing_function(
+    what: &str,
+    name: &FunctionName,
+    argument_types: Option<&[RawType]>,
+    context: &DdlContext<'_>,
+) -> SchemaError {
+    let keyspace = name.keyspace.as_ref().map(|keyspace| keyspace.as_str());
+    let keyspace = keyspace.or(context.session_keyspace).unwrap_or_default();
+    let types = argument_types.map(|types| {
+        let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+        format!("({})", types.join(", "))
+    });
+    invalid!("{what} '{keyspace}.{}{}' doesn't exist", name.name, types.unwrap_or_default())
 }
 
 impl DdlContext<'_> {

@@ -96,6 +96,9 @@ pub(crate) struct Limits {
     pub(crate) frame_bytes: u64,
     pub(crate) connections: usize,
     pub(crate) in_flight_per_connection: usize,
+    pub(crate) batch_size_warn: u64,
+    pub(crate) batch_size_fail: u64,
+    pub(crate) unlogged_batch_partitions_warn: usize,
 }
 
 /// How long a request of each kind may take.

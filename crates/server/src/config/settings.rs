@@ -216,6 +216,27 @@ pub(super) static SETTINGS: &[Setting] = &[
         limits.in_flight_per_connection = |text| form::count_of_at_least(text, 1)
     ),
     setting!(
+        "limits.batch_size_warn",
+        Form::Bytes,
+        "5KiB",
+        "A larger batch over several partitions brings a warning (batch_size_warn_threshold).",
+        limits.batch_size_warn = form::bytes
+    ),
+    setting!(
+        "limits.batch_size_fail",
+        Form::Bytes,
+        "50KiB",
+        "A larger batch over several partitions is refused (batch_size_fail_threshold).",
+        limits.batch_size_fail = form::bytes
+    ),
+    setting!(
+        "limits.unlogged_batch_partitions_warn",
+        Form::Count,
+        "10",
+        "An unlogged batch over more partitions brings a warning\n(unlogged_batch_across_partitions_warn_threshold).",
+        limits.unlogged_batch_partitions_warn = |text| form::count_of_at_least(text, 0)
+    ),
+    setting!(
         "timeouts.read",
         Form::Duration,
         "5s",

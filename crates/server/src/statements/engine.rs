@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use coordinator::{Answer, Coordinator, Executed, Reply, RequestContext, Rows};
 use cql::ast::BatchKind;
 use plan::expression::bound_count;
-use plan::{BatchItem, BatchPlan, BindContext, ModifyPlan, Plan};
+use plan::{BatchItem, BatchLimits, BatchPlan, BindContext, ModifyPlan, Plan};
 use protocol::{
     ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, StatementSource,
     Version, WriteType,
@@ -47,6 +47,7 @@ pub(crate) struct Parts {
     pub(crate) roles: Arc<RoleKeeper>,
     pub(crate) uuids: Arc<Uuids>,
     pub(crate) timeouts: Timeouts,
+    pub(crate) batch_limits: BatchLimits,
     /// Memory for prepared statements.
     pub(crate) prepared_bytes_max: u64,
     /// Scans at once.
@@ -63,6 +64,7 @@ struct Inner {
     roles: Arc<RoleKeeper>,
     uuids: Arc<Uuids>,
     timeouts: Timeouts,
+    batch_limits: BatchLimits,
     prepared: PreparedStatements,
     scans: Arc<Semaphore>,
     traces: Arc<Semaphore>,
@@ -76,7 +78,15 @@ enum Ran {
     /// The change is in the log and waits to be durable.
     Waits(Waits),
     /// It would take long: it was not begun.
-    Long { is_scan: bool },
+    Long(Long),
+}
+
+/// A call that is to run on a thread of its own.
+#[derive(Clone, Copy)]
+struct Long {
+    is_scan: bool,
+    /// How long the client waits, where the call does not look at the time itself.
+    patience: Option<Duration>,
 }
 
 /// A change that waits for the log.
@@ -103,6 +113,7 @@ impl Engine {
             roles: parts.roles,
             uuids: parts.uuids,
             timeouts: parts.timeouts,
+            batch_limits: parts.batch_limits,
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             scans: Arc::new(Semaphore::new(parts.scans_max)),
             traces: Arc::new(Semaphore::new(TRACES_WRITING_MAX)),
@@ -161,9 +172,9 @@ impl Statements for Engine {
                 let (inner, call) = (Arc::clone(&self.0), call.to_owned());
                 Step::Waits(Box::pin(async move { inner.finish(call, waits).await }))
             }
-            Ok(Ran::Long { is_scan }) => {
+            Ok(Ran::Long(long)) => {
                 let (inner, call) = (Arc::clone(&self.0), call.to_owned());
-                Step::Waits(Box::pin(async move { inner.run_apart(call, is_scan).await }))
+                Step::Waits(Box::pin(async move { inner.run_apart(call, long).await }))
             }
             Err(failure) => {
                 self.0.keep_trace(&call);
@@ -308,6 +319,7 @@ impl Inner {
             page_size: parameters.and_then(|parameters| parameters.page_size).and_then(positive),
             uuids: &*self.uuids,
             protocol_version: version.number(),
+            batch_limits: self.batch_limits,
         }
     }
 
@@ -328,7 +340,9 @@ impl Inner {
             consistency::check(kind, parameters.consistency, parameters.serial_consistency)?;
         }
         if let (Pace::Inline, Some(is_scan)) = (pace, plans::long(&plan)) {
-            return Ok(Ran::Long { is_scan });
+            let is_truncate = matches!(plan, Plan::Truncate(_));
+            let patience = is_truncate.then_some(self.timeouts.truncate);
+            return Ok(Ran::Long(Long { is_scan, patience }));
         }
         if let Plan::Roles(statement) = &plan {
             return self.run_roles(call, statement, schema).map(Ran::Answered);
@@ -418,11 +432,11 @@ impl Inner {
     }
 
     /// Runs a call that takes long on a thread of its own.
-    async fn run_apart(self: Arc<Self>, call: OwnedCall, is_scan: bool) -> Finished {
+    async fn run_apart(self: Arc<Self>, call: OwnedCall, long: Long) -> Finished {
         let abandon = Abandon::default();
         let is_abandoned = Arc::clone(&abandon.0);
         // Scans wait for each other, so that they leave room for everything else.
-        let permit = match is_scan {
+        let permit = match long.is_scan {
             true => Arc::clone(&self.scans).acquire_owned().await.ok(),
             false => None,
         };
@@ -434,7 +448,20 @@ impl Inner {
             let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&is_abandoned)));
             (call, ran)
         });
-        let Ok((call, ran)) = ran.await else {
+        let ran = match long.patience {
+            Some(patience) => match tokio::time::timeout(patience, ran).await {
+                Ok(ran) => ran,
+                // What was begun goes on; the client is told that nobody waits for it.
+                Err(_) => {
+                    let mut message = BytesMut::new();
+                    let error = Failure::TruncateTimedOut.response(protocol::Consistency::One);
+                    let effect = Effect::error(&head, &error, &mut message);
+                    return Finished { message, effect };
+                }
+            },
+            None => ran.await,
+        };
+        let Ok((call, ran)) = ran else {
             // It panicked there, which is a bug; the others of this client go on.
             let mut message = BytesMut::new();
             let error = Failure::Bug.response(protocol::Consistency::One);
@@ -445,7 +472,7 @@ impl Inner {
         match ran {
             Ok(Ran::Waits(waits)) => self.finish(call, waits).await,
             Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
-            Ok(Ran::Long { .. }) => self.finished(&call, Err(Failure::Bug)),
+            Ok(Ran::Long(_)) => self.finished(&call, Err(Failure::Bug)),
             Err(failure) => self.finished(&call, Err(failure)),
         }
     }

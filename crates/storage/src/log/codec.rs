@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use types::{
     CellAction, CellChange, Check, ClusteringRange, ColumnId, ColumnPart, Comparison, Condition,
-    Deletion, Expiry, Liveness, Mutation, Operation, PartitionKey, RowChange, RowCondition,
-    RowPosition, TableId,
+    CqlType, Deletion, Expiry, Liveness, Mutation, Operation, PartitionKey, RowChange,
+    RowCondition, RowPosition, TableId,
 };
 
 /// The bytes do not follow the format.
@@ -38,8 +38,23 @@ const ACTION_COUNTER_ADD: u8 = 4;
 const ACTION_LIST_SET_AT: u8 = 5;
 const ACTION_LIST_DELETE_AT: u8 = 6;
 const ACTION_LIST_REMOVE_VALUES: u8 = 7;
+const ACTION_ADD_VALUE: u8 = 8;
 const ACTION_PATH: u8 = 0x40;
 const ACTION_EXPIRES: u8 = 0x80;
+
+/// The types of which values can be added; their place here is their number in the log.
+const ADDED_TYPES: [CqlType; 10] = [
+    CqlType::TinyInt,
+    CqlType::SmallInt,
+    CqlType::Int,
+    CqlType::BigInt,
+    CqlType::Varint,
+    CqlType::Float,
+    CqlType::Double,
+    CqlType::Decimal,
+    CqlType::Ascii,
+    CqlType::Text,
+];
 
 const CHECK_NOT_EXISTS: u8 = 1;
 const CHECK_EXISTS: u8 = 2;
@@ -170,6 +185,15 @@ fn encode_cell(cell: &CellChange, out: &mut Vec<u8>) {
         CellAction::CounterAdd(delta) => {
             out.push(ACTION_COUNTER_ADD);
             out.extend_from_slice(&delta.to_be_bytes());
+        }
+        CellAction::AddValue { cql_type, value, expiry } => {
+            out.push(ACTION_ADD_VALUE | flag(expiry.is_some(), ACTION_EXPIRES));
+            let place = ADDED_TYPES.iter().position(|added| added == cql_type);
+            out.push(place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX));
+            if let Some(expiry) = expiry {
+                push_expiry(out, *expiry);
+            }
+            push_counted(out, value);
         }
         CellAction::ListSetAt { index, value, expiry } => {
             out.push(ACTION_LIST_SET_AT | flag(expiry.is_some(), ACTION_EXPIRES));
@@ -442,6 +466,12 @@ impl Decoder {
             }
             ACTION_DELETE_ELEMENTS => CellAction::DeleteElements { deleted_at_s: self.u32()? },
             ACTION_COUNTER_ADD => CellAction::CounterAdd(self.i64()?),
+            ACTION_ADD_VALUE => {
+                let place = usize::from(self.byte()?);
+                let cql_type = ADDED_TYPES.get(place).cloned().ok_or(Malformed)?;
+                let expiry = self.expiry_if(expires)?;
+                CellAction::AddValue { cql_type, expiry, value: self.counted()? }
+            }
             ACTION_LIST_SET_AT => {
                 let index = self.i32()?;
                 let expiry = self.expiry_if(expires)?;

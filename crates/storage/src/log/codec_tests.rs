@@ -4,8 +4,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use types::{
     CellAction, CellChange, Check, ClusteringRange, ColumnId, ColumnPart, Comparison, Condition,
-    Deletion, Expiry, Liveness, Mutation, Operation, PartitionKey, RowChange, RowCondition,
-    RowPosition, SetId, TableId,
+    CqlType, Deletion, Expiry, Liveness, Mutation, Operation, PartitionKey, RowChange,
+    RowCondition, RowPosition, SetId, TableId,
 };
 
 use super::codec::{Decoder, encode_mutation};
@@ -42,6 +42,16 @@ fn cell() -> impl Strategy<Value = CellChange> {
             .prop_map(|(path, deleted_at_s)| CellAction::Delete { path, deleted_at_s }),
         any::<u32>().prop_map(|deleted_at_s| CellAction::DeleteElements { deleted_at_s }),
         any::<i64>().prop_map(CellAction::CounterAdd),
+        (
+            prop::sample::select(vec![CqlType::Int, CqlType::Decimal, CqlType::Text]),
+            any_bytes(),
+            expiry()
+        )
+            .prop_map(|(cql_type, value, expiry)| CellAction::AddValue {
+                cql_type,
+                value,
+                expiry
+            }),
         (any::<i32>(), any_bytes(), expiry())
             .prop_map(|(index, value, expiry)| CellAction::ListSetAt { index, value, expiry }),
         any::<(i32, u32)>()

@@ -3,10 +3,9 @@
 use std::cmp::Ordering;
 
 use schema::{Column, Table};
-use types::value::collection::{write_count, write_element};
-use types::value::{ListIter, MapIter, TupleIter, compare, decode_ordered};
+use types::value::{ListIter, MapIter, TupleIter, compare};
 use types::{
-    CellRef, Check, ColumnPart, Comparison, CorruptRow, CqlType, LiveCells, Liveness, RowWriter,
+    Check, ColumnPart, Comparison, CorruptRow, CqlType, LiveCells, Liveness, RowWriter, assemble,
 };
 
 /// Whether every check holds for a row; `None` when it has no live part.
@@ -223,52 +222,9 @@ fn current_value(
     if !is_multi_cell(&column.cql_type) {
         return Ok(Some(first.value().to_vec()));
     }
-    gather_elements(&column.cql_type, &cells).map(Some)
-}
-
-/// The elements of a multi-cell column as one value.
-fn gather_elements(ty: &CqlType, cells: &[CellRef<'_>]) -> Result<Vec<u8>, CorruptRow> {
-    let mut out = Vec::new();
-    match ty {
-        CqlType::List { .. } => {
-            write_count(cells.len(), &mut out);
-            cells.iter().for_each(|cell| write_element(Some(cell.value()), &mut out));
-        }
-        CqlType::Set { element, .. } => {
-            write_count(cells.len(), &mut out);
-            for cell in cells {
-                // A set's cell holds the element only where its path cannot give it back.
-                if cell.value().is_empty() {
-                    write_element(Some(&path_value(element, cell)?), &mut out);
-                } else {
-                    write_element(Some(cell.value()), &mut out);
-                }
-            }
-        }
-        CqlType::Map { key, .. } => {
-            write_count(cells.len(), &mut out);
-            for cell in cells {
-                write_element(Some(&path_value(key, cell)?), &mut out);
-                write_element(Some(cell.value()), &mut out);
-            }
-        }
-        CqlType::User { definition, .. } => {
-            for index in 0..definition.fields.len() {
-                let path = (index as u16).to_be_bytes();
-                let cell = cells.iter().find(|cell| cell.path == Some(path.as_slice()));
-                write_element(cell.map(|cell| cell.value()), &mut out);
-            }
-        }
-        _ => return Err(CorruptRow),
-    }
-    Ok(out)
-}
-
-fn path_value(ty: &CqlType, cell: &CellRef<'_>) -> Result<Vec<u8>, CorruptRow> {
-    let mut path = cell.path.ok_or(CorruptRow)?;
     let mut value = Vec::new();
-    decode_ordered(ty, false, &mut path, &mut value).map_err(|_| CorruptRow)?;
-    Ok(value)
+    let has_elements = assemble(&column.cql_type, cells.into_iter(), &mut value)?;
+    Ok(has_elements.then_some(value))
 }
 
 /// The live part of a row, as a row.

@@ -21,7 +21,7 @@ pub(crate) fn live_elements<'a>(
     let covering_us = before.first_covering_us.max(deleted_us);
     let mut elements = Vec::new();
     if let Some(row) = before.first_row {
-        for cell in LiveCells::new(row, covering_us, before.now_s).cells() {
+        for cell in LiveCells::new(row, covering_us, before.now_s).hiding(before.hidden).cells() {
             let cell = cell?;
             if cell.column == column {
                 elements.push(cell);

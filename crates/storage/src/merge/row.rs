@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
+use types::value::{ArithmeticOperator, apply_arithmetic};
 use types::{
-    CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, Liveness, Refusal, RowChange,
-    RowView, RowWriter,
+    CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, HiddenCells, LiveCells,
+    Liveness, Refusal, RowChange, RowView, RowWriter,
 };
 
 use super::MergeError;
@@ -26,6 +27,8 @@ pub(crate) struct Before<'a> {
     pub(crate) covering_us: i64,
     /// The second at which expiry is judged, where the change looks at the row.
     pub(crate) now_s: u32,
+    /// What dropped columns left behind, where the change looks at the row.
+    pub(crate) hidden: &'a [HiddenCells],
 }
 
 /// A row after it was changed.
@@ -45,7 +48,8 @@ pub(crate) fn merge(
 ) -> Result<After, MergeError> {
     let counters = counter_values(before, change)?;
     let mut cells = Vec::with_capacity(change.cells.len());
-    resolve_cells(before, change, &counters, &mut cells)?;
+    let sums = added_values(before, change)?;
+    resolve_cells(before, change, Computed { counters: &counters, sums: &sums }, &mut cells)?;
     cells.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     let head = Head {
         liveness: newer_liveness(before.row.and_then(|row| row.liveness()), change.liveness),
@@ -240,14 +244,58 @@ fn current_counter(before: Before<'_>, column: ColumnId) -> Result<CounterValue,
     Ok(counter)
 }
 
+/// The sums of a change's additions to numbers and texts, in the order of its cells; `None` for other
+/// cells and where there is nothing to add to.
+fn added_values(
+    before: Before<'_>,
+    change: &RowChange,
+) -> Result<Vec<Option<Vec<u8>>>, MergeError> {
+    if !change.cells.iter().any(|cell| matches!(cell.action, CellAction::AddValue { .. })) {
+        return Ok(Vec::new());
+    }
+    let mut sums = Vec::with_capacity(change.cells.len());
+    for cell in &change.cells {
+        let CellAction::AddValue { cql_type, value, .. } = &cell.action else {
+            sums.push(None);
+            continue;
+        };
+        let mut current = None;
+        if let Some(row) = before.first_row {
+            let live = LiveCells::new(row, before.first_covering_us, before.now_s);
+            for found in live.hiding(before.hidden).cells() {
+                let found = found?;
+                if found.column == cell.column {
+                    current = Some(found.value());
+                }
+            }
+        }
+        let sum = match current {
+            Some(current) => {
+                apply_arithmetic(ArithmeticOperator::Add, cql_type, current, cql_type, value)
+                    .map_err(|error| Refusal::Arithmetic(error.to_string()))?
+            }
+            None => None,
+        };
+        sums.push(sum);
+    }
+    Ok(sums)
+}
+
+/// What was computed from the row as it is.
+#[derive(Clone, Copy)]
+struct Computed<'a> {
+    counters: &'a [CounterValue],
+    sums: &'a [Option<Vec<u8>>],
+}
+
 /// The cells a change writes, list positions and counters looked up.
 fn resolve_cells<'a>(
     before: Before<'a>,
     change: &'a RowChange,
-    counters: &'a [CounterValue],
+    computed: Computed<'a>,
     cells: &mut Vec<CellRef<'a>>,
 ) -> Result<(), MergeError> {
-    for counter in counters.iter().filter(|counter| counter.is_changed) {
+    for counter in computed.counters.iter().filter(|counter| counter.is_changed) {
         cells.push(CellRef {
             column: counter.column,
             path: None,
@@ -255,7 +303,7 @@ fn resolve_cells<'a>(
             state: CellState::Value { value: &counter.bytes, expiry: None },
         });
     }
-    for cell in &change.cells {
+    for (place, cell) in change.cells.iter().enumerate() {
         let (column, timestamp_us) = (cell.column, cell.timestamp_us);
         let (path, state) = match &cell.action {
             CellAction::Set { path, value, expiry } => {
@@ -268,6 +316,10 @@ fn resolve_cells<'a>(
                 (None, CellState::DeletesElements { deleted_at_s: *deleted_at_s })
             }
             CellAction::CounterAdd(_) => continue,
+            CellAction::AddValue { expiry, .. } => match computed.sums.get(place) {
+                Some(Some(value)) => (None, CellState::Value { value, expiry: *expiry }),
+                _ => continue,
+            },
             CellAction::ListSetAt { index, value, expiry } => {
                 let elements = lists::live_elements(before, change, column, cells)?;
                 let path = lists::path_at(&elements, *index, Refusal::ListIsNull)?;

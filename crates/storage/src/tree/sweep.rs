@@ -144,8 +144,14 @@ fn without_covered(
     };
     let (head, row) = value.split_at_checked(head_length).ok_or(CorruptRow)?;
     let row = Some(RowView::decode(row)?);
-    let before =
-        Before { row, first_row: row, covering_us, first_covering_us: covering_us, now_s: 0 };
+    let before = Before {
+        row,
+        first_row: row,
+        covering_us,
+        first_covering_us: covering_us,
+        now_s: 0,
+        hidden: &[],
+    };
     let nothing = RowChange {
         position: RowPosition::Static,
         original_clustering: None,

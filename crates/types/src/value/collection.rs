@@ -272,6 +272,16 @@ pub fn write_map<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     entries: &mut Vec<(K, V)>,
     out: &mut Vec<u8>,
 ) {
+    write_map_with_nulls(key_type, entries, |value| Some(value.as_ref()), out);
+}
+
+/// Appends an encoded map whose values may be null, as select clauses make them.
+pub fn write_map_with_nulls<K: AsRef<[u8]>, V>(
+    key_type: &CqlType,
+    entries: &mut Vec<(K, V)>,
+    bytes: impl Fn(&V) -> Option<&[u8]>,
+    out: &mut Vec<u8>,
+) {
     entries.sort_by(|a, b| compare(key_type, a.0.as_ref(), b.0.as_ref()));
     entries.dedup_by(|later, earlier| {
         let same = compare(key_type, later.0.as_ref(), earlier.0.as_ref()) == Ordering::Equal;
@@ -283,7 +293,7 @@ pub fn write_map<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     write_count(entries.len(), out);
     for (key, value) in entries {
         write_element(Some(key.as_ref()), out);
-        write_element(Some(value.as_ref()), out);
+        write_element(bytes(value), out);
     }
 }
 
