@@ -49,6 +49,7 @@ fn show_cell(world: &World, mutation: &Mutation, cell: &types::CellChange) -> St
         CellAction::Delete { path: p, .. } => format!("{name}{} dead @{at}", path(p)),
         CellAction::DeleteElements { .. } => format!("{name} emptied @{at}"),
         CellAction::CounterAdd(amount) => format!("{name} += {amount}"),
+        CellAction::AddValue { value, .. } => format!("{name} grows by {}", hex(value)),
         CellAction::ListSetAt { index, value, .. } => format!("{name}#{index} = {}", hex(value)),
         CellAction::ListDeleteAt { index, .. } => format!("{name}#{index} dead"),
         CellAction::ListRemoveValues { values, .. } => {
