@@ -54,7 +54,10 @@ pub(crate) fn apply(
         return Ok(Outcome::Applied);
     };
     let of_tree = |error| CommitError::Tree { table: mutation.table, error };
-    let opened = store.for_write().map_err(of_tree)?;
+    let opened = store
+        .for_write()
+        .inspect_err(|error| core.damage.note_error(mutation.table, error))
+        .map_err(of_tree)?;
     let _open = opened.hold_open();
     let progress = opened.progress(place.set);
     if place.position < store.born || place.applied <= progress.applied() {
@@ -63,6 +66,9 @@ pub(crate) fn apply(
     let (key, row) = SCRATCH.take();
     let mut change = Change::new(core, &store, opened, mutation, key, row);
     let outcome = change.work_out();
+    if let Err(CommitError::Tree { table, error }) = &outcome {
+        core.damage.note_error(*table, error);
+    }
     let (result, written) = match outcome {
         Ok(Outcome::Applied) => (Ok(Outcome::Applied), change.write(&progress)),
         other => (other, None),

@@ -1,27 +1,53 @@
 //! What every part of storage shares: the stores of all tables, the cache, and the bounds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use types::{SetId, TableId};
 
 use crate::cache::RowCache;
 use crate::clock::Clock;
 use crate::data_dir::sync_folder;
-use crate::error::OpenError;
+use crate::error::{Affected, OpenError, TreeError};
 use crate::heads::Heads;
 use crate::log::Position;
 use crate::maintenance::Pressure;
 use crate::options::Options;
 use crate::schema_source::SchemaSource;
 use crate::tree::engine::{TreeShared, is_established};
+use crate::tree::files::read_manifest;
 use crate::tree::purge::PurgeFactory;
 use crate::tree::store::{LogIndexes, StoreSeed, TableStore};
+
+/// Tables in whose files damage was met.
+#[derive(Debug, Default)]
+pub(crate) struct Damage(Mutex<BTreeMap<TableId, Arc<str>>>);
+
+impl Damage {
+    /// Remembers the first damage of a table, and tells it.
+    pub(crate) fn note(&self, table: TableId, what: &Arc<str>) {
+        if let Entry::Vacant(place) = self.0.lock().entry(table) {
+            tracing::error!(%table, %what, "the files of a table are damaged; see `helenus check`");
+            place.insert(Arc::clone(what));
+        }
+    }
+
+    pub(crate) fn note_error(&self, table: TableId, error: &TreeError) {
+        if let TreeError::Corrupt(what) = error {
+            self.note(table, what);
+        }
+    }
+
+    pub(crate) fn list(&self) -> Vec<(TableId, Arc<str>)> {
+        self.0.lock().iter().map(|(table, what)| (*table, Arc::clone(what))).collect()
+    }
+}
 
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -30,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) cache: RowCache,
     pub(crate) heads: Heads,
     pub(crate) pressure: Pressure,
+    pub(crate) damage: Damage,
     pub(crate) trees_folder: PathBuf,
     tree_shared: TreeShared,
     stores: RwLock<Stores>,
@@ -58,6 +85,7 @@ impl Core {
             cache: RowCache::new(options.row_cache_bytes),
             heads: Heads::new(options.head_cache_bytes),
             pressure: Pressure::new(options.memtable_bytes_max),
+            damage: Damage::default(),
             tree_shared: TreeShared::new(&options),
             options,
             schema,
@@ -77,6 +105,7 @@ impl Core {
                     fs::remove_dir_all(entry.path()).map_err(OpenError::io(entry.path()))?;
                     continue;
                 }
+                verify_manifest(table, &entry.path())?;
                 found.entry(table).or_default().push(born);
             }
         }
@@ -241,11 +270,29 @@ impl Core {
     }
 }
 
+/// The library trusts the manifest; we do not.
+fn verify_manifest(table: TableId, folder: &Path) -> Result<(), OpenError> {
+    let affected = Affected::Table(table);
+    let files = read_manifest(folder).map_err(|damage| OpenError::Damaged {
+        path: damage.path,
+        offset: damage.offset,
+        what: "the manifest of the table's sorted files is missing or not what was written",
+        affected: affected.clone(),
+    })?;
+    for file in files {
+        if !file.path.exists() {
+            let what = "a sorted file is missing";
+            return Err(OpenError::Damaged { path: file.path, offset: 0, what, affected });
+        }
+    }
+    Ok(())
+}
+
 fn folder_name(table: TableId, born: Position) -> String {
     format!("{:032x}-{born:016x}", table.0)
 }
 
-fn split_folder_name(name: &str) -> Option<(TableId, Position)> {
+pub(crate) fn split_folder_name(name: &str) -> Option<(TableId, Position)> {
     let (table, born) = name.split_once('-')?;
     if table.len() != 32 || born.len() != 16 {
         return None;

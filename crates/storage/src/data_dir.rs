@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::error::OpenError;
+use crate::error::{Affected, OpenError};
+use crate::snapshot::RESTORING;
 
 const DOCUMENT_MAGIC: [u8; 6] = *b"HELDOC";
 const DOCUMENT_VERSION: u16 = 1;
@@ -25,6 +26,9 @@ impl DataDir {
     /// Creates the folder if need be and takes the lock.
     pub fn lock(path: impl Into<PathBuf>) -> Result<DataDir, OpenError> {
         let path = path.into();
+        if path.join(RESTORING).exists() {
+            return Err(OpenError::Restoring { path });
+        }
         for folder in [path.clone(), path.join("documents"), path.join("log"), path.join("trees")] {
             fs::create_dir_all(&folder).map_err(OpenError::io(&folder))?;
         }
@@ -36,11 +40,35 @@ impl DataDir {
             .write(true)
             .open(&lock_path)
             .map_err(OpenError::io(&lock_path))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(DataDir { path, _lock: lock }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked { path }),
-            Err(errno) => Err(OpenError::Io { path: lock_path, error: errno.into() }),
+        take_lock(path, lock, lock_path)
+    }
+
+    /// Takes the lock of a folder that is there, and changes nothing in it.
+    pub fn lock_existing(path: impl Into<PathBuf>) -> Result<DataDir, OpenError> {
+        let path = path.into();
+        let lock_path = path.join("lock");
+        let lock = File::open(&lock_path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => OpenError::NoData { path: path.clone() },
+            _ => OpenError::Io { path: lock_path.clone(), error },
+        })?;
+        take_lock(path, lock, lock_path)
+    }
+
+    /// The names of all documents.
+    pub fn document_names(&self) -> Result<Vec<String>, OpenError> {
+        let folder = self.path.join("documents");
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(OpenError::io(&folder))? {
+            let entry = entry.map_err(OpenError::io(&folder))?;
+            // What ends so was never finished.
+            if let Ok(name) = entry.file_name().into_string()
+                && !name.ends_with(".new")
+            {
+                names.push(name);
+            }
         }
+        names.sort();
+        Ok(names)
     }
 
     /// Where it is.
@@ -63,49 +91,71 @@ impl DataDir {
     /// Replaces a document as a whole: after a crash it is the old or the new one.
     pub fn save_document(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.document_path(name);
-        let temporary = path.with_extension("new");
-        let mut head = Vec::with_capacity(DOCUMENT_HEAD_BYTES);
-        head.extend_from_slice(&DOCUMENT_MAGIC);
-        head.extend_from_slice(&DOCUMENT_VERSION.to_be_bytes());
-        head.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
-        head.extend_from_slice(&document_checksum(&head, bytes).to_be_bytes());
-        let mut file = File::create(&temporary)?;
-        file.write_all(&head)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        drop(file);
-        fs::rename(&temporary, &path)?;
+        write_document(&path, bytes)?;
         sync_folder(&self.path.join("documents"))
     }
 
     /// A document as it was last saved; `None` if it never was.
     pub fn load_document(&self, name: &str) -> Result<Option<Vec<u8>>, OpenError> {
-        let path = self.document_path(name);
-        let mut bytes = Vec::new();
-        match File::open(&path) {
-            Ok(mut file) => file.read_to_end(&mut bytes).map_err(OpenError::io(&path))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(OpenError::Io { path, error }),
-        };
-        let damaged = |offset, what| OpenError::Damaged { path: path.clone(), offset, what };
-        let (head, body) = bytes
-            .split_first_chunk::<DOCUMENT_HEAD_BYTES>()
-            .ok_or_else(|| damaged(0, "the document is shorter than its head"))?;
-        let [magic @ .., v0, v1, _, _, _, _, _, _, _, _, _, _, _, _] = head;
-        if *magic != DOCUMENT_MAGIC {
-            return Err(damaged(0, "the document does not start as one"));
-        }
-        let version = u16::from_be_bytes([*v0, *v1]);
-        if version != DOCUMENT_VERSION {
-            return Err(OpenError::UnknownVersion { path, version });
-        }
-        let [checked @ .., c0, c1, c2, c3] = head;
-        let checksum = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
-        if document_checksum(checked, body) != checksum {
-            return Err(damaged(0, "the document's checksum does not match"));
-        }
-        let body = body.len();
-        Ok(Some(bytes.split_off(bytes.len() - body)))
+        read_document(&self.document_path(name), name)
+    }
+}
+
+/// Writes a document as a whole beside the old one, and puts it in its place. The folder is to be synced.
+pub(crate) fn write_document(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut head = Vec::with_capacity(DOCUMENT_HEAD_BYTES);
+    head.extend_from_slice(&DOCUMENT_MAGIC);
+    head.extend_from_slice(&DOCUMENT_VERSION.to_be_bytes());
+    head.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+    head.extend_from_slice(&document_checksum(&head, bytes).to_be_bytes());
+    let mut file = File::create(&temporary)?;
+    file.write_all(&head)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&temporary, &path)?;
+    Ok(())
+}
+
+/// Reads a document and verifies it.
+pub(crate) fn read_document(path: &Path, name: &str) -> Result<Option<Vec<u8>>, OpenError> {
+    let path = path.to_owned();
+    let mut bytes = Vec::new();
+    match File::open(&path) {
+        Ok(mut file) => file.read_to_end(&mut bytes).map_err(OpenError::io(&path))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(OpenError::Io { path, error }),
+    };
+    let damaged = |offset, what| {
+        let affected = Affected::Document(name.to_owned());
+        OpenError::Damaged { path: path.clone(), offset, what, affected }
+    };
+    let (head, body) = bytes
+        .split_first_chunk::<DOCUMENT_HEAD_BYTES>()
+        .ok_or_else(|| damaged(0, "the document is shorter than its head"))?;
+    let [magic @ .., v0, v1, _, _, _, _, _, _, _, _, _, _, _, _] = head;
+    if *magic != DOCUMENT_MAGIC {
+        return Err(damaged(0, "the document does not start as one"));
+    }
+    let version = u16::from_be_bytes([*v0, *v1]);
+    if version != DOCUMENT_VERSION {
+        return Err(OpenError::UnknownVersion { path, version });
+    }
+    let [checked @ .., c0, c1, c2, c3] = head;
+    let checksum = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
+    if document_checksum(checked, body) != checksum {
+        return Err(damaged(0, "the document's checksum does not match"));
+    }
+    let body = body.len();
+    Ok(Some(bytes.split_off(bytes.len() - body)))
+}
+
+fn take_lock(path: PathBuf, lock: File, lock_path: PathBuf) -> Result<DataDir, OpenError> {
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(DataDir { path, _lock: lock }),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked { path }),
+        Err(errno) => Err(OpenError::Io { path: lock_path, error: errno.into() }),
     }
 }
 

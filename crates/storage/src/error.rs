@@ -15,6 +15,16 @@ pub enum OpenError {
         /// The folder.
         path: PathBuf,
     },
+    /// A restore began and did not end.
+    Restoring {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Nothing of Helenus is in the folder.
+    NoData {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The operating system refused.
     Io {
         /// Which file or folder.
@@ -30,6 +40,13 @@ pub enum OpenError {
         offset: u64,
         /// What is wrong there.
         what: &'static str,
+        /// What cannot be relied on because of it.
+        affected: Affected,
+    },
+    /// Sorted files are there, but no log: they cannot be relied on without it.
+    LogMissing {
+        /// The folder of the log.
+        path: PathBuf,
     },
     /// Written by a version of Helenus that this one does not know.
     UnknownVersion {
@@ -47,6 +64,30 @@ pub enum OpenError {
     },
 }
 
+/// Which commands help.
+const WAY_OUT: &str = "`helenus check` tells all damage, `helenus restore` brings back a snapshot, `helenus salvage --to NEWDIR` saves what can be read";
+
+/// What damage makes unreliable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Affected {
+    /// Writes that are only in the log.
+    Log,
+    /// A small document: the schema, the partitions, the roles, the identity.
+    Document(String),
+    /// The rows of a table.
+    Table(TableId),
+}
+
+impl fmt::Display for Affected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Affected::Log => f.write_str("writes from this place on that are not in sorted files"),
+            Affected::Document(name) => write!(f, "the document {name:?}"),
+            Affected::Table(table) => write!(f, "table {table}"),
+        }
+    }
+}
+
 impl OpenError {
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> OpenError {
         let path = path.into();
@@ -62,19 +103,32 @@ impl fmt::Display for OpenError {
                 "the data folder {} is in use by another process; stop it, or choose another folder",
                 path.display()
             ),
-            OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            OpenError::Damaged { path, offset, what } => write!(
+            OpenError::Restoring { path } => write!(
                 f,
-                "{} is damaged at offset {offset}: {what}; restore the folder from a backup",
+                "a restore of {} was interrupted; run `helenus restore` again",
+                path.display()
+            ),
+            OpenError::NoData { path } => {
+                write!(f, "{} is not a data folder of Helenus", path.display())
+            }
+            OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            OpenError::Damaged { path, offset, what, affected } => write!(
+                f,
+                "{} is damaged at offset {offset}: {what}; affected: {affected}. {WAY_OUT}",
+                path.display()
+            ),
+            OpenError::LogMissing { path } => write!(
+                f,
+                "there are sorted files, but no log in {}: was it removed? Affected: whatever was not yet in sorted files. {WAY_OUT}",
                 path.display()
             ),
             OpenError::UnknownVersion { path, version } => write!(
                 f,
-                "{} has format version {version}, which this version of Helenus does not know",
+                "{} has format version {version}, which this version of Helenus does not know; start the version that wrote it. {WAY_OUT}",
                 path.display()
             ),
             OpenError::Tree { table, error } => {
-                write!(f, "the files of table {table} cannot be opened: {error}")
+                write!(f, "the files of table {table} cannot be opened: {error}. {WAY_OUT}")
             }
         }
     }

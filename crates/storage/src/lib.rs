@@ -13,10 +13,13 @@
 //!
 //! Reading order: [`Storage`] is the door. `log` makes changes durable, `commit` brings them to
 //! `apply`, which reads, lets `merge` decide, and writes to `tree`; `read` is the way back, past the
-//! `cache` and the `heads` of partitions. `maintenance` flushes, compacts and pushes back. `docs/formats/` has every byte.
+//! `cache` and the `heads` of partitions. `maintenance` flushes, compacts and pushes back. `check` verifies a
+//! stopped folder, `salvage` saves what is left of a damaged one,
+//! `snapshot` keeps and restores the whole. `docs/formats/` has every byte.
 
 mod apply;
 mod cache;
+mod check;
 mod clock;
 mod commit;
 mod core;
@@ -28,19 +31,24 @@ mod maintenance;
 mod merge;
 mod options;
 mod read;
+mod salvage;
 mod schema_source;
+mod snapshot;
 mod storage;
 mod tree;
 
 #[cfg(test)]
 mod test_folder;
 
+pub use check::{CheckReport, Finding, check, sorted_bytes};
 pub use clock::Clock;
 pub use commit::{CommitResult, Committed};
 pub use data_dir::DataDir;
-pub use error::{CommitError, OpenError, ReadError, TreeError};
+pub use error::{Affected, CommitError, OpenError, ReadError, TreeError};
 pub use log::{Disk, LogFile, RealDisk};
 pub use maintenance::TableStatistics;
 pub use options::{CommitMode, Options};
+pub use salvage::{SalvageReport, salvage};
 pub use schema_source::SchemaSource;
+pub use snapshot::{Restored, SnapshotError, SnapshotFacts, restore, snapshots};
 pub use storage::{Statistics, Storage};

@@ -374,6 +374,7 @@ impl Shared {
                 Ok(()) => {}
                 Err(_) if store.is_dropped() => {}
                 Err(error) => {
+                    self.core.damage.note_error(store.id, &error);
                     tracing::error!(table = %store.id, %error, "a compaction failed");
                 }
             }

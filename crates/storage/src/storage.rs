@@ -15,14 +15,16 @@ use crate::commit::{
 };
 use crate::core::Core;
 use crate::data_dir::DataDir;
-use crate::error::{CommitError, OpenError, ReadError, TreeError};
+use crate::error::{Affected, CommitError, OpenError, ReadError, TreeError};
 use crate::log::frame::RecordKind;
-use crate::log::recovery::{Replayed, decode_change, recover};
-use crate::log::{AppendError, Appended, Disk, DurableSink, EntryId, Log, RealDisk};
+use crate::log::recovery::{Recovered, Replayed, decode_change, recover};
+use crate::log::survey::{Survey, survey};
+use crate::log::{AppendError, Appended, Cut, Disk, DurableSink, EntryId, Log, RealDisk};
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::read;
 use crate::schema_source::SchemaSource;
+use crate::snapshot::{EmptyLog, log_failed};
 
 /// A clean stop leaves at most this much to be replayed.
 const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
@@ -47,6 +49,8 @@ impl fmt::Debug for Storage {
 /// What storage holds.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
+    /// Tables in whose files damage was met since the start, and what it was.
+    pub damaged: Vec<(TableId, Arc<str>)>,
     /// Every table that something was written to.
     pub tables: Vec<TableStatistics>,
     /// Bytes of the log that are still needed.
@@ -80,12 +84,68 @@ impl Storage {
         clock: Arc<dyn Clock>,
     ) -> Result<Storage, OpenError> {
         let core = Arc::new(Core::new(options, data_dir.trees_folder(), schema, clock)?);
-        let log_path = data_dir.log_folder();
         let recovered = recover(&disk, |replayed| replay(&core, replayed))?;
+        if recovered.segment_starts.is_empty() && !core.all_stores().is_empty() {
+            return Err(OpenError::LogMissing { path: data_dir.log_folder() });
+        }
         core.finish_recovery(recovered.indexes.clone())?;
         if recovered.torn_bytes > 0 {
             tracing::warn!(bytes = recovered.torn_bytes, "cut the torn end of the log");
         }
+        Storage::assemble(data_dir, disk, core, recovered)
+    }
+
+    /// Opens trees that were saved from another folder, with what can be read of that folder's log.
+    /// Everything is in sorted files then, and the log begins anew. Says what the log was like, and
+    /// how many of its changes were applied.
+    pub(crate) fn adopt(
+        data_dir: DataDir,
+        log: &Arc<dyn Disk>,
+        options: Options,
+        schema: Arc<dyn SchemaSource>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Storage, Survey, u64), OpenError> {
+        let core = Arc::new(Core::new(options, data_dir.trees_folder(), schema, clock)?);
+        let mut change_count = 0;
+        let mut survey = survey(log, |replayed| {
+            if matches!(replayed, Replayed::Change { .. }) {
+                change_count += 1;
+            }
+            replay(&core, replayed)
+        })?;
+        let recovered = &mut survey.recovered;
+        // Sorted files may know of changes that the log has lost.
+        for store in core.all_stores() {
+            let of_table = |error| OpenError::Tree { table: store.id, error };
+            recovered.end = recovered.end.max(store.born + 1);
+            if let Some(opened) = store.for_read().map_err(of_table)? {
+                opened.raise_indexes(&mut recovered.indexes);
+            }
+        }
+        core.finish_recovery(recovered.indexes.clone())?;
+        while core.largest_in_memory().is_some() {
+            maintenance::flush_while_recovering(&core)?;
+        }
+        let fresh = Recovered {
+            end: recovered.end,
+            chain: recovered.chain,
+            indexes: recovered.indexes.clone(),
+            oldest: recovered.end,
+            ..Recovered::default()
+        };
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data_dir.log_folder()));
+        let storage = Storage::assemble(data_dir, disk, core, fresh)?;
+        Ok((storage, survey, change_count))
+    }
+
+    /// Starts the threads over what was recovered.
+    fn assemble(
+        data_dir: DataDir,
+        disk: Arc<dyn Disk>,
+        core: Arc<Core>,
+        recovered: Recovered,
+    ) -> Result<Storage, OpenError> {
+        let log_path = data_dir.log_folder();
         let through = Arc::new(AppliedThrough::default());
         through.start_at(recovered.end);
         let sink: Box<dyn DurableSink<Job>> = Box::new(
@@ -281,7 +341,11 @@ impl Storage {
         command: &ReadCommand,
         sink: &mut dyn RowSink,
     ) -> Result<(), ReadError> {
-        read::read(&self.core, set, command, sink)
+        let result = read::read(&self.core, set, command, sink);
+        if let Err(ReadError::Corrupt { table, what }) = &result {
+            self.core.damage.note(*table, what);
+        }
+        result
     }
 
     /// Prepares for a table. Nothing is written: files come with the first row.
@@ -359,7 +423,28 @@ impl Storage {
             memtable_bytes: self.core.pressure.bytes(),
             row_cache_bytes: self.core.cache.bytes(),
             head_cache_bytes: self.core.heads.bytes(),
+            damaged: self.core.damage.list(),
         }
+    }
+
+    pub(crate) fn now_s(&self) -> u32 {
+        self.core.clock.now_s()
+    }
+
+    /// Keeps the log as it is now from being shortened.
+    pub(crate) fn hold_whole_log(&self) -> maintenance::LogHold<'_> {
+        self.maintenance.hold_log(0)
+    }
+
+    /// Makes the log durable up to its end.
+    pub(crate) fn cut_log(&self) -> Result<Cut, TreeError> {
+        self.log.cut().map_err(|_| log_failed())
+    }
+
+    /// A log without changes for a copy of flushed tables.
+    pub(crate) fn empty_log(&self) -> Result<EmptyLog, TreeError> {
+        self.log.cut().map_err(|_| log_failed())?;
+        Ok(self.log.empty_copy())
     }
 
     /// Stops cleanly: everything that was committed is on the disk, and next to nothing of it only
@@ -415,6 +500,7 @@ fn replay(core: &Core, replayed: Replayed) -> Result<(), OpenError> {
                 path: core.trees_folder.clone(),
                 offset: position,
                 what: "a change in the log does not follow its format",
+                affected: Affected::Log,
             })?;
             let mut failed = None;
             for (id, mutations) in changes {

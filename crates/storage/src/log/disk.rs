@@ -99,6 +99,45 @@ impl Disk for RealDisk {
     }
 }
 
+/// The log of a folder that must not be changed: what recovery would tidy up stays.
+#[derive(Debug)]
+pub(crate) struct ReadOnlyDisk {
+    folder: PathBuf,
+}
+
+impl ReadOnlyDisk {
+    pub(crate) fn new(folder: PathBuf) -> ReadOnlyDisk {
+        ReadOnlyDisk { folder }
+    }
+}
+
+impl Disk for ReadOnlyDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        RealDisk { folder: self.folder.clone() }.list()
+    }
+
+    fn create(&self, _: &str, _: u64) -> io::Result<Box<dyn LogFile>> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn LogFile>> {
+        Ok(Box::new(RealFile(File::open(self.path(name))?)))
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    /// Leaves the file where it is: it is passed over all the same.
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
 /// Whether there was no room.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

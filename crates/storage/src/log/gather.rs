@@ -53,6 +53,14 @@ pub(crate) struct Appended {
     pub(crate) end: Position,
 }
 
+/// The log up to a place where it is durable.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    pub(crate) end: Position,
+    /// Where the segments before it begin; all but the last are never written again.
+    pub(crate) starts: Vec<Position>,
+}
+
 /// The log, open for appending. `J` is what waits for a record to become durable.
 pub(crate) struct Log<J: Send + 'static> {
     pub(crate) shared: Arc<Shared<J>>,
@@ -279,6 +287,30 @@ impl<J: Send + 'static> Log<J> {
         }
     }
 
+    /// Makes everything that was appended durable, and says where that is.
+    pub(crate) fn cut(&self) -> Result<Cut, AppendError> {
+        self.sync_through(self.end())?;
+        let gathering = self.shared.gathering.lock();
+        let end = self.synced();
+        let starts = gathering.segment_starts.iter().copied().filter(|start| *start < end);
+        Ok(Cut { end, starts: starts.collect() })
+    }
+
+    /// A log without changes that knows the last entry of every set: where it begins, and its bytes.
+    pub(crate) fn empty_copy(&self) -> (Position, Vec<u8>) {
+        let gathering = self.shared.gathering.lock();
+        let start = gathering.next;
+        let mut bytes = Vec::new();
+        SegmentHead { start, chain: 0 }.encode(&mut bytes);
+        let indexes = gathering.encode_indexes();
+        let checksum = crc32fast::hash(&indexes);
+        let chain = push_record(&mut bytes, 0, RecordKind::SetIndexes, &[], &indexes, checksum);
+        let mark = Mark { position: start + bytes.len() as u64, synced: start, oldest: start };
+        let body = mark.encode();
+        push_record(&mut bytes, chain, RecordKind::Mark, &[], &body, crc32fast::hash(&body));
+        (start, bytes)
+    }
+
     /// Up to where the log is durable.
     pub(crate) fn synced(&self) -> Position {
         self.shared.synced.load(Ordering::Acquire)
@@ -468,6 +500,15 @@ impl<J> Gathering<J> {
         self.begin_segment(file, synced);
     }
 
+    fn encode_indexes(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(self.indexes.len() * ENTRY_ID_BYTES);
+        for (set, index) in &self.indexes {
+            body.extend_from_slice(&set.0.to_be_bytes());
+            body.extend_from_slice(&index.to_be_bytes());
+        }
+        body
+    }
+
     fn begin_segment(&mut self, file: SpareFile, synced: Position) {
         self.segment_start = self.next;
         self.segment_starts.push_back(self.next);
@@ -476,11 +517,7 @@ impl<J> Gathering<J> {
         self.chunks.push(Chunk { begins: Some((self.next, file)), offset: 0, bytes });
         self.next += SEGMENT_HEAD_BYTES as u64;
         self.buffered_bytes += SEGMENT_HEAD_BYTES;
-        let mut body = Vec::with_capacity(self.indexes.len() * ENTRY_ID_BYTES);
-        for (set, index) in &self.indexes {
-            body.extend_from_slice(&set.0.to_be_bytes());
-            body.extend_from_slice(&index.to_be_bytes());
-        }
+        let body = self.encode_indexes();
         self.push_raw(RecordKind::SetIndexes, &[], &body, crc32fast::hash(&body));
         self.push_mark(synced);
     }

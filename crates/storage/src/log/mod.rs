@@ -12,6 +12,7 @@
 //! then, and only a restart reads it.
 //!
 //! Reading order: [`frame`] and [`codec`] for the bytes, [`recovery`] for reading them back,
+//! [`survey`] for reading past damage,
 //! [`gather`] for appending, [`writer`] for the thread.
 
 pub(crate) mod codec;
@@ -19,6 +20,7 @@ pub(crate) mod disk;
 pub(crate) mod frame;
 mod gather;
 pub(crate) mod recovery;
+pub(crate) mod survey;
 mod writer;
 
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod tests;
 
 pub(crate) use disk::is_disk_full;
 pub use disk::{Disk, LogFile, RealDisk};
+pub(crate) use disk::ReadOnlyDisk;
 pub(crate) use frame::{EntryId, Position};
-pub(crate) use gather::{AppendError, Appended, Log};
+pub(crate) use gather::{AppendError, Appended, Cut, Log, segment_name};
 pub(crate) use writer::DurableSink;

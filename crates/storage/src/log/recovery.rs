@@ -21,7 +21,7 @@ use super::frame::{
     SEGMENT_HEAD_BYTES, SegmentHead, read_frame, split_record,
 };
 use super::gather::SPARE_PREFIX;
-use crate::error::OpenError;
+use crate::error::{Affected, OpenError};
 
 /// What the log holds, and where it goes on.
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ fn is_next(recovered: &Recovered, head: SegmentHead, number: usize) -> bool {
 }
 
 /// The segments by their start. Spares of an earlier run go.
-fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, OpenError> {
+pub(super) fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, OpenError> {
     let mut segments = Vec::new();
     for name in disk.list().map_err(OpenError::io(disk.path("")))? {
         if name.starts_with(SPARE_PREFIX) {
@@ -143,7 +143,7 @@ fn needed_from(
 }
 
 /// Whether a mark in these bytes says that the log was synced past a place.
-fn knows_of_a_sync(bytes: &[u8], past: Position) -> bool {
+pub(super) fn knows_of_a_sync(bytes: &[u8], past: Position) -> bool {
     bytes.iter().any(|byte| *byte != 0) && Mark::search(bytes).any(|mark| mark.synced > past)
 }
 
@@ -176,14 +176,14 @@ fn check_tail(
     Ok(())
 }
 
-struct Segment {
-    path: PathBuf,
-    bytes: Bytes,
-    start: Position,
+pub(super) struct Segment {
+    pub(super) path: PathBuf,
+    pub(super) bytes: Bytes,
+    pub(super) start: Position,
 }
 
 impl Segment {
-    fn tail(&self, from: Position) -> &[u8] {
+    pub(super) fn tail(&self, from: Position) -> &[u8] {
         usize::try_from(from - self.start)
             .ok()
             .and_then(|offset| self.bytes.get(offset..))
@@ -191,7 +191,7 @@ impl Segment {
     }
 
     /// Reads records up to the first that is none.
-    fn read(
+    pub(super) fn read(
         &mut self,
         recovered: &mut Recovered,
         last_mark_oldest: &mut Option<Position>,
@@ -256,7 +256,7 @@ impl Segment {
 }
 
 fn damaged(path: PathBuf, offset: u64, what: &'static str) -> OpenError {
-    OpenError::Damaged { path, offset, what }
+    OpenError::Damaged { path, offset, what, affected: Affected::Log }
 }
 
 fn table_id(record: &RecordRef<'_>) -> Option<TableId> {

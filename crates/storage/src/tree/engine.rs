@@ -83,9 +83,9 @@ struct EmptyTree {
 }
 
 /// Stands in the folder of a tree that was flushed: from then on the log relies on it.
-const MARKER: &str = "helenus";
+pub(crate) const MARKER: &str = "helenus";
 /// What the library calls the folder of its sorted files.
-const FILES_FOLDER: &str = "tables";
+pub(crate) const FILES_FOLDER: &str = "tables";
 
 /// Whether a folder holds a tree that the log relies on.
 pub(crate) fn is_established(folder: &Path) -> bool {

@@ -1,12 +1,13 @@
 //! The sorted trees: what a table's keys look like, the library behind a trait of ours, and what
 //! storage keeps beside each tree.
 //!
-//! Reading order: [`keys`], [`engine`], [`store`], [`deletions`]; [`purge`] and [`sweep`] for
+//! Reading order: [`keys`], [`engine`], [`store`], [`deletions`]; [`files`] for the bytes on disk; [`purge`] and [`sweep`] for
 //! what is dead.
 
 pub(crate) mod covering;
 pub(crate) mod deletions;
 pub(crate) mod engine;
+pub(crate) mod files;
 pub(crate) mod keys;
 pub(crate) mod purge;
 pub(crate) mod store;

@@ -339,6 +339,14 @@ impl OpenStore {
         }
     }
 
+    /// Raises the last entry of every set to what these files hold.
+    pub(crate) fn raise_indexes(&self, indexes: &mut LogIndexes) {
+        for progress in self.sets.read().iter() {
+            let index = indexes.entry(progress.set).or_insert(0);
+            *index = (*index).max(progress.applied().index);
+        }
+    }
+
     /// Files that hold more than the log ever did: the log, or a part of it, is not theirs.
     pub(crate) fn check_against(&self, log: &LogIndexes) -> Result<(), TreeError> {
         for progress in self.sets.read().iter() {

@@ -1,0 +1,143 @@
+//! Reading a log past its damage: to tell all of it, and to save what stands behind it.
+//!
+//! Recovery stops at the first bad record. Here the next mark is looked for instead: it can be
+//! recognised by itself, and its own checksum is the link for what follows it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::disk::Disk;
+use super::frame::{
+    BadHead, MARK_BYTES, Mark, Position, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, SegmentHead,
+    record_bytes,
+};
+use super::recovery::{Recovered, Replayed, Segment, knows_of_a_sync, list_segments};
+use crate::error::OpenError;
+
+/// A part of the log that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Gap {
+    pub(crate) path: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) what: String,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) recovered: Recovered,
+    pub(crate) gaps: Vec<Gap>,
+    pub(crate) segment_count: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Reads every record that can be read and hands those that change tables to `replay`.
+pub(crate) fn survey(
+    disk: &Arc<dyn Disk>,
+    mut replay: impl FnMut(Replayed) -> Result<(), OpenError>,
+) -> Result<Survey, OpenError> {
+    let mut survey = Survey::default();
+    let segments = list_segments(disk)?;
+    for (number, (start, name)) in segments.iter().enumerate() {
+        let next_start = segments.get(number + 1).map(|(start, _)| *start);
+        let path = disk.path(name);
+        let file = disk.open(name).map_err(OpenError::io(&path))?;
+        let bytes = Bytes::from(file.read_all().map_err(OpenError::io(&path))?);
+        survey.segment_count += 1;
+        survey.bytes += bytes.len() as u64;
+        let mut at = Reader { survey: &mut survey, next_start, oldest: None };
+        if number > 0 && *start > at.survey.recovered.end {
+            let (what, bytes) = ("what stood before this segment", start - at.survey.recovered.end);
+            at.gap(path.clone(), 0, bytes, what);
+        }
+        match SegmentHead::decode(&bytes) {
+            Ok(head) => at.survey.recovered.chain = head.chain,
+            Err(BadHead::Blank | BadHead::Damaged)
+                if next_start.is_none() && !knows_of_a_sync(&bytes, *start) =>
+            {
+                break;
+            }
+            Err(BadHead::UnknownVersion(version)) => {
+                let what = format!("the segment has the unknown format version {version}");
+                at.gap(path, 0, bytes.len() as u64, &what);
+                continue;
+            }
+            Err(BadHead::Blank | BadHead::Damaged) => {
+                at.gap(path.clone(), 0, SEGMENT_HEAD_BYTES as u64, "the head of the segment");
+            }
+        }
+        at.survey.recovered.end = start + SEGMENT_HEAD_BYTES as u64;
+        at.read(Segment { path, bytes, start: *start }, &mut replay);
+    }
+    Ok(survey)
+}
+
+struct Reader<'s> {
+    survey: &'s mut Survey,
+    next_start: Option<Position>,
+    oldest: Option<Position>,
+}
+
+impl Reader<'_> {
+    fn gap(&mut self, path: PathBuf, offset: u64, bytes: u64, what: &str) {
+        self.survey.gaps.push(Gap { path, offset, bytes, what: what.to_owned() });
+    }
+
+    /// Reads one segment to its end, over every gap.
+    fn read(
+        &mut self,
+        mut segment: Segment,
+        replay: &mut impl FnMut(Replayed) -> Result<(), OpenError>,
+    ) {
+        loop {
+            let read =
+                segment.read(&mut self.survey.recovered, &mut self.oldest, 0, &mut *replay);
+            let end = self.survey.recovered.end;
+            let what = match read {
+                Ok(()) if self.next_start == Some(end) => return,
+                Ok(()) => "a record is not what was written".to_owned(),
+                Err(OpenError::Damaged { what, .. }) => what.to_owned(),
+                Err(other) => other.to_string(),
+            };
+            let offset = end - segment.start;
+            let tail = segment.tail(end);
+            let behind = tail.get(1..).unwrap_or_default();
+            let next = Mark::search(behind).find(|mark| {
+                let record = mark.position.checked_sub(segment.start);
+                mark.position > end
+                    && self.next_start.is_none_or(|next| mark.position < next)
+                    && record.is_some_and(|record| record < segment.bytes.len() as u64)
+            });
+            if let Some(mark) = next {
+                let is_synced = mark.synced > end || self.next_start.is_some();
+                if let Some(chain) = checksum_at(&segment, mark.position)
+                    && is_synced
+                {
+                    self.gap(segment.path.clone(), offset, mark.position - end, &what);
+                    self.survey.recovered.chain = chain;
+                    self.survey.recovered.end =
+                        mark.position + record_bytes(0, MARK_BYTES) as u64;
+                    continue;
+                }
+            }
+            let rest = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+            match self.next_start {
+                Some(next) if next > end => self.gap(segment.path, offset, next - end, &what),
+                Some(_) => {}
+                None if knows_of_a_sync(tail, end) => self.gap(segment.path, offset, rest, &what),
+                None => self.survey.recovered.torn_bytes = rest,
+            }
+            return;
+        }
+    }
+}
+
+/// The checksum that the record at a place carries.
+fn checksum_at(segment: &Segment, position: Position) -> Option<u32> {
+    let head = segment.tail(position).first_chunk::<RECORD_HEAD_BYTES>()?;
+    let [_, _, _, _, _, c0, c1, c2, c3, _, _] = *head;
+    Some(u32::from_be_bytes([c0, c1, c2, c3]))
+}
