@@ -53,6 +53,8 @@ pub struct Settings {
     pub profile: Profile,
     /// Seals paging states.
     pub paging_secret: PagingSecret,
+    /// Whether TRUNCATE and DROP keep what they remove.
+    pub auto_snapshot: bool,
 }
 
 /// Runs plans.

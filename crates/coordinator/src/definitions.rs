@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use cql::Statement;
 use partition::PartitionMap;
-use replica::ReplicaSets;
+use replica::{ReplicaSets, SnapshotError, SnapshotFacts};
 use schema::ddl::{self, Change, DdlContext};
 use schema::{Schema, Table};
 use types::TableId;
@@ -17,6 +17,8 @@ use crate::error::ExecuteError;
 use crate::partitions::{kept_history, place};
 use crate::rows::Rows;
 
+/// The name of an automatic snapshot holds at most this much of a table's name.
+const AUTO_NAME_CHARS_MAX: usize = 100;
 /// The name under which storage keeps the schema.
 pub const SCHEMA_DOCUMENT: &str = "schema";
 /// The name under which storage keeps the partition map.
@@ -74,6 +76,9 @@ impl Coordinator {
             return Ok(Answer::void());
         };
         let Change { schema, event, warnings, created, dropped, .. } = change;
+        let removed: Vec<&Arc<Table>> =
+            dropped.iter().filter_map(|id| before.table_by_id(*id)).collect();
+        self.keep_before("dropped", &removed)?;
         self.save_and_show(schema, &created, &dropped)?;
         drop(guard);
         self.world.on_schema_change(&event);
@@ -116,7 +121,36 @@ impl Coordinator {
 
     pub(crate) fn truncate(&self, table: &Table) -> Result<(), ExecuteError> {
         let _guard = self.definition.lock();
+        let current = self.schema.load().table_by_id(table.id).cloned();
+        self.keep_before("truncated", &current.iter().collect::<Vec<_>>())?;
         self.replicas.storage().truncate(table.id).map_err(refused)
+    }
+
+    /// Keeps everything as it is now. No definition changes meanwhile.
+    pub fn snapshot(&self, name: &str) -> Result<SnapshotFacts, SnapshotError> {
+        let _guard = self.definition.lock();
+        self.replicas.storage().snapshot(name, "asked for")
+    }
+
+    /// Keeps what is about to go, where that is wanted.
+    fn keep_before(&self, verb: &str, tables: &[&Arc<Table>]) -> Result<(), ExecuteError> {
+        let kept = || tables.iter().filter(|table| table.options.allow_auto_snapshot);
+        let Some(first) = kept().next() else { return Ok(()) };
+        if !self.settings.auto_snapshot {
+            return Ok(());
+        }
+        let ids: Vec<TableId> = kept().map(|table| table.id).collect();
+        let short: String = first.name.chars().take(AUTO_NAME_CHARS_MAX).collect();
+        let name = format!("{verb}-{}-{short}", self.world.now_us());
+        let others = match ids.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let why = format!("{verb}: {}.{}{others}", first.keyspace, first.name);
+        let storage = self.replicas.storage();
+        storage.snapshot_tables(&name, &ids, &why).map(|_| ()).map_err(|error| {
+            refused(format!("what is to be {verb} cannot be kept: {error} (storage.auto_snapshot)"))
+        })
     }
 
     pub(crate) fn describe(

@@ -11,7 +11,7 @@ use partition::PhysicalPartition;
 use storage::Storage;
 use types::{Mutation, ReadCommand, ReadScope, RowSink, SetId};
 
-pub use storage::{CommitError, CommitResult, Committed};
+pub use storage::{CommitError, CommitResult, Committed, SnapshotError, SnapshotFacts};
 
 /// Tells what became of a commit, once it is durable.
 pub type OutcomeReceiver = tokio::sync::oneshot::Receiver<CommitResult>;

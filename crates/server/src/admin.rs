@@ -25,6 +25,8 @@ pub(crate) enum Question {
     Status,
     Flush,
     Compact,
+    /// Keep everything as it is now, under that name.
+    Snapshot(String),
     /// The physical partitions of `KEYSPACE` or `KEYSPACE.TABLE`; all without one.
     Partitions(Option<String>),
     Split(Split),
@@ -56,6 +58,7 @@ impl Question {
             Question::Status => vec!["status".to_owned()],
             Question::Flush => vec!["flush".to_owned()],
             Question::Compact => vec!["compact".to_owned()],
+            Question::Snapshot(name) => vec!["snapshot".to_owned(), name.clone()],
             Question::Partitions(space) => {
                 std::iter::once("partitions".to_owned()).chain(space.clone()).collect()
             }
@@ -90,6 +93,7 @@ impl Question {
             ["status"] => Some(Question::Status),
             ["flush"] => Some(Question::Flush),
             ["compact"] => Some(Question::Compact),
+            ["snapshot", name] => Some(Question::Snapshot((*name).to_owned())),
             ["partitions"] => Some(Question::Partitions(None)),
             ["partitions", space] => Some(Question::Partitions(Some((*space).to_owned()))),
             ["split", space, rest @ ..] => {

@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::admin::{AskedPlace, Split};
 use crate::config::{ConfigError, Loaded, Sources, load};
+use crate::upkeep::{self, Upkeep};
 
 /// What the user asked for.
 pub(crate) enum Order {
@@ -29,6 +30,8 @@ pub(crate) enum Order {
         /// Again and again.
         watch: bool,
     },
+    /// Check, save, keep or restore a data folder.
+    Upkeep(Upkeep),
     /// Have the running node split a physical partition.
     Split(Split),
 }
@@ -60,6 +63,8 @@ Examples:
   helenus start --config helenus.toml --set log.level=info
   HELENUS_STORAGE_COMMIT=periodic helenus      a setting from the environment
   helenus status                               how the node in ./data is doing
+  helenus snapshot monday                      keep everything as it is now
+  helenus check                                verify the data of a stopped node
   helenus partitions                           the ring and its physical partitions
   cqlsh 127.0.0.1 9042                         connect";
 
@@ -89,7 +94,10 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
             settled(Order::Partitions { space, watch: matches.get_flag("watch") }, matches)
         }
         Some(("split", matches)) => settled(Order::Split(asked_split(matches)), matches),
-        Some((_, matches)) => settled(Order::Start, matches),
+        Some((command, matches)) => match upkeep::asked(command, matches) {
+            Some(upkeep) => settled(Order::Upkeep(upkeep), matches),
+            None => settled(Order::Start, matches),
+        },
     }
 }
 
@@ -169,6 +177,7 @@ fn command() -> Command {
                 .about("Have the running node merge its sorted files")
                 .args(setting_arguments()),
         )
+        .subcommands(upkeep::commands().map(|command| command.args(setting_arguments())))
         .subcommand(partitions_command())
         .subcommand(split_command())
 }

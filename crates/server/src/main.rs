@@ -6,7 +6,7 @@
 //! wiring), [`world`] (the real clock and machine), [`door`], [`connection`] and [`session`] (one
 //! client), [`statements`] (what it asks for) with [`reply`] (the only place that knows error codes),
 //! [`roles`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
-//! [`metrics`], [`admin`] and [`log`].
+//! [`metrics`], [`admin`], [`upkeep`] with [`progress`] and [`log`].
 mod admin;
 mod cli;
 mod clients;
@@ -19,12 +19,14 @@ mod log;
 mod metrics;
 mod node;
 mod partitions;
+mod progress;
 mod reply;
 mod roles;
 mod session;
 mod start;
 mod statements;
 mod tls;
+mod upkeep;
 mod world;
 
 use std::fmt::Display;
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         },
         Order::Flush => chore(data_dir, Question::Flush, "flushed\n"),
         Order::Compact => chore(data_dir, Question::Compact, "compacted\n"),
+        Order::Upkeep(upkeep) => upkeep::run(&loaded.config, upkeep),
         Order::Partitions { space, watch } => partitions::show(data_dir, space, watch),
         Order::Split(split) => match admin::ask(data_dir, &Question::Split(split)) {
             Ok(answer) => say(&partitions::describe_split(&answer)),

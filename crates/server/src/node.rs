@@ -92,7 +92,7 @@ impl From<OpenError> for StartError {
 }
 
 /// Storage asks for tables here; the coordinator changes what is behind it.
-struct CurrentSchema(Arc<ArcSwap<Schema>>);
+pub(crate) struct CurrentSchema(pub(crate) Arc<ArcSwap<Schema>>);
 
 impl storage::SchemaSource for CurrentSchema {
     fn table(&self, id: TableId) -> Option<Arc<schema::Table>> {
@@ -101,7 +101,7 @@ impl storage::SchemaSource for CurrentSchema {
 }
 
 /// The real clock, as storage wants it.
-struct StorageClock;
+pub(crate) struct StorageClock;
 
 impl storage::Clock for StorageClock {
     fn now_s(&self) -> u32 {
@@ -145,6 +145,7 @@ impl Node {
                 Profile::Cosmos => schema::Profile::Cosmos,
             },
             paging_secret: PagingSecret(identity.paging_secret),
+            auto_snapshot: config.storage.auto_snapshot,
         };
         let replicas = ReplicaSets::new(Arc::clone(&storage));
         let coordinator_world: Arc<dyn coordinator::World> = Arc::clone(&world) as _;
@@ -213,7 +214,7 @@ fn no_randomness(error: &getrandom::Error) -> StartError {
     StartError::Identity(format!("the system gives no randomness: {error}"))
 }
 
-fn kept_schema(data_dir: &DataDir) -> Result<Schema, StartError> {
+pub(crate) fn kept_schema(data_dir: &DataDir) -> Result<Schema, StartError> {
     let system = schema::initial_schema();
     match data_dir.load_document(coordinator::SCHEMA_DOCUMENT)? {
         Some(bytes) => schema::persist::decode(&bytes, &system)
@@ -240,7 +241,7 @@ fn open_roles(config: &Config, storage: &Arc<Storage>) -> Result<RoleKeeper, Sta
     RoleKeeper::open(document.as_deref(), save, config.auth.clone()).map_err(StartError::Roles)
 }
 
-fn storage_options(config: &Config, descriptor_limit: u64) -> storage::Options {
+pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage::Options {
     let defaults = storage::Options::default();
     let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
     let cores = world::core_count();

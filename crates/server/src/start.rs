@@ -20,6 +20,7 @@ use crate::node::{Node, StartError};
 use crate::partitions;
 use crate::roles::DEFAULT_SUPERUSER;
 use crate::tls::Certificates;
+use crate::upkeep;
 use crate::world;
 
 /// Runs a node until it is told to stop.
@@ -194,6 +195,11 @@ fn gauges(node: &Node) -> Vec<Gauge> {
         ),
         gauge("helenus_storage_tables", "Tables with data.", stored.tables.len() as u64),
         gauge(
+            "helenus_storage_damaged_tables",
+            "Tables in whose files damage was met since the start.",
+            stored.damaged.len() as u64,
+        ),
+        gauge(
             "helenus_prepared_statements",
             "Prepared statements kept.",
             node.engine.prepared_count() as u64,
@@ -218,6 +224,7 @@ fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -
         Question::Status => return status(node, folder, address),
         Question::Flush => node.storage.flush(None),
         Question::Compact => node.storage.compact(None),
+        Question::Snapshot(name) => return upkeep::take_snapshot(node, &name),
         Question::Partitions(space) => return partitions::list(node, space.as_deref()),
         Question::Split(split) => return partitions::split(node, &split),
     };
@@ -256,7 +263,19 @@ fn status(node: &Node, folder: &Path, address: SocketAddr) -> Value {
         "row_cache_bytes": stored.row_cache_bytes,
         "head_cache_bytes": stored.head_cache_bytes,
         "resident_bytes": metrics::resident_bytes(),
+        "damaged_tables": damaged_tables(node),
     })
+}
+
+/// Tables in whose files damage was met since the start.
+fn damaged_tables(node: &Node) -> Vec<String> {
+    let schema = node.coordinator.schema();
+    let damaged = node.storage.statistics().damaged;
+    let name = |(id, what): (types::TableId, Arc<str>)| match schema.table_by_id(id) {
+        Some(table) => format!("{}.{}: {what}", table.keyspace, table.name),
+        None => format!("{id}: {what}"),
+    };
+    damaged.into_iter().map(name).collect()
 }
 
 /// Everybody knows the first password. Checking it is slow, so nobody waits for it.

@@ -86,17 +86,15 @@ pub fn sorted_bytes(data_dir: &DataDir) -> Result<u64, OpenError> {
     let mut bytes = 0;
     for tree in tree_folders(&data_dir.trees_folder())? {
         let Ok(files) = fs::read_dir(tree.path.join(FILES_FOLDER)) else { continue };
-        bytes += files.flatten().filter_map(|file| file.metadata().ok()).map(|m| m.len()).sum::<u64>();
+        bytes +=
+            files.flatten().filter_map(|file| file.metadata().ok()).map(|m| m.len()).sum::<u64>();
     }
     Ok(bytes)
 }
 
 /// Verifies every document, every record of the log, every manifest and every block of every tree.
 /// `on_bytes` hears how many bytes of sorted files were read.
-pub fn check(
-    data_dir: &DataDir,
-    on_bytes: &mut dyn FnMut(u64),
-) -> Result<CheckReport, OpenError> {
+pub fn check(data_dir: &DataDir, on_bytes: &mut dyn FnMut(u64)) -> Result<CheckReport, OpenError> {
     let mut report = CheckReport::default();
     for name in data_dir.document_names()? {
         report.document_count += 1;
@@ -181,7 +179,9 @@ pub(crate) fn of_open_error(data_dir: &DataDir, error: OpenError, affected: Affe
         OpenError::LogMissing { path } => {
             Finding { path, offset: 0, what: "there is no log".to_owned(), affected }
         }
-        OpenError::Io { path, error } => Finding { path, offset: 0, what: error.to_string(), affected },
+        OpenError::Io { path, error } => {
+            Finding { path, offset: 0, what: error.to_string(), affected }
+        }
         other @ (OpenError::Locked { .. }
         | OpenError::NoData { .. }
         | OpenError::Restoring { .. }

@@ -114,7 +114,7 @@ pub(crate) fn write_document(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     drop(file);
-    fs::rename(&temporary, &path)?;
+    fs::rename(&temporary, path)?;
     Ok(())
 }
 

@@ -17,9 +17,7 @@ use crate::log::{Disk, ReadOnlyDisk};
 use crate::options::Options;
 use crate::schema_source::SchemaSource;
 use crate::storage::Storage;
-use crate::tree::engine::{
-    FILES_FOLDER, LATEST, LsmTree, SortedTree, TreeShared, establish,
-};
+use crate::tree::engine::{FILES_FOLDER, LATEST, LsmTree, SortedTree, TreeShared, establish};
 use crate::tree::files::{FileDamage, read_manifest, salvage_entries, verify_file};
 
 /// A new tree is flushed when this much of it is in memory.
@@ -80,10 +78,9 @@ pub fn salvage(
         affected: Affected::Log,
     }));
     let to = storage.data_dir().path().to_owned();
-    storage.close().map_err(|error| OpenError::Io {
-        path: to,
-        error: io::Error::other(error.to_string()),
-    })?;
+    storage
+        .close()
+        .map_err(|error| OpenError::Io { path: to, error: io::Error::other(error.to_string()) })?;
     Ok(report)
 }
 

@@ -104,11 +104,9 @@ impl fmt::Display for SnapshotError {
             SnapshotError::Exists { path } => {
                 write!(f, "there is a snapshot of that name: {}", path.display())
             }
-            SnapshotError::Missing { path } => write!(
-                f,
-                "there is no snapshot {}; `helenus snapshots` lists them",
-                path.display()
-            ),
+            SnapshotError::Missing { path } => {
+                write!(f, "there is no snapshot {}; `helenus snapshots` lists them", path.display())
+            }
             SnapshotError::Partial { name, why } => write!(
                 f,
                 "the snapshot {name} holds only what was {why}: restore it into a folder of its own with --to, start a node there, and bring the rows back with export and import"
@@ -276,12 +274,7 @@ impl Draft {
             .map_err(SnapshotError::io(&path))
     }
 
-    fn finish(
-        self,
-        now_s: u32,
-        is_whole: bool,
-        why: &str,
-    ) -> Result<SnapshotFacts, SnapshotError> {
+    fn finish(self, now_s: u32, is_whole: bool, why: &str) -> Result<SnapshotFacts, SnapshotError> {
         let at = SnapshotError::io;
         let bytes = folder_bytes(&self.folder).map_err(at(&self.folder))?;
         let text = format!("taken_at_s={now_s}\nis_whole={is_whole}\nbytes={bytes}\nwhy={why}\n");
@@ -411,11 +404,7 @@ pub struct Restored {
 
 /// Puts a snapshot in the place of everything in its data folder, which no node has open; with `to`
 /// into that new folder instead. What was there before is moved aside, not removed.
-pub fn restore(
-    data_dir: &Path,
-    name: &str,
-    to: Option<&Path>,
-) -> Result<Restored, SnapshotError> {
+pub fn restore(data_dir: &Path, name: &str, to: Option<&Path>) -> Result<Restored, SnapshotError> {
     let source = data_dir.join(FOLDER).join(name);
     if !source.is_dir() || name.starts_with('.') || name.contains('/') {
         return Err(SnapshotError::Missing { path: source });

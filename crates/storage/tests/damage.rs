@@ -25,11 +25,20 @@ use types::{
 const ROWS: u32 = 60;
 
 fn write(storage: &Storage, number: u32, value: u32) {
-    let action =
-        CellAction::Set { path: None, value: Bytes::from(value.to_be_bytes().to_vec()), expiry: None };
+    let action = CellAction::Set {
+        path: None,
+        value: Bytes::from(value.to_be_bytes().to_vec()),
+        expiry: None,
+    };
     let cell = CellChange { column: ColumnId(1), timestamp_us: i64::from(value), action };
     let position = RowPosition::Clustered(Bytes::from_static(b"c"));
-    let row = RowChange { position, liveness: None, deletion: None, cells: vec![cell], original_clustering: None };
+    let row = RowChange {
+        position,
+        liveness: None,
+        deletion: None,
+        cells: vec![cell],
+        original_clustering: None,
+    };
     let key = PartitionKey::new(Bytes::copy_from_slice(&number.to_be_bytes()));
     let operations = vec![Operation::Row(row)];
     let mutation = Mutation { table: TABLE, key, condition: None, operations };
@@ -300,8 +309,14 @@ fn salvage_goes_on_behind_damage() {
     assert_eq!(rows, 5_000);
     // A record of the log: one group is gone, what follows it is not.
     let last = |paths: &[PathBuf]| {
-        paths.iter().rfind(|path| fs::metadata(path).unwrap().len() > 20_000
-            && path.extension().is_some_and(|end| end == "log")).unwrap().clone()
+        paths
+            .iter()
+            .rfind(|path| {
+                fs::metadata(path).unwrap().len() > 20_000
+                    && path.extension().is_some_and(|end| end == "log")
+            })
+            .unwrap()
+            .clone()
     };
     let (report, rows) = flip(&last, "log", 1_000);
     assert!((4_900..5_000).contains(&rows), "{rows} rows, {report:?}");

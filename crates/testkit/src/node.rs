@@ -24,8 +24,14 @@ pub struct Node {
 impl Node {
     /// Starts a node of that binary with a fresh folder under the system's temporary one.
     pub fn start(binary: &Path, arguments: &[&str]) -> io::Result<Node> {
+        let name = format!("helenus-{}-{}", std::process::id(), free_port()?);
+        Node::start_on(binary, &std::env::temp_dir().join(name), arguments)
+    }
+
+    /// Starts a node of that binary on a folder, which goes when the node does.
+    pub fn start_on(binary: &Path, data_dir: &Path, arguments: &[&str]) -> io::Result<Node> {
         let port = free_port()?;
-        let data_dir = std::env::temp_dir().join(format!("helenus-{}-{port}", std::process::id()));
+        let data_dir = data_dir.to_path_buf();
         let mut node = Node {
             binary: binary.to_path_buf(),
             arguments: arguments.iter().map(|argument| argument.to_string()).collect(),

@@ -68,6 +68,8 @@ pub(crate) struct Storage {
     pub(crate) log_segment: u64,
     /// Bytes of the log beyond which memory is flushed.
     pub(crate) log_max: u64,
+    /// Whether TRUNCATE and DROP keep what they remove.
+    pub(crate) auto_snapshot: bool,
 }
 
 /// When a write is acknowledged.

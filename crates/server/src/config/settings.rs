@@ -158,6 +158,13 @@ pub(super) static SETTINGS: &[Setting] = &[
             .and_then(|bytes| { if bytes >= 1 << 20 { Ok(bytes) } else { Err(BadValue) } })
     ),
     setting!(
+        "storage.auto_snapshot",
+        Form::Flag,
+        "true",
+        "Whether TRUNCATE and DROP first keep what they remove, as a snapshot in the data folder.\nA table WITH allow_auto_snapshot = false is not kept.",
+        storage.auto_snapshot = form::flag
+    ),
+    setting!(
         "memory.block_cache",
         Form::Bytes,
         "auto",

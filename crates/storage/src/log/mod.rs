@@ -30,9 +30,9 @@ mod simulated_disk;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use disk::ReadOnlyDisk;
 pub(crate) use disk::is_disk_full;
 pub use disk::{Disk, LogFile, RealDisk};
-pub(crate) use disk::ReadOnlyDisk;
 pub(crate) use frame::{EntryId, Position};
 pub(crate) use gather::{AppendError, Appended, Cut, Log, segment_name};
 pub(crate) use writer::DurableSink;

@@ -93,8 +93,7 @@ impl Reader<'_> {
         replay: &mut impl FnMut(Replayed) -> Result<(), OpenError>,
     ) {
         loop {
-            let read =
-                segment.read(&mut self.survey.recovered, &mut self.oldest, 0, &mut *replay);
+            let read = segment.read(&mut self.survey.recovered, &mut self.oldest, 0, &mut *replay);
             let end = self.survey.recovered.end;
             let what = match read {
                 Ok(()) if self.next_start == Some(end) => return,
@@ -118,8 +117,7 @@ impl Reader<'_> {
                 {
                     self.gap(segment.path.clone(), offset, mark.position - end, &what);
                     self.survey.recovered.chain = chain;
-                    self.survey.recovered.end =
-                        mark.position + record_bytes(0, MARK_BYTES) as u64;
+                    self.survey.recovered.end = mark.position + record_bytes(0, MARK_BYTES) as u64;
                     continue;
                 }
             }

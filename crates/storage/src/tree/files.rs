@@ -123,7 +123,11 @@ pub(crate) fn verify_file(file: &SortedFile, on_bytes: &mut dyn FnMut(u64)) -> V
             let bad = walk(&file.path, &mut |_, _| Ok(()));
             match bad {
                 Ok(bad) if bad.is_empty() => {
-                    vec![FileDamage::new(&file.path, 0, "the end of the file is not what was written")]
+                    vec![FileDamage::new(
+                        &file.path,
+                        0,
+                        "the end of the file is not what was written",
+                    )]
                 }
                 Ok(bad) => bad,
                 Err(error) => vec![FileDamage::new(&file.path, 0, told(&error))],

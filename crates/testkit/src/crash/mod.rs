@@ -169,8 +169,9 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
         tally.acknowledged += acknowledged;
         tell(&format!("cycle {cycle}: {schedule}: {acknowledged} acknowledged, all there"));
     }
-    // The last word: a clean stop and another start.
+    // The last word: a clean stop, a check of every block, and another start.
     node.stop().map_err(|error| error.to_string())?;
+    check(&plan.binary, node.data_dir())?;
     node.launch().map_err(|error| error.to_string())?;
     verify_all(&node, &mut writers, &mut tally)?;
     Ok(tally)
@@ -247,6 +248,25 @@ fn begin_chore(binary: &Path, data_dir: &Path, moment: Moment) -> Result<Option<
     command.arg("--data-dir").arg(data_dir);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     child.map(Some).map_err(|error| error.to_string())
+}
+
+/// `helenus check` finds nothing.
+fn check(binary: &Path, data_dir: &Path) -> Result<(), String> {
+    let output = Command::new(binary)
+        .arg("check")
+        .arg("--data-dir")
+        .arg(data_dir)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let (said, warned) = (&output.stdout, &output.stderr);
+    Err(format!(
+        "helenus check: {}{}",
+        String::from_utf8_lossy(said),
+        String::from_utf8_lossy(warned)
+    ))
 }
 
 /// Every writer's rows are what it was told, with or without what was in doubt.
