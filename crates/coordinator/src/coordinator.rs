@@ -10,7 +10,7 @@ use partition::{History, PartitionMap};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{CommitError, Committed, OutcomeReceiver, ReplicaSets};
-use schema::{NodeFacts, Profile, Schema, SchemaEvent, Table};
+use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
 use types::{Mutation, Outcome, SetId};
 
 use crate::error::ExecuteError;
@@ -144,6 +144,19 @@ impl Coordinator {
     pub(crate) fn facts(&self, table: &Table) -> NodeFacts {
         let mut facts = self.world.facts(table.name.as_ref() == "clients");
         self.add_partition_facts(table, &mut facts);
+        if matches!(table.name.as_ref(), "index_builds" | "IndexInfo") {
+            let builds = self.replicas.storage().index_builds().into_iter();
+            facts.index_builds = builds
+                .map(|build| IndexBuildFacts {
+                    index: build.index,
+                    is_built: build.is_built,
+                    row_count: build.row_count,
+                    share: build.share,
+                    started_at_ms: i64::from(build.started_s) * 1000,
+                    finished_at_ms: i64::from(build.finished_s) * 1000,
+                })
+                .collect();
+        }
         facts
     }
 

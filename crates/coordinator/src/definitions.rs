@@ -75,11 +75,21 @@ impl Coordinator {
         let Some(change) = ddl::apply(&before, statement, &mut context)? else {
             return Ok(Answer::void());
         };
-        let Change { schema, event, warnings, created, dropped, .. } = change;
+        let Change {
+            schema,
+            event,
+            warnings,
+            created,
+            dropped,
+            created_indexes,
+            dropped_indexes,
+            ..
+        } = change;
         let removed: Vec<&Arc<Table>> =
             dropped.iter().filter_map(|id| before.table_by_id(*id)).collect();
         self.keep_before("dropped", &removed)?;
         self.save_and_show(schema, &created, &dropped)?;
+        self.change_indexes(&created_indexes, &dropped_indexes)?;
         drop(guard);
         self.world.on_schema_change(&event);
         Ok(Answer { reply: Reply::SchemaChange(event), warnings })
@@ -108,6 +118,28 @@ impl Coordinator {
         self.show(map, || self.schema.store(Arc::new(schema)))?;
         for table in dropped {
             storage.drop_table(*table).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// Has storage follow the indexes of the schema, which is the one that counts: what is not done
+    /// here because the node stops is done when it starts.
+    fn change_indexes(
+        &self,
+        created: &[(TableId, TableId)],
+        dropped: &[(TableId, TableId)],
+    ) -> Result<(), ExecuteError> {
+        let storage = self.replicas.storage();
+        let schema = self.schema.load();
+        for (table, index) in created {
+            let Some(table) = schema.table_by_id(*table) else { continue };
+            let index = table.indexes.values().find(|known| known.id == *index);
+            if let Some(index) = index {
+                storage.create_index(table, index).map_err(refused)?;
+            }
+        }
+        for (table, index) in dropped {
+            storage.drop_index(*table, *index);
         }
         Ok(())
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plan::modify::ConditionalResult;
-use plan::{Partitions, SelectPlan};
+use plan::{IndexLookup, Partitions, SelectPlan};
 use types::{
-    CorruptRow, Flow, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection, RowSink, Statics,
+    CorruptRow, Flow, IndexQuestion, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection,
+    RowSink, Statics,
 };
 
 use crate::collect::Collector;
@@ -58,6 +59,7 @@ impl Coordinator {
             table: table.id,
             scope: ReadScope::Partition(key.clone()),
             rows: RowSelection::All,
+            index: None,
             reversed: false,
             statics: Statics::Skip,
             hidden: table.hidden_cells(),
@@ -124,22 +126,64 @@ impl Coordinator {
                 (ReadScope::Ring(range), Some(position)) => range.contains(position.key.ring()),
                 (_, None) => false,
             };
-            let command = ReadCommand {
+            let mut command = ReadCommand {
                 table: plan.table.id,
                 scope,
                 rows: plan.rows.clone(),
+                index: None,
                 reversed: plan.reversed,
                 statics: plan.statics,
                 hidden: plan.layout.hidden().to_vec(),
                 after: if resumes_here { after.take() } else { None },
                 now_s: plan.now_s,
             };
+            command.index = self.choose_index(plan, &command)?;
             read(command, collector)?;
             if collector.is_done() {
                 return Ok(());
             }
         }
         Ok(())
+    }
+}
+
+/// So many entries of each index are counted to find out which has the fewest.
+const COUNTED_ENTRIES_MAX: usize = 256;
+
+impl Coordinator {
+    /// The index that gives the fewest candidates. One that is being built is not asked: then the
+    /// rows are read and filtered.
+    fn choose_index(
+        &self,
+        plan: &SelectPlan<'_>,
+        command: &ReadCommand,
+    ) -> Result<Option<IndexQuestion>, ExecuteError> {
+        let question = |lookup: &IndexLookup<'_>| IndexQuestion {
+            index: lookup.index.id,
+            value: Bytes::copy_from_slice(&lookup.value),
+            entry_value: lookup.entry_value.as_deref().map(Bytes::copy_from_slice),
+        };
+        match plan.indexes.as_slice() {
+            [] => Ok(None),
+            [only] => Ok(Some(question(only))),
+            several => {
+                let mut command = command.clone();
+                let mut best: Option<(usize, IndexQuestion)> = None;
+                for lookup in several {
+                    let asked = question(lookup);
+                    command.index = Some(asked.clone());
+                    let bound = best.as_ref().map_or(COUNTED_ENTRIES_MAX, |(weight, _)| *weight);
+                    let weight = self.replicas().index_weight(&command, bound)?;
+                    match weight {
+                        Some(weight) if best.as_ref().is_none_or(|(least, _)| weight < *least) => {
+                            best = Some((weight, asked));
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(best.map(|(_, question)| question))
+            }
+        }
     }
 }
 

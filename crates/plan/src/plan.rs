@@ -145,8 +145,8 @@ pub struct SelectPlan<'a> {
     pub per_partition_limit: Option<u32>,
     /// Rows per page; `None` when the result comes in one piece.
     pub page_size: Option<u32>,
-    /// The index that gives the candidates; the filters still hold for each of them.
-    pub index: Option<IndexLookup<'a>>,
+    /// The indexes of which one may give the candidates; the filters still hold for each of them.
+    pub indexes: Vec<IndexLookup<'a>>,
     /// The second since the epoch at which expiry is judged.
     pub now_s: u32,
     /// Values, clock and uuids, for the selection and the groups.

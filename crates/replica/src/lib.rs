@@ -78,6 +78,16 @@ impl ReplicaSets {
         self.storage.end_sets(sets)
     }
 
+    /// About how many entries the index of a command gives, counted up to a bound; `None` if it
+    /// cannot answer now.
+    pub fn index_weight(
+        &self,
+        command: &ReadCommand,
+        bound: usize,
+    ) -> Result<Option<usize>, ReadError> {
+        self.storage.index_weight(command, bound).map_err(ReadError::Storage)
+    }
+
     /// Commits one atomic change over any number of sets: all of it or nothing.
     pub fn commit_many(&self, change: Vec<(SetId, Mutation)>) -> Committed {
         self.storage.commit(change)

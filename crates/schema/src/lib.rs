@@ -28,5 +28,5 @@ pub use model::{
     TableShape,
 };
 pub use options::{KeyspaceOptions, TableOptions, Throughput};
-pub use system::{NodeFacts, VirtualRow, initial_schema, virtual_rows};
+pub use system::{IndexBuildFacts, NodeFacts, VirtualRow, initial_schema, virtual_rows};
 pub use type_text::parse_type;

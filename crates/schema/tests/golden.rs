@@ -191,6 +191,7 @@ fn facts() -> NodeFacts {
         clients: Vec::new(),
         estimates: Vec::new(),
         partitions: Default::default(),
+        index_builds: Vec::new(),
     }
 }
 

@@ -266,6 +266,7 @@ fn describe_all(schema: &Schema) -> Vec<String> {
         clients: Vec::new(),
         estimates: Vec::new(),
         partitions: Default::default(),
+        index_builds: Vec::new(),
     };
     let result = describe(&statement, schema, None, &facts).unwrap();
     let text = |row: Vec<Vec<u8>>| String::from_utf8(row.into_iter().next_back().unwrap()).unwrap();

@@ -79,6 +79,7 @@ impl NodeWorld {
             clients: Vec::new(),
             estimates: Vec::new(),
             partitions: Default::default(),
+            index_builds: Vec::new(),
         };
         NodeWorld { lasting, uuids, hub, clients }
     }

@@ -108,6 +108,7 @@ fn command(partition_number: u32, rows: RowSelection) -> ReadCommand {
         table: TABLE,
         scope: ReadScope::Partition(partition(partition_number)),
         rows,
+        index: None,
         reversed: false,
         statics: Statics::Skip,
         hidden: Vec::new(),

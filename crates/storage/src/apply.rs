@@ -17,6 +17,8 @@ use crate::cache::CachedRow;
 use crate::core::Core;
 use crate::error::{CommitError, TreeError};
 use crate::heads::{Head, HeadBounds, Unfit};
+use crate::index::maintain::{DeletedIn, IndexWrites, remove_covered};
+use crate::index::shape::{CoveredRow, RowName};
 use crate::log::Position;
 use crate::merge::row::{Before, merge};
 use crate::merge::{MergeError, condition};
@@ -70,7 +72,10 @@ pub(crate) fn apply(
         core.damage.note_error(*table, error);
     }
     let (result, written) = match outcome {
-        Ok(Outcome::Applied) => (Ok(Outcome::Applied), change.write(&progress)),
+        Ok(Outcome::Applied) => match change.index_writes() {
+            Ok(index_writes) => (Ok(Outcome::Applied), change.write(&progress, index_writes)),
+            Err(error) => (Err(error), None),
+        },
         other => (other, None),
     };
     if let Some(bytes) = written {
@@ -231,7 +236,11 @@ impl<'c> Change<'c> {
     }
 
     fn covering_us(&self, position: &RowPosition) -> Result<i64, CommitError> {
-        let clustering = clustering_of(position);
+        self.covering_row_us(clustering_of(position))
+    }
+
+    /// `None` is the static row.
+    fn covering_row_us(&self, clustering: Option<&[u8]>) -> Result<i64, CommitError> {
         match &self.deletions {
             Some((_, after)) => Ok(after.covering_us(clustering)),
             None if !self.may_have_deletions => Ok(i64::MIN),
@@ -365,8 +374,65 @@ impl<'c> Change<'c> {
         RowView::decode(row)
     }
 
+    /// What the changed rows change in the indexes of the table.
+    fn index_writes(&self) -> Result<IndexWrites, CommitError> {
+        let mut writes = IndexWrites::default();
+        let Some(indexes) = self.opened.indexes.any() else { return Ok(writes) };
+        let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
+        for row in self.rows.iter().filter(|row| row.is_changed) {
+            let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
+            let name = keys::split_row_key(tree_key)
+                .and_then(|split| RowName::new(tree_key, &split, Some(self.mutation.key.bytes())))
+                .ok_or_else(|| of_row(types::CorruptRow))?;
+            let (before_us, after_us) = match &self.deletions {
+                Some((before, after)) => {
+                    (before.covering_us(name.clustering), after.covering_us(name.clustering))
+                }
+                None => {
+                    let covering_us = self.covering_row_us(name.clustering)?;
+                    (covering_us, covering_us)
+                }
+            };
+            let before = self.covered(row.first_value.as_deref(), before_us).map_err(of_row)?;
+            let after = self.covered(row.value.as_deref(), after_us).map_err(of_row)?;
+            for index in indexes.iter() {
+                writes.add(index, &name, before, after).map_err(of_row)?;
+            }
+        }
+        Ok(writes)
+    }
+
+    fn covered<'v>(
+        &self,
+        value: Option<&'v [u8]>,
+        covering_us: i64,
+    ) -> Result<Option<CoveredRow<'v>>, types::CorruptRow> {
+        let Some(value) = value else { return Ok(None) };
+        Ok(Some(CoveredRow { view: self.view(value)?, covering_us }))
+    }
+
+    /// After the deletions of the partition were written: removes what the indexes have of the rows
+    /// they cover. Returns by how many bytes memory grew.
+    fn remove_deleted_from_indexes(&self, seqno: u64) -> u64 {
+        let (Some((before, after)), Some(indexes)) = (&self.deletions, self.opened.indexes.any())
+        else {
+            return 0;
+        };
+        let tree = self.opened.tree.as_ref();
+        let prefix = self.key.get(CACHE_ID_BYTES..self.prefix_length).unwrap_or_default();
+        let partition = DeletedIn { tree, prefix, before, after };
+        match remove_covered(&indexes, &partition, &self.mutation.operations, seqno) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // Entries too many are never followed to a row that is not there.
+                tracing::error!(table = %self.store.id, %error, "an index kept what was deleted");
+                0
+            }
+        }
+    }
+
     /// Writes what was worked out and publishes it; returns how much memory grew.
-    fn write(&mut self, progress: &SetProgress) -> Option<u64> {
+    fn write(&mut self, progress: &SetProgress, index_writes: IndexWrites) -> Option<u64> {
         let tree = self.opened.tree.as_ref();
         let deletion_writes = match &self.deletions {
             Some((before, after)) => deletions::difference(self.partition(), before, after),
@@ -382,7 +448,8 @@ impl<'c> Change<'c> {
         }
         let seqno = tree.draw_seqno();
         let mut bytes = 0;
-        if !deletion_writes.is_empty() {
+        let has_deletions = !deletion_writes.is_empty();
+        if has_deletions {
             // Known before it is there, so that no reader overlooks it.
             self.opened.deleted.add(self.partition());
         }
@@ -399,6 +466,10 @@ impl<'c> Change<'c> {
                 Some(value) => tree.insert(tree_key, value.clone(), seqno),
                 None => tree.remove(tree_key, seqno),
             };
+        }
+        bytes += index_writes.write(seqno);
+        if has_deletions {
+            bytes += self.remove_deleted_from_indexes(seqno);
         }
         self.publish(progress, seqno);
         self.note_dead();

@@ -16,6 +16,8 @@ use crate::clock::Clock;
 use crate::data_dir::sync_folder;
 use crate::error::{Affected, OpenError, TreeError};
 use crate::heads::Heads;
+use crate::index::build::IndexBuilds;
+use crate::index::shape::IndexShape;
 use crate::log::Position;
 use crate::maintenance::Pressure;
 use crate::options::Options;
@@ -58,6 +60,7 @@ pub(crate) struct Core {
     pub(crate) pressure: Pressure,
     pub(crate) damage: Damage,
     pub(crate) trees_folder: PathBuf,
+    pub(crate) index_builds: IndexBuilds,
     tree_shared: TreeShared,
     stores: RwLock<Stores>,
     next_cache_id: AtomicU64,
@@ -91,6 +94,7 @@ impl Core {
             schema,
             clock,
             trees_folder,
+            index_builds: IndexBuilds::default(),
             stores: RwLock::default(),
             next_cache_id: AtomicU64::new(1),
             log_indexes: Arc::default(),
@@ -128,16 +132,22 @@ impl Core {
             Arc::clone(&self.clock),
             self.options.tombstone_retention_s,
         );
+        let shapes = table.iter().flat_map(|table| {
+            let shape = |index| IndexShape::new(table, index).map(Arc::new);
+            table.indexes.values().filter_map(move |index| shape(index))
+        });
+        let index_shapes = shapes.collect();
         Arc::new(TableStore::new(StoreSeed {
             id,
             born,
             cache_id: self.next_cache_id.fetch_add(1, Ordering::Relaxed),
-            has_single_rows: table.is_some_and(|table| table.clustering_count == 0),
+            has_single_rows: table.as_ref().is_some_and(|table| table.clustering_count == 0),
             folder: self.trees_folder.join(folder_name(id, born)),
             is_on_disk,
             shared: self.tree_shared.clone(),
             purge: Arc::new(purge),
             log_indexes: Arc::clone(&self.log_indexes),
+            index_shapes,
         }))
     }
 
@@ -257,7 +267,22 @@ impl Core {
             }
         }
         let _ = self.log_indexes.set(indexes);
+        for store in self.all_stores() {
+            if store.is_indexed_on_disk() || store.if_open().is_some() {
+                let of_table = |error| OpenError::Tree { table: store.id, error };
+                store.for_write().map_err(of_table)?;
+                self.queue_builds(&store);
+            }
+        }
         Ok(())
+    }
+
+    /// Has those indexes of an opened store built that are not.
+    pub(crate) fn queue_builds(&self, store: &Arc<TableStore>) {
+        let Some(opened) = store.if_open() else { return };
+        for index in opened.indexes.all().iter().filter(|index| !index.is_built()) {
+            self.index_builds.add(store, index.shape.id);
+        }
     }
 
     fn remove_unborn(&self) {

@@ -13,8 +13,8 @@
 //!
 //! Reading order: [`Storage`] is the door. `log` makes changes durable, `commit` brings them to
 //! `apply`, which reads, lets `merge` decide, and writes to `tree`; `read` is the way back, past the
-//! `cache` and the `heads` of partitions. `maintenance` flushes, compacts and pushes back. `check` verifies a
-//! stopped folder, `salvage` saves what is left of a damaged one,
+//! `cache` and the `heads` of partitions; `index` keeps secondary
+//! indexes in step. `maintenance` flushes, compacts and pushes back. `check` verifies a stopped folder, `salvage` saves what is left of a damaged one,
 //! `snapshot` keeps and restores the whole. `docs/formats/` has every byte.
 
 mod apply;
@@ -26,6 +26,7 @@ mod core;
 mod data_dir;
 mod error;
 mod heads;
+mod index;
 mod log;
 mod maintenance;
 mod merge;
@@ -45,6 +46,8 @@ pub use clock::Clock;
 pub use commit::{CommitResult, Committed};
 pub use data_dir::DataDir;
 pub use error::{Affected, CommitError, OpenError, ReadError, TreeError};
+pub use index::build::IndexBuild;
+pub use index::check::IndexComparison;
 pub use log::{Disk, LogFile, RealDisk};
 pub use maintenance::TableStatistics;
 pub use options::{CommitMode, Options};

@@ -15,6 +15,7 @@ use crate::commit::{AppliedThrough, Job, SetLocks};
 use crate::core::Core;
 use crate::data_dir::sync_folder;
 use crate::error::{CommitError, OpenError, TreeError};
+use crate::index;
 use crate::log::{Log, Position, is_disk_full};
 use crate::tree::store::TableStore;
 use crate::tree::sweep::sweep;
@@ -169,6 +170,8 @@ impl Maintenance {
         let mut threads = Vec::new();
         let flusher = Arc::clone(&shared);
         threads.push(Builder::new().name("flush".into()).spawn(move || flusher.run_flusher())?);
+        let builder = Arc::clone(&shared);
+        threads.push(Builder::new().name("index".into()).spawn(move || builder.run_builder())?);
         for number in 0..compaction_threads {
             let shared = Arc::clone(&shared);
             let name = format!("compact-{number}");
@@ -212,6 +215,7 @@ impl Maintenance {
             self.shared.flush_wanted.notify_all();
             self.shared.compaction_wanted.notify_all();
         }
+        self.shared.core.index_builds.wake();
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
@@ -236,6 +240,10 @@ impl Drop for LogHold<'_> {
 impl Shared {
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn run_builder(&self) {
+        index::build::run(&self.core, &|store| self.flush(store), &|| self.is_stopping());
     }
 
     fn run_flusher(&self) {
@@ -269,7 +277,7 @@ impl Shared {
             let Some(opened) = store.if_open() else {
                 continue;
             };
-            runs = runs.max(opened.tree.unsorted_runs());
+            runs = runs.max(opened.tree.unsorted_runs()).max(opened.indexes.unsorted_runs());
             if opened.take_purge(store.horizon_s()) {
                 self.queue_compaction(&store, Compaction::Purge);
             }
@@ -385,7 +393,8 @@ impl Shared {
         let Some(opened) = store.if_open() else {
             return Ok(());
         };
-        if opened.tree.compact(opened.watermark())? {
+        let watermark = opened.watermark();
+        if opened.tree.compact(watermark)? | opened.indexes.compact(watermark)? {
             self.queue_compaction(store, Compaction::Usual);
         }
         Ok(())
@@ -400,7 +409,9 @@ impl Shared {
         let bytes = sweep(store, opened, &self.core.cache, store.horizon_s(), &goes_on)?;
         self.core.pressure.grow(bytes);
         self.flush(store)?;
-        opened.tree.compact_all(opened.watermark())
+        let watermark = opened.watermark();
+        opened.tree.compact_all(watermark)?;
+        opened.indexes.compact_all(watermark)
     }
 }
 

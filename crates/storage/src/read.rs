@@ -4,6 +4,7 @@
 //! A row known by its whole key is one lookup. Slices and scans read as of one moment, so that a
 //! mutation is seen as a whole or not at all. Rows are handed to the sink as they lie.
 
+mod lookup;
 mod slice;
 
 use std::cell::RefCell;
@@ -48,6 +49,12 @@ pub(crate) fn read(
         Some(opened) => {
             let mut reader =
                 Reader { core, store: &store, opened, set, command, sink, rows_seen: 0 };
+            if let Some(question) = &command.index
+                && !command.reversed
+                && let Some(index) = opened.indexes.built(question.index)
+            {
+                return reader.look_up(&index, question);
+            }
             match &command.scope {
                 ReadScope::Partition(key) => reader.read_partition(key).map(|_| ()),
                 ReadScope::Ring(range) => reader.scan(*range),
@@ -55,6 +62,23 @@ pub(crate) fn read(
         }
     });
     result.map_err(ReadError::of_tree(command.table))
+}
+
+/// About how many entries the index of a command would be asked for, counted up to a bound; `None`
+/// if it cannot answer.
+pub(crate) fn index_weight(
+    core: &Core,
+    command: &ReadCommand,
+    bound: usize,
+) -> Result<Option<usize>, ReadError> {
+    let (Some(store), Some(question)) = (core.store(command.table), &command.index) else {
+        return Ok(None);
+    };
+    let of_table = ReadError::of_tree(command.table);
+    let Some(opened) = store.for_read().map_err(of_table)? else { return Ok(None) };
+    let Some(index) = opened.indexes.built(question.index) else { return Ok(None) };
+    let (_, start, end) = lookup::bounds(&index, question, command);
+    Ok(Some(index.tree.range(&start, &end, LATEST).take(bound).count()))
 }
 
 struct Reader<'r> {

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use schema::{Index, Table};
 use types::{Mutation, ReadCommand, RowSink, SetId, TableId};
 
 use crate::apply::foresee;
@@ -16,6 +17,10 @@ use crate::commit::{
 use crate::core::Core;
 use crate::data_dir::DataDir;
 use crate::error::{Affected, CommitError, OpenError, ReadError, TreeError};
+use crate::index;
+use crate::index::build::IndexBuild;
+use crate::index::check::IndexComparison;
+use crate::index::shape::IndexShape;
 use crate::log::frame::RecordKind;
 use crate::log::recovery::{Recovered, Replayed, decode_change, recover};
 use crate::log::survey::{Survey, survey};
@@ -348,6 +353,52 @@ impl Storage {
         result
     }
 
+    /// About how many entries an index would look at for a command, counted up to a bound; `None` if
+    /// it cannot answer, because it is being built or holds nothing.
+    pub fn index_weight(
+        &self,
+        command: &ReadCommand,
+        bound: usize,
+    ) -> Result<Option<usize>, ReadError> {
+        read::index_weight(&self.core, command, bound)
+    }
+
+    /// Maintains an index from now on, and builds it in the background.
+    pub fn create_index(&self, table: &Table, index: &Index) -> Result<(), TreeError> {
+        let Some(shape) = IndexShape::new(table, index) else { return Ok(()) };
+        let Some(store) = self.core.store_or_new(table.id) else { return Ok(()) };
+        store.for_read()?;
+        store.add_index(shape)?;
+        self.core.queue_builds(&store);
+        Ok(())
+    }
+
+    /// Removes an index.
+    pub fn drop_index(&self, table: TableId, index: TableId) {
+        if let Some(store) = self.core.store_or_new(table) {
+            store.remove_index(index);
+        }
+    }
+
+    /// Compares every built index of a table with its rows, in both directions.
+    pub fn compare_indexes(&self, table: TableId) -> Result<Vec<IndexComparison>, TreeError> {
+        match self.core.store(table) {
+            Some(store) => index::check::compare(&store),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// How far each index is built; those of tables that were never written to are left out.
+    pub fn index_builds(&self) -> Vec<IndexBuild> {
+        let mut builds = Vec::new();
+        for store in self.core.all_stores() {
+            let Some(opened) = store.if_open() else { continue };
+            let indexes = opened.indexes.all();
+            builds.extend(indexes.iter().map(|index| IndexBuild::of(store.id, index)));
+        }
+        builds
+    }
+
     /// Prepares for a table. Nothing is written: files come with the first row.
     pub fn create_table(&self, table: TableId) {
         self.core.store_or_new(table);
@@ -412,7 +463,7 @@ impl Storage {
             let opened = store.if_open()?;
             Some(TableStatistics {
                 table: store.id,
-                disk_bytes: opened.tree.disk_bytes(),
+                disk_bytes: opened.tree.disk_bytes() + opened.indexes.disk_bytes(),
                 memory_bytes: opened.memory_bytes(),
                 row_count: opened.tree.key_count(),
             })

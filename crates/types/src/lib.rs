@@ -30,8 +30,8 @@ pub use mutation::{
 };
 pub use outcome::{CurrentRow, Outcome, Refusal};
 pub use read::{
-    Flow, HiddenCells, LiveCells, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection,
-    RowSink, Statics,
+    Flow, HiddenCells, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadPosition, ReadScope,
+    RowSelection, RowSink, Statics,
 };
 pub use row::{CellRef, CellState, CorruptRow, RowView, RowWriter};
 pub use token::{RingRange, RingToken, Token};

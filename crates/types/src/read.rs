@@ -16,6 +16,9 @@ pub struct ReadCommand {
     pub scope: ReadScope,
     /// Which rows of each.
     pub rows: RowSelection,
+    /// Of these only the ones that a secondary index names need to be looked at; others do not pass
+    /// what the caller checks anyway. Where the index cannot answer, all are.
+    pub index: Option<IndexQuestion>,
     /// From the last row of each logical partition to the first.
     pub reversed: bool,
     /// What becomes of static rows.
@@ -26,6 +29,17 @@ pub struct ReadCommand {
     pub after: Option<ReadPosition>,
     /// The second since the epoch at which expiry is judged.
     pub now_s: u32,
+}
+
+/// What a secondary index is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexQuestion {
+    /// Which index.
+    pub index: TableId,
+    /// The value, element or key, as the protocol encodes it.
+    pub value: Bytes,
+    /// For an index on map entries: the value of the entry; `value` is its key.
+    pub entry_value: Option<Bytes>,
 }
 
 /// Cells that are there but dead, because their column was dropped.

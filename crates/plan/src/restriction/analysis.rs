@@ -68,8 +68,8 @@ pub(crate) struct Restrictions {
     filters_clustering: bool,
     /// What must be checked on each row.
     pub(super) filters: Vec<Arc<Restriction>>,
-    /// The index and the restriction it answers.
-    pub(super) index: Option<(Arc<Index>, Arc<Restriction>)>,
+    /// The indexes that may be used, each with the restriction it answers.
+    pub(super) indexes: Vec<(Arc<Index>, Arc<Restriction>)>,
 }
 
 impl Restrictions {
@@ -126,7 +126,7 @@ impl Restrictions {
             filters_partition: false,
             filters_clustering: false,
             filters: Vec::new(),
-            index: None,
+            indexes: Vec::new(),
         }
     }
 
@@ -156,7 +156,7 @@ impl Restrictions {
             );
         }
         self.collect_filters();
-        self.choose_index();
+        self.collect_indexes();
         Ok(())
     }
 
@@ -433,15 +433,18 @@ impl Restrictions {
         self.filters.extend(self.others.iter().cloned());
     }
 
-    fn choose_index(&mut self) {
+    fn collect_indexes(&mut self) {
         if !self.uses_index {
             return;
         }
         let sets = [&self.others, &self.clustering, &self.partition];
-        self.index = sets.into_iter().flat_map(RestrictionSet::iter).find_map(|restriction| {
-            let index = index::supporting(restriction, &self.table)?;
-            Some((Arc::clone(index), Arc::clone(restriction)))
-        });
+        let restrictions = sets.into_iter().flat_map(RestrictionSet::iter);
+        self.indexes = restrictions
+            .flat_map(|restriction| {
+                index::all_supporting(restriction, &self.table)
+                    .map(|index| (Arc::clone(index), Arc::clone(restriction)))
+            })
+            .collect();
     }
 
     /// Checks that a SELECT without ALLOW FILTERING reads only what it returns.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use schema::Table;
+use schema::{Index, IndexTarget, Table};
 use types::CqlType;
 use types::value::{ListIter, MapIter, compare};
 
@@ -129,35 +129,42 @@ impl Restrictions {
         Ok(filters)
     }
 
-    /// The index lookup with its value.
-    pub(crate) fn bind_index<'a>(
+    /// The index lookups with their values.
+    pub(crate) fn bind_indexes<'a>(
         &'a self,
         eval: &Evaluation<'a>,
-    ) -> Result<Option<IndexLookup<'a>>, PlanError> {
-        let Some((index, restriction)) = &self.index else { return Ok(None) };
-        let mut bound = Vec::new();
-        bind(restriction, &self.table, eval, &mut bound)?;
-        let indexed = |filter: &Filter<'_>| {
-            self.table.columns.get(filter.column).is_some_and(|column| column.id == index.column)
-        };
-        let lookup = bound.into_iter().filter(indexed).find_map(|filter| match filter.operator {
-            FilterOperator::Equal(value)
-            | FilterOperator::Contains(value)
-            | FilterOperator::ContainsKey(value) => {
-                Some(IndexLookup { index, value, entry_value: None })
-            }
-            FilterOperator::Entry(key, value) => {
-                Some(IndexLookup { index, value: key, entry_value: Some(value) })
-            }
-            _ => None,
-        });
+    ) -> Result<Vec<IndexLookup<'a>>, PlanError> {
+        let mut lookups = Vec::with_capacity(self.indexes.len());
+        for (index, restriction) in &self.indexes {
+            let mut bound = Vec::new();
+            bind(restriction, &self.table, eval, &mut bound)?;
+            lookups.extend(bound.into_iter().find_map(|filter| self.lookup(index, filter)));
+        }
         let bytes = |lookup: &IndexLookup<'_>| {
             lookup.value.len() + lookup.entry_value.as_ref().map_or(0, |value| value.len())
         };
-        if lookup.as_ref().is_some_and(|lookup| bytes(lookup) > INDEXED_BYTES_MAX) {
+        if lookups.iter().any(|lookup| bytes(lookup) > INDEXED_BYTES_MAX) {
             return invalid!("Index expression values may not be larger than 64K");
         }
-        Ok(lookup)
+        Ok(lookups)
+    }
+
+    /// What an index is asked for the sake of a filter; `None` if it has no answer to that.
+    fn lookup<'a>(&self, index: &'a Arc<Index>, filter: Filter<'a>) -> Option<IndexLookup<'a>> {
+        let column = self.table.columns.get(filter.column)?;
+        if column.id != index.column {
+            return None;
+        }
+        let is_set = matches!(column.cql_type, CqlType::Set { .. });
+        let (value, entry_value) = match (index.target, filter.operator) {
+            (IndexTarget::Value | IndexTarget::Full, FilterOperator::Equal(value))
+            | (IndexTarget::Values, FilterOperator::Contains(value))
+            | (IndexTarget::Keys, FilterOperator::ContainsKey(value)) => (value, None),
+            (IndexTarget::Keys, FilterOperator::Contains(value)) if is_set => (value, None),
+            (IndexTarget::Entries, FilterOperator::Entry(key, value)) => (key, Some(value)),
+            _ => return None,
+        };
+        Some(IndexLookup { index, value, entry_value })
     }
 }
 

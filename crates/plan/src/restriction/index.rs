@@ -55,6 +55,14 @@ pub(super) fn supporting<'t>(
     table.indexes.values().find(|index| helps(index, restriction, table))
 }
 
+/// All indexes that help with a restriction.
+pub(super) fn all_supporting<'t>(
+    restriction: &Restriction,
+    table: &'t Table,
+) -> impl Iterator<Item = &'t Arc<Index>> {
+    table.indexes.values().filter(move |index| helps(index, restriction, table))
+}
+
 /// Whether some restriction has an index.
 pub(super) fn has_support(set: &RestrictionSet, table: &Table) -> bool {
     set.iter().any(|restriction| supporting(restriction, table).is_some())

@@ -133,7 +133,7 @@ impl PreparedSelect {
         let partitions = self.restrictions.bind_partitions(&eval)?;
         // The rows are not looked at, as in Cassandra, where no partition is asked for.
         let is_nowhere = is_nowhere(&partitions);
-        let index = self.restrictions.bind_index(&eval)?;
+        let indexes = self.restrictions.bind_indexes(&eval)?;
         let is_one_row_each =
             self.table.clustering_count == 0 && !matches!(partitions, Partitions::Ring(_));
         let rows = if is_one_row_each {
@@ -167,7 +167,7 @@ impl PreparedSelect {
             limit,
             per_partition_limit,
             page_size: context.page_size,
-            index,
+            indexes,
             now_s: u32::try_from(context.now_seconds()).unwrap_or(0),
             evaluation: eval,
             warnings: self.warnings(),

@@ -62,6 +62,25 @@ pub struct NodeFacts {
     pub estimates: Vec<RangeEstimate>,
     /// Physical and logical partitions.
     pub partitions: PartitionFacts,
+    /// How far indexes are built; one that is not here has nothing to build.
+    pub index_builds: Vec<IndexBuildFacts>,
+}
+
+/// How far an index is built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexBuildFacts {
+    /// Its id.
+    pub index: TableId,
+    /// Whether it is done, so that it answers.
+    pub is_built: bool,
+    /// Rows that were looked at.
+    pub row_count: u64,
+    /// The part of the ring that is done, from 0 to 1.
+    pub share: f64,
+    /// When it began, milliseconds since the epoch; zero when there was nothing to do.
+    pub started_at_ms: i64,
+    /// When it was done, milliseconds since the epoch; zero while it is not.
+    pub finished_at_ms: i64,
 }
 
 /// A connection.

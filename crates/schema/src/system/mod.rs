@@ -27,7 +27,7 @@ use crate::error::{SchemaError, invalid};
 use crate::model::{Keyspace, KeyspaceKind, Schema};
 use crate::options::KeyspaceOptions;
 
-pub use facts::{ClientFacts, NodeFacts, RangeEstimate};
+pub use facts::{ClientFacts, IndexBuildFacts, NodeFacts, RangeEstimate};
 pub use partition_rows::{
     LogicalPartitionFacts, MapChangeFacts, PartitionFacts, PhysicalPartitionFacts,
 };

@@ -18,7 +18,7 @@ pub struct VirtualRow {
 pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<VirtualRow> {
     let rows = match (&*table.keyspace, &*table.name) {
         ("system", "local") => vec![local(schema, facts)],
-        ("system", "IndexInfo") => schema_rows::built_indexes(schema),
+        ("system", "IndexInfo") => schema_rows::built_indexes(schema, facts),
         ("system", "size_estimates") => facts.estimates.iter().map(size_estimate).collect(),
         ("system", "table_estimates") => facts.estimates.iter().flat_map(table_estimates).collect(),
         ("system_schema", name) => schema_rows::rows(name, schema),
@@ -29,6 +29,7 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
             .iter()
             .map(|(name, value)| vec![("name", values::text(name)), ("value", values::text(value))])
             .collect(),
+        ("system_helenus", "index_builds") => schema_rows::index_builds(schema, facts),
         ("system_helenus", "node") => vec![node(facts)],
         ("system_helenus", name) => partition_rows::rows(name, &facts.partitions),
         _ => Vec::new(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::facts::NodeFacts;
 use super::rows::NamedRow;
 use super::values::{bigint, boolean, double, int, list, map, set, text, text_map, uuid};
 use crate::mask_text::MaskCall;
@@ -202,12 +203,42 @@ fn user_types(keyspace: &Keyspace) -> Vec<NamedRow> {
         .collect()
 }
 
-/// `system."IndexInfo"`: indexes that are built, by keyspace.
-pub(super) fn built_indexes(schema: &Schema) -> Vec<NamedRow> {
+/// Every index with its table.
+fn all_indexes(schema: &Schema) -> impl Iterator<Item = (&Table, &Index)> {
     stored_tables(schema)
-        .flat_map(|table| table.indexes.values().map(move |index| (table, index)))
+        .flat_map(|table| table.indexes.values().map(move |index| (table.as_ref(), index.as_ref())))
+}
+
+/// `system."IndexInfo"`: indexes that are built, by keyspace.
+pub(super) fn built_indexes(schema: &Schema, facts: &NodeFacts) -> Vec<NamedRow> {
+    let is_building =
+        |id| facts.index_builds.iter().any(|build| build.index == id && !build.is_built);
+    all_indexes(schema)
+        .filter(|(_, index)| !is_building(index.id))
         .map(|(table, index)| {
             vec![("table_name", text(&table.keyspace)), ("index_name", text(&index.name))]
+        })
+        .collect()
+}
+
+/// `system_helenus.index_builds`: every index, and how far it is built.
+pub(super) fn index_builds(schema: &Schema, facts: &NodeFacts) -> Vec<NamedRow> {
+    let time = |at_ms: i64| if at_ms == 0 { None } else { bigint(at_ms) };
+    all_indexes(schema)
+        .map(|(table, index)| {
+            let build = facts.index_builds.iter().find(|build| build.index == index.id);
+            let is_built = build.is_none_or(|build| build.is_built);
+            let row_count = build.map_or(0, |build| build.row_count);
+            vec![
+                ("keyspace_name", text(&table.keyspace)),
+                ("table_name", text(&table.name)),
+                ("index_name", text(&index.name)),
+                ("state", text(if is_built { "built" } else { "building" })),
+                ("progress", double(build.map_or(1.0, |build| build.share))),
+                ("rows_read", bigint(i64::try_from(row_count).unwrap_or(i64::MAX))),
+                ("started_at", time(build.map_or(0, |build| build.started_at_ms))),
+                ("finished_at", time(build.map_or(0, |build| build.finished_at_ms))),
+            ]
         })
         .collect()
 }

@@ -63,7 +63,7 @@ fn is_long_read(select: &SelectPlan<'_>) -> bool {
             returns_all_it_reads && (is_small(select.page_size) || is_small(select.limit))
         }
     };
-    has_many_partitions || select.index.is_some() || !is_bounded
+    has_many_partitions || !select.indexes.is_empty() || !is_bounded
 }
 
 /// What the client is told besides the result.

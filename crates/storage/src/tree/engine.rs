@@ -65,6 +65,8 @@ pub(crate) trait SortedTree: Send + Sync + fmt::Debug {
     fn key_count(&self) -> u64;
     /// How many runs a read may have to look at before the sorted levels.
     fn unsorted_runs(&self) -> usize;
+    /// Where its sequence numbers come from, for trees that change together with it.
+    fn counter(&self) -> SequenceNumberCounter;
 }
 
 /// What all trees share.
@@ -180,9 +182,19 @@ impl LsmTree {
         shared: &TreeShared,
         filter: Option<Arc<dyn Factory>>,
     ) -> Result<LsmTree, TreeError> {
+        LsmTree::open_beside(folder, shared, filter, SequenceNumberCounter::new(1))
+    }
+
+    /// Opens the tree in a folder; its sequence numbers are those of another tree.
+    pub(crate) fn open_beside(
+        folder: &Path,
+        shared: &TreeShared,
+        filter: Option<Arc<dyn Factory>>,
+        seqno: SequenceNumberCounter,
+    ) -> Result<LsmTree, TreeError> {
         // Its readers of manifests may panic on bytes that are none.
         let opened = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            LsmTree::open_unguarded(folder, shared, filter)
+            LsmTree::open_unguarded(folder, shared, filter, seqno)
         }));
         opened.unwrap_or_else(|_| Err(TreeError::Corrupt("its manifest is not readable".into())))
     }
@@ -191,8 +203,8 @@ impl LsmTree {
         folder: &Path,
         shared: &TreeShared,
         filter: Option<Arc<dyn Factory>>,
+        seqno: SequenceNumberCounter,
     ) -> Result<LsmTree, TreeError> {
-        let seqno = SequenceNumberCounter::new(1);
         let bloom = BloomConstructionPolicy::BitsPerKey(10.0);
         let tree = Config::new(folder, seqno.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::clone(&shared.cache))
@@ -289,5 +301,9 @@ impl SortedTree for LsmTree {
 
     fn unsorted_runs(&self) -> usize {
         self.tree.l0_run_count()
+    }
+
+    fn counter(&self) -> SequenceNumberCounter {
+        self.seqno.clone()
     }
 }

@@ -28,6 +28,9 @@ use super::engine::{
 use super::keys::{SPACE_PROGRESS, progress_key};
 use super::purge::PurgeFactory;
 use crate::error::TreeError;
+use crate::index::set::IndexSet;
+use crate::index::shape::IndexShape;
+use crate::index::tree::IndexTree;
 use crate::log::Position;
 
 /// The last entry of every replica set that recovery found in the log.
@@ -140,6 +143,8 @@ pub(crate) struct TableStore {
     purge: Arc<PurgeFactory>,
     log_indexes: Arc<OnceLock<LogIndexes>>,
     is_dropped: AtomicBool,
+    /// The indexes of the table as they are defined.
+    index_shapes: Mutex<Vec<Arc<IndexShape>>>,
 }
 
 impl fmt::Debug for TableStore {
@@ -160,6 +165,7 @@ pub(crate) struct StoreSeed {
     pub(crate) purge: Arc<PurgeFactory>,
     /// Empty until recovery is through.
     pub(crate) log_indexes: Arc<OnceLock<LogIndexes>>,
+    pub(crate) index_shapes: Vec<Arc<IndexShape>>,
 }
 
 impl TableStore {
@@ -177,6 +183,7 @@ impl TableStore {
             purge: seed.purge,
             log_indexes: seed.log_indexes,
             is_dropped: AtomicBool::new(false),
+            index_shapes: Mutex::new(seed.index_shapes),
         }
     }
 
@@ -203,7 +210,15 @@ impl TableStore {
         }
         let filter = Arc::clone(&self.purge) as Arc<dyn lsm_tree::compaction::Factory>;
         let tree = LsmTree::open(&self.folder, &self.shared, Some(filter))?;
-        let opened = OpenStore::new(Box::new(tree), self.folder.clone())?;
+        let mut opened = OpenStore::new(Box::new(tree), self.folder.clone())?;
+        opened.indexes = IndexSet::open(
+            &self.index_shapes.lock(),
+            &self.folder,
+            opened.tree.as_ref(),
+            &self.shared,
+            &self.purge,
+        )?;
+        opened.publish_all();
         if let Some(indexes) = self.log_indexes.get() {
             opened.check_against(indexes)?;
         }
@@ -213,6 +228,40 @@ impl TableStore {
     /// The tree if it is open.
     pub(crate) fn if_open(&self) -> Option<&OpenStore> {
         self.opened.get()
+    }
+
+    /// Adds an index, and opens it if the table is open. From then on every change maintains it.
+    pub(crate) fn add_index(&self, shape: IndexShape) -> Result<(), TreeError> {
+        let _opening = self.opening.lock();
+        let mut shapes = self.index_shapes.lock();
+        if shapes.iter().any(|known| known.id == shape.id) {
+            return Ok(());
+        }
+        if let Some(opened) = self.opened.get() {
+            let tree = opened.tree.as_ref();
+            let index = IndexTree::open(&shape, &self.folder, tree, &self.shared, &self.purge)?;
+            let pause = opened.pause();
+            opened.indexes.attach(Arc::new(index), tree)?;
+            pause.publish(None);
+        }
+        shapes.push(Arc::new(shape));
+        Ok(())
+    }
+
+    /// Takes an index and its files away.
+    pub(crate) fn remove_index(&self, id: TableId) {
+        let _opening = self.opening.lock();
+        self.index_shapes.lock().retain(|shape| shape.id != id);
+        if let Some(opened) = self.opened.get() {
+            let pause = opened.pause();
+            opened.indexes.detach(id);
+            pause.publish(None);
+        }
+    }
+
+    /// Whether something was there when storage opened, and it has an index.
+    pub(crate) fn is_indexed_on_disk(&self) -> bool {
+        self.is_on_disk && !self.index_shapes.lock().is_empty()
     }
 
     /// Its files are of no use any more.
@@ -273,6 +322,7 @@ const NOWHERE: Position = Position::MAX;
 pub(crate) struct OpenStore {
     pub(crate) tree: Box<dyn SortedTree>,
     pub(crate) deleted: DeletedPartitions,
+    pub(crate) indexes: IndexSet,
     sets: RwLock<Vec<Arc<SetProgress>>>,
     seal: RwLock<()>,
     snapshots: Mutex<Vec<SeqNo>>,
@@ -301,6 +351,7 @@ impl OpenStore {
         Ok(OpenStore {
             tree,
             deleted,
+            indexes: IndexSet::default(),
             sets: RwLock::new(sets),
             seal: RwLock::new(()),
             snapshots: Mutex::new(Vec::new()),
@@ -438,6 +489,7 @@ impl OpenStore {
             }
         }
         self.publish_all();
+        self.indexes.seal();
         self.tree.seal();
         let since = self.active_since.swap(NOWHERE, Ordering::AcqRel);
         self.sealed_since.fetch_min(since, Ordering::AcqRel);
@@ -458,7 +510,9 @@ impl OpenStore {
         if !self.has_sealed() {
             return Ok(0);
         }
-        self.tree.flush(self.watermark())?;
+        let watermark = self.watermark();
+        self.indexes.flush(watermark)?;
+        self.tree.flush(watermark)?;
         if !self.is_established.load(Ordering::Acquire) {
             establish(&self.folder)?;
             self.is_established.store(true, Ordering::Release);
@@ -491,6 +545,16 @@ impl OpenStore {
     pub(crate) fn current_snapshot(&self, set: SetId) -> Option<Snapshot<'_>> {
         let has_ended = self.progress(set).has_ended.load(Ordering::SeqCst);
         (!has_ended).then(|| self.snapshot(set))
+    }
+
+    /// A view of all sets that does not change while it is held.
+    pub(crate) fn snapshot_of_all(&self) -> Snapshot<'_> {
+        let _nobody_applies = self.seal.write();
+        self.publish_all();
+        let mut snapshots = self.snapshots.lock();
+        let seqno = self.tree.next_seqno();
+        snapshots.push(seqno);
+        Snapshot { store: self, seqno }
     }
 
     /// A view of a set that does not change while it is held.

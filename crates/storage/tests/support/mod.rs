@@ -85,6 +85,7 @@ pub(crate) fn command(scope: ReadScope, rows: RowSelection) -> ReadCommand {
         table: TABLE,
         scope,
         rows,
+        index: None,
         reversed: false,
         statics: Statics::AttachOrAlone,
         hidden: Vec::new(),

@@ -1,0 +1,164 @@
+//! Indexes follow their table: what a change of a row, or a deletion over rows, does to them.
+
+use std::sync::Arc;
+
+use types::{CorruptRow, Operation, RowView};
+
+use super::keys::{EntryValue, entry_key};
+use super::shape::{CoveredRow, Entry, RowName};
+use super::tree::IndexTree;
+use crate::error::TreeError;
+use crate::tree::deletions::PartitionDeletions;
+use crate::tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
+use crate::tree::keys::{self, SPACE_ROWS};
+
+/// What a change does to the indexes of its table.
+#[derive(Debug, Default)]
+pub(crate) struct IndexWrites {
+    writes: Vec<(Arc<IndexTree>, Vec<u8>, Option<TreeBytes>)>,
+}
+
+impl IndexWrites {
+    /// Adds what a change of one row does.
+    pub(crate) fn add(
+        &mut self,
+        index: &Arc<IndexTree>,
+        name: &RowName<'_>,
+        before: Option<CoveredRow<'_>>,
+        after: Option<CoveredRow<'_>>,
+    ) -> Result<(), CorruptRow> {
+        if index.shape.is_same(name, before, after)? {
+            return Ok(());
+        }
+        let old = index.shape.entries(name, before)?;
+        let new = index.shape.entries(name, after)?;
+        difference(&old, &new, |entry, is_there| {
+            let value = is_there.then(|| value_of(name, entry));
+            self.writes.push((Arc::clone(index), entry_key(&entry.value, name.tree_key), value));
+        });
+        Ok(())
+    }
+
+    /// Makes the changes; returns by how many bytes memory grew.
+    pub(crate) fn write(self, seqno: SeqNo) -> u64 {
+        let mut bytes = 0;
+        for (index, key, value) in self.writes {
+            bytes += match value {
+                Some(value) => index.tree.insert(&key, value, seqno),
+                None => index.tree.remove(&key, seqno),
+            };
+        }
+        bytes
+    }
+}
+
+/// The value of an entry in the tree.
+pub(crate) fn value_of(name: &RowName<'_>, entry: &Entry) -> TreeBytes {
+    let partition_key = name.is_cut.then_some(name.partition_key);
+    EntryValue { expires_at_s: entry.expires_at_s, partition_key }.encode()
+}
+
+/// What must be put or removed to turn one sorted list of entries into another.
+fn difference(old: &[Entry], new: &[Entry], mut on_change: impl FnMut(&Entry, bool)) {
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        match (old.peek(), new.peek()) {
+            (None, None) => return,
+            (Some(gone), Some(next)) if gone.value == next.value => {
+                if gone.expires_at_s != next.expires_at_s {
+                    on_change(next, true);
+                }
+                old.next();
+                new.next();
+            }
+            (Some(gone), next) if next.is_none_or(|next| gone.value < next.value) => {
+                on_change(gone, false);
+                old.next();
+            }
+            (_, Some(next)) => {
+                on_change(next, true);
+                new.next();
+            }
+            (Some(_), None) => return,
+        }
+    }
+}
+
+/// A partition whose deletions a mutation changed.
+pub(crate) struct DeletedIn<'a> {
+    pub(crate) tree: &'a dyn SortedTree,
+    /// Row space and partition prefix.
+    pub(crate) prefix: &'a [u8],
+    pub(crate) before: &'a PartitionDeletions,
+    pub(crate) after: &'a PartitionDeletions,
+}
+
+/// Removes the entries of all rows that new deletions cover, row by row, however many those are.
+/// The deletions are in the tree already: after an error there are entries too many, never too few.
+/// Returns by how many bytes memory grew.
+pub(crate) fn remove_covered(
+    indexes: &[Arc<IndexTree>],
+    partition: &DeletedIn<'_>,
+    operations: &[Operation],
+    seqno: SeqNo,
+) -> Result<u64, TreeError> {
+    let mut bytes = 0;
+    for operation in operations {
+        let mut start = partition.prefix.to_vec();
+        let mut end = partition.prefix.to_vec();
+        match operation {
+            Operation::Row(_) => continue,
+            Operation::DeletePartition(_) => keys::push_rows_end(&mut end),
+            Operation::DeleteRange { range, .. } => {
+                keys::push_clustering(&mut start, &range.start);
+                match &range.end {
+                    Some(range_end) => keys::push_clustering(&mut end, range_end),
+                    None => keys::push_rows_end(&mut end),
+                }
+            }
+        }
+        for item in partition.tree.range(&start, &end, LATEST) {
+            let (key, value) = item?;
+            bytes += remove_entries(indexes, partition, &key, &value, seqno)?;
+        }
+    }
+    Ok(bytes)
+}
+
+fn remove_entries(
+    indexes: &[Arc<IndexTree>],
+    partition: &DeletedIn<'_>,
+    key: &[u8],
+    value: &[u8],
+    seqno: SeqNo,
+) -> Result<u64, TreeError> {
+    let Some((name, view)) = read_row(key, value)? else { return Ok(0) };
+    let covered = |deletions: &PartitionDeletions| {
+        Some(CoveredRow { view, covering_us: deletions.covering_us(name.clustering) })
+    };
+    let mut writes = IndexWrites::default();
+    for index in indexes {
+        writes.add(index, &name, covered(partition.before), covered(partition.after))?;
+    }
+    Ok(writes.write(seqno))
+}
+
+/// What a key and its value in the row space stand for; `None` if that is no row.
+pub(crate) fn read_row<'a>(
+    key: &'a [u8],
+    value: &'a [u8],
+) -> Result<Option<(RowName<'a>, RowView<'a>)>, CorruptRow> {
+    if key.first() != Some(&SPACE_ROWS) {
+        return Ok(None);
+    }
+    let Some(split) = keys::split_row_key(key) else { return Ok(None) };
+    let (cut_key, row) = match split.partition_key {
+        Some(_) => (None, value),
+        None => {
+            let (cut_key, row) = keys::split_cut_key(value).ok_or(CorruptRow)?;
+            (Some(cut_key), row)
+        }
+    };
+    let name = RowName::new(key, &split, cut_key).ok_or(CorruptRow)?;
+    Ok(Some((name, RowView::decode(row)?)))
+}

@@ -1,0 +1,275 @@
+//! One index on the disk: its tree, and how far it was built.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::panic::RefUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lsm_tree::compaction::filter::Context;
+use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
+use parking_lot::Mutex;
+use types::TableId;
+
+use super::keys::{EntryValue, SPACE_ENTRIES, SPACE_STATE};
+use super::shape::IndexShape;
+use crate::data_dir::sync_folder;
+use crate::error::TreeError;
+use crate::tree::engine::{
+    LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
+};
+use crate::tree::purge::PurgeFactory;
+
+const FOLDER_PREFIX: &str = "index-";
+const STATE_VERSION: u8 = 1;
+
+/// How far an index was built.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BuildState {
+    pub(crate) is_built: bool,
+    /// Rows that were looked at.
+    pub(crate) row_count: u64,
+    pub(crate) started_s: u32,
+    pub(crate) finished_s: u32,
+    /// Where in the table's tree to go on.
+    pub(crate) position: Vec<u8>,
+}
+
+impl BuildState {
+    pub(crate) fn encode(&self) -> TreeBytes {
+        let mut out = vec![STATE_VERSION, u8::from(self.is_built)];
+        out.extend_from_slice(&self.row_count.to_be_bytes());
+        out.extend_from_slice(&self.started_s.to_be_bytes());
+        out.extend_from_slice(&self.finished_s.to_be_bytes());
+        out.extend_from_slice(&self.position);
+        TreeBytes::from(out)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<BuildState> {
+        let ([version, is_built], rest) = bytes.split_first_chunk::<2>()?;
+        let (row_count, rest) = rest.split_first_chunk::<8>()?;
+        let (started_s, rest) = rest.split_first_chunk::<4>()?;
+        let (finished_s, position) = rest.split_first_chunk::<4>()?;
+        (*version == STATE_VERSION && *is_built <= 1).then(|| BuildState {
+            is_built: *is_built == 1,
+            row_count: u64::from_be_bytes(*row_count),
+            started_s: u32::from_be_bytes(*started_s),
+            finished_s: u32::from_be_bytes(*finished_s),
+            position: position.to_vec(),
+        })
+    }
+}
+
+/// An opened index. Its files go with the last who uses it, once it was dropped.
+pub(crate) struct IndexTree {
+    pub(crate) shape: IndexShape,
+    pub(crate) tree: Box<dyn SortedTree>,
+    folder: PathBuf,
+    is_established: AtomicBool,
+    is_built: AtomicBool,
+    is_dropped: AtomicBool,
+    state: Mutex<BuildState>,
+}
+
+impl fmt::Debug for IndexTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexTree").field("name", &self.shape.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for IndexTree {
+    fn drop(&mut self) {
+        if !self.is_dropped() {
+            return;
+        }
+        match fs::remove_dir_all(&self.folder) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let folder = self.folder.display();
+                tracing::warn!(%error, %folder, "the files of an index could not be removed");
+            }
+        }
+    }
+}
+
+/// The folder of an index within that of its table.
+fn folder_of(table_folder: &Path, index: TableId) -> PathBuf {
+    table_folder.join(format!("{FOLDER_PREFIX}{:032x}", index.0))
+}
+
+/// Removes the folders of indexes that are not defined any more.
+pub(crate) fn remove_strangers(table_folder: &Path, known: &[Arc<IndexShape>]) -> io::Result<()> {
+    for entry in fs::read_dir(table_folder)? {
+        let entry = entry?;
+        let is_index =
+            entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER_PREFIX));
+        let is_known = known.iter().any(|shape| folder_of(table_folder, shape.id) == entry.path());
+        if is_index && !is_known {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+impl IndexTree {
+    /// Opens an index beside its table's tree, whose counter it shares, or begins it. What cannot be
+    /// read is begun anew: an index can always be built again.
+    pub(crate) fn open(
+        shape: &IndexShape,
+        table_folder: &Path,
+        table_tree: &dyn SortedTree,
+        shared: &TreeShared,
+        purge: &Arc<PurgeFactory>,
+    ) -> Result<IndexTree, TreeError> {
+        let of_io = |error| TreeError::Io(Arc::new(error));
+        let folder = folder_of(table_folder, shape.id);
+        if folder.exists() && !is_established(&folder) {
+            fs::remove_dir_all(&folder).map_err(of_io)?;
+        }
+        let open = || {
+            if !folder.exists() {
+                shared.create(&folder)?;
+            }
+            let filter = Arc::new(ExpiryFactory { purge: Arc::clone(purge) });
+            let tree = LsmTree::open_beside(&folder, shared, Some(filter), table_tree.counter())?;
+            let state = match tree.get(&[SPACE_STATE], LATEST)? {
+                Some(bytes) => BuildState::decode(&bytes)
+                    .ok_or_else(|| TreeError::Corrupt("the state of an index".into()))?,
+                None => BuildState::default(),
+            };
+            Ok((tree, state))
+        };
+        let (tree, state) = match open() {
+            Err(TreeError::Corrupt(what)) => {
+                tracing::error!(index = %shape.name, %what, "an index is damaged; it is built anew");
+                fs::remove_dir_all(&folder).map_err(of_io)?;
+                open()?
+            }
+            other => other?,
+        };
+        Ok(IndexTree {
+            shape: shape.clone(),
+            tree: Box::new(tree),
+            is_established: AtomicBool::new(is_established(&folder)),
+            folder,
+            is_built: AtomicBool::new(state.is_built),
+            is_dropped: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Whether it has everything.
+    pub(crate) fn is_built(&self) -> bool {
+        self.is_built.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_dropped(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    /// How far it was built, as it is now in memory.
+    pub(crate) fn state(&self) -> BuildState {
+        self.state.lock().clone()
+    }
+
+    /// Notes how far it was built; kept with the entries before it. Returns by how many bytes memory
+    /// grew. The caller keeps changes from being applied.
+    pub(crate) fn save_state(&self, state: BuildState, seqno: SeqNo) -> u64 {
+        let bytes = self.tree.insert(&[SPACE_STATE], state.encode(), seqno);
+        self.show_state(state);
+        bytes
+    }
+
+    /// Notes how far it was built, to be seen.
+    pub(crate) fn show_state(&self, state: BuildState) {
+        let is_built = state.is_built;
+        *self.state.lock() = state;
+        self.is_built.store(is_built, Ordering::Release);
+    }
+
+    /// Writes what is frozen into sorted files.
+    pub(crate) fn flush(&self, watermark: SeqNo) -> Result<(), TreeError> {
+        if self.is_dropped() {
+            return Ok(());
+        }
+        self.tree.flush(watermark)?;
+        if !self.is_established.load(Ordering::Acquire) {
+            establish(&self.folder)?;
+            if let Some(parent) = self.folder.parent() {
+                sync_folder(parent).map_err(|error| TreeError::Io(Arc::new(error)))?;
+            }
+            self.is_established.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// Makes the filters that drop entries whose end has passed.
+struct ExpiryFactory {
+    purge: Arc<PurgeFactory>,
+}
+
+impl fmt::Debug for ExpiryFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiryFactory").finish_non_exhaustive()
+    }
+}
+
+// The library asks for it; a panic in a filter leaves nothing of ours half changed.
+impl RefUnwindSafe for ExpiryFactory {}
+
+impl Factory for ExpiryFactory {
+    fn name(&self) -> &str {
+        "expiry"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(ExpiryFilter { horizon_s: self.purge.horizon_s() })
+    }
+}
+
+struct ExpiryFilter {
+    horizon_s: u32,
+}
+
+impl CompactionFilter for ExpiryFilter {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        if item.key().first() != Some(&SPACE_ENTRIES) {
+            return Ok(Verdict::Keep);
+        }
+        let value = item.value()?;
+        let ends = EntryValue::decode(&value).and_then(|entry| entry.expires_at_s);
+        Ok(match ends {
+            Some(expires_at_s) if expires_at_s < self.horizon_s => Verdict::Remove,
+            _ => Verdict::Keep,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_build_comes_back() {
+        let state = BuildState {
+            is_built: true,
+            row_count: 7,
+            started_s: 8,
+            finished_s: 9,
+            position: b"position".to_vec(),
+        };
+        let bytes = state.encode();
+        assert_eq!(BuildState::decode(&bytes), Some(state));
+        for length in 0..18 {
+            assert_eq!(BuildState::decode(&bytes[..length]), None);
+        }
+    }
+}
