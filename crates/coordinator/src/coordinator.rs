@@ -16,9 +16,15 @@ use types::{Mutation, Outcome, SetId};
 use crate::error::ExecuteError;
 use crate::page_state::PagingSecret;
 use crate::rows::Rows;
+use crate::traffic::Traffic;
 
 /// How often a change is located again before its client is told to come back.
 const MOVES_MAX: u32 = 100;
+
+/// What a write counts in the heat of its physical partition, in millionths of a request unit.
+const WRITE_CHARGE: u64 = 5_000_000;
+/// What a read counts there.
+pub(crate) const READ_CHARGE: u64 = 1_000_000;
 
 /// What the coordinator needs from the world around it.
 pub trait World: Send + Sync {
@@ -51,6 +57,14 @@ pub struct Settings {
     pub partitions_per_space: u32,
     /// Whose habits to follow.
     pub profile: Profile,
+    /// When physical partitions are split and merged.
+    pub limits: partition::Limits,
+    /// What a row may take, in bytes.
+    pub row_bytes_max: Option<u64>,
+    /// What a partition key may take, in bytes.
+    pub partition_key_bytes_max: Option<u64>,
+    /// What a logical partition may hold, in bytes.
+    pub logical_bytes_max: u64,
     /// Seals paging states.
     pub paging_secret: PagingSecret,
     /// Whether TRUNCATE and DROP keep what they remove.
@@ -68,6 +82,7 @@ pub struct Coordinator {
     /// Held while sets have ended and the map still names them.
     pub(crate) moving: Mutex<()>,
     pub(crate) history: Mutex<History>,
+    pub(crate) traffic: Traffic,
     pub(crate) settings: Settings,
     pub(crate) world: Arc<dyn World>,
 }
@@ -213,13 +228,14 @@ impl Coordinator {
         &self,
         mutations: Vec<Mutation>,
         conditional: Option<ConditionalResult<'_>>,
-        warnings: Vec<String>,
+        mut warnings: Vec<String>,
     ) -> Result<Executed, ExecuteError> {
         let conditional = conditional.as_ref();
         if mutations.is_empty() {
             let reply = self.answer_commit(Ok(Vec::new()), conditional)?;
             return Ok(Executed::Done(Answer { reply, warnings }));
         }
+        warnings.extend(self.admit_sizes(&mutations)?);
         match self.commit_located(mutations)? {
             Committed::Now(outcome) => {
                 let reply = self.answer_commit(outcome, conditional)?;
@@ -239,7 +255,13 @@ impl Coordinator {
             let change = mutations
                 .into_iter()
                 .map(|mutation| match map.locate(mutation.table, mutation.key.ring()) {
-                    Some(partition) => Ok((partition.set, mutation)),
+                    Some(partition) => {
+                        if tries == 0 {
+                            let (table, key) = (mutation.table, &mutation.key);
+                            self.traffic.note(partition, table, key, WRITE_CHARGE);
+                        }
+                        Ok((partition.set, mutation))
+                    }
                     None => Err(ExecuteError::Invalid("the table was dropped".into())),
                 })
                 .collect::<Result<Vec<(SetId, Mutation)>, ExecuteError>>()?;

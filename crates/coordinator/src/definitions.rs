@@ -16,6 +16,7 @@ use crate::coordinator::{Answer, Coordinator, Reply, RequestContext, Settings, W
 use crate::error::ExecuteError;
 use crate::partitions::{kept_history, place};
 use crate::rows::Rows;
+use crate::traffic::Traffic;
 
 /// The name of an automatic snapshot holds at most this much of a table's name.
 const AUTO_NAME_CHARS_MAX: usize = 100;
@@ -43,9 +44,11 @@ impl Coordinator {
             definition: Mutex::new(()),
             moving: Mutex::new(()),
             history: Mutex::new(history),
+            traffic: Traffic::default(),
             settings,
             world,
         };
+        coordinator.follow_map();
         if coordinator.map.load().epoch() != map.epoch() {
             coordinator.save_map(&coordinator.map.load())?;
         }

@@ -5,6 +5,7 @@
 //!
 //! Reading order: [`Coordinator`], `select` (which sets are asked), `collect` (what becomes of the
 //! rows), `page_state`, `virtual_rows`, `definitions` (schema changes).
+mod balance;
 mod collect;
 mod coordinator;
 mod definitions;
@@ -14,6 +15,8 @@ mod partition_facts;
 mod partitions;
 mod rows;
 mod select;
+mod sizes;
+mod traffic;
 mod virtual_rows;
 
 pub use coordinator::{

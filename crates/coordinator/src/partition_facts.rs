@@ -1,23 +1,35 @@
 //! What `system_helenus` shows of partitions.
 
 use partition::Step;
-use schema::system::{MapChangeFacts, PhysicalPartitionFacts};
-use schema::{NodeFacts, Table};
-use types::UuidText;
+use schema::system::{
+    LogicalPartitionFacts, MapChangeFacts, PhysicalPartitionFacts, RangeEstimate,
+};
+use schema::{KeyspaceKind, NodeFacts, Table};
+use types::{PartitionKey, RingRange, RingToken, Token, UuidText};
 
+use crate::balance::{ru_of, tables_of, throughput_of};
 use crate::coordinator::Coordinator;
+use crate::sizes::key_literals;
+
+/// Of each table so many of the largest logical partitions are shown.
+const LARGEST_SHOWN: usize = 64;
 
 impl Coordinator {
     /// Adds what a computed table shows of partitions, if it does.
     pub(crate) fn add_partition_facts(&self, table: &Table, facts: &mut NodeFacts) {
-        if &*table.keyspace != "system_helenus" {
-            return;
-        }
-        match &*table.name {
-            "physical_partitions" => {
+        match (&*table.keyspace, &*table.name) {
+            ("system_helenus", "physical_partitions") => {
                 facts.partitions.physical = self.physical_partitions(facts.host_id);
             }
-            "partition_history" => facts.partitions.history = self.map_changes(),
+            ("system_helenus", "logical_partitions") => {
+                facts.partitions.logical = self.logical_partitions();
+            }
+            ("system_helenus", "partition_history") => {
+                facts.partitions.history = self.map_changes();
+            }
+            ("system", "size_estimates" | "table_estimates") => {
+                facts.estimates = self.estimates(&facts.tokens);
+            }
             _ => {}
         }
     }
@@ -25,9 +37,21 @@ impl Coordinator {
     /// Every physical partition, in the order of spaces and rings.
     pub fn physical_partitions(&self, host_id: u128) -> Vec<PhysicalPartitionFacts> {
         let map = self.map.load();
+        let schema = self.schema.load();
         let mut found = Vec::new();
         for (space, partitions) in map.spaces() {
-            for partition in partitions {
+            let stored = self.stored(&tables_of(&schema, space), partitions);
+            let heats: Vec<f64> = partitions
+                .iter()
+                .map(|partition| self.traffic.heat(partition.set).now_ru_s)
+                .collect();
+            let even = heats.iter().sum::<f64>() / heats.len().max(1) as f64;
+            let provisioned = throughput_of(&schema, space).map(ru_of);
+            let budget = provisioned.map(|ru| {
+                let share = f64::from(ru) / partitions.len().max(1) as f64;
+                share.min(f64::from(self.settings.limits.partition_ru_max))
+            });
+            for ((partition, stored), ru_s) in partitions.iter().zip(stored).zip(heats) {
                 let origin = map.origin(partition.set);
                 found.push(PhysicalPartitionFacts {
                     space: space.to_string(),
@@ -36,10 +60,87 @@ impl Coordinator {
                     last_token: partition.range.last.token().0,
                     first_ring: partition.range.start.0,
                     last_ring: partition.range.last.0,
+                    bytes: stored.bytes,
+                    rows: stored.rows,
+                    ru_s,
+                    budget_ru_s: budget,
+                    heat: if even > 0.0 { ru_s / even } else { 0.0 },
                     replicas: vec![UuidText(host_id).to_string()],
                     made_at_ms: origin.map_or(0, |origin| origin.made_at_ms),
                     reason: origin.map_or("", |origin| origin.reason.word()).to_owned(),
-                    ..PhysicalPartitionFacts::default()
+                });
+            }
+        }
+        found
+    }
+
+    /// The largest and the hottest keys of every table of users.
+    fn logical_partitions(&self) -> Vec<LogicalPartitionFacts> {
+        let map = self.map.load();
+        let schema = self.schema.load();
+        let keyspaces = schema.keyspaces.values();
+        let users = keyspaces.filter(|keyspace| keyspace.kind == KeyspaceKind::User);
+        let mut found = Vec::new();
+        for table in users.flat_map(|keyspace| keyspace.tables.values()) {
+            let storage = self.replicas.storage();
+            let mut rates = self.traffic.hot_keys(table.id);
+            let mut keys: Vec<(PartitionKey, f64)> = Vec::new();
+            for large in storage.largest_partitions(table.id, LARGEST_SHOWN) {
+                let hot = rates.iter().position(|(key, _)| key.ring() == large.key.ring());
+                let ru_s = hot.map_or(0.0, |index| rates.swap_remove(index).1);
+                keys.push((large.key, ru_s));
+            }
+            rates.sort_by(|one, other| other.1.total_cmp(&one.1));
+            keys.extend(rates);
+            for (key, ru_s) in keys {
+                let size = storage.logical_size(table.id, &key);
+                let limit = self.settings.logical_bytes_max.max(1) as f64;
+                found.push(LogicalPartitionFacts {
+                    keyspace: table.keyspace.to_string(),
+                    table: table.name.to_string(),
+                    key: key_literals(table, &key),
+                    token: key.token().0,
+                    physical: map.locate(table.id, key.ring()).map_or(0, |it| it.set.0),
+                    bytes: size.map(|size| size.bytes),
+                    rows: size.map(|size| size.rows),
+                    ru_s,
+                    share_of_limit: size.map(|size| size.bytes as f64 / limit),
+                });
+            }
+        }
+        found
+    }
+
+    /// How much of every table lies between the tokens of this node: ranges that cover the ring once.
+    fn estimates(&self, tokens: &[String]) -> Vec<RangeEstimate> {
+        let mut bounds: Vec<i64> = tokens.iter().filter_map(|token| token.parse().ok()).collect();
+        bounds.sort_unstable();
+        let ends = bounds.iter().copied().chain([i64::MIN]);
+        let ranges: Vec<(i64, i64)> =
+            std::iter::once(i64::MIN).chain(bounds.clone()).zip(ends).collect();
+        let schema = self.schema.load();
+        let keyspaces = schema.keyspaces.values();
+        let stored = keyspaces.filter(|keyspace| keyspace.kind == KeyspaceKind::User);
+        let mut found = Vec::new();
+        for table in stored.flat_map(|keyspace| keyspace.tables.values()) {
+            let largest = self.replicas.storage().largest_partitions(table.id, usize::MAX);
+            let rows_known: u64 = largest.iter().map(|it| it.rows).sum();
+            // Of a table with many partitions only the larger ones are known one by one.
+            let rows_each = match table.clustering_count {
+                0 => 1.0,
+                _ => (rows_known as f64 / largest.len().max(1) as f64).max(1.0),
+            };
+            let ring = ranges.iter().map(|(after, to)| ring_range(*after, *to));
+            let sizes = self.replicas.storage().range_sizes(table.id, ring);
+            for ((after, to), size) in ranges.iter().zip(sizes) {
+                let partitions = (size.rows as f64 / rows_each).ceil();
+                found.push(RangeEstimate {
+                    keyspace: table.keyspace.to_string(),
+                    table: table.name.to_string(),
+                    range_start: after.to_string(),
+                    range_end: to.to_string(),
+                    mean_partition_bytes: (size.bytes as f64 / partitions.max(1.0)) as i64,
+                    partition_count: partitions as i64,
                 });
             }
         }
@@ -76,4 +177,17 @@ impl Coordinator {
             })
             .collect()
     }
+}
+
+/// The tokens behind one up to another; the smallest stands for the end of the ring.
+fn ring_range(after: i64, to: i64) -> RingRange {
+    let start = match after {
+        i64::MIN => RingToken(0),
+        _ => RingToken(RingToken::last_of(Token(after)).0.saturating_add(1)),
+    };
+    let last = match to {
+        i64::MIN => RingToken(u128::MAX),
+        _ => RingToken::last_of(Token(to)),
+    };
+    RingRange { start, last }
 }

@@ -15,11 +15,13 @@ use std::sync::Arc;
 
 use partition::{
     Change, History, MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step,
+    halve, middle,
 };
 use replica::ReplicaSets;
 use schema::{Keyspace, KeyspaceKind, Profile, Schema, Throughput};
-use types::{PartitionKey, RingRange, RingToken, SetId, TableId};
+use types::{PartitionKey, RingToken, SetId, TableId};
 
+use crate::balance::tables_of;
 use crate::coordinator::{Coordinator, Settings};
 use crate::definitions::refused;
 use crate::error::ExecuteError;
@@ -65,7 +67,7 @@ impl Coordinator {
         at: RingToken,
         reason: Reason,
     ) -> Result<Change, ExecuteError> {
-        let bytes = self.bytes_of(map, space, &[partition]);
+        let bytes = self.bytes_of(space, &[partition]);
         let began_us = self.world.now_us();
         let origin = Origin { made_at_ms: began_us / 1000, reason };
         let next = map.with_split(space, partition.set, at, origin).map_err(refused)?;
@@ -96,7 +98,7 @@ impl Coordinator {
         let [left, right] = gone.as_slice() else {
             return Err(refused(MapRefusal::NoNeighbour(set)));
         };
-        let bytes = self.bytes_of(&map, space, &gone);
+        let bytes = self.bytes_of(space, &gone);
         let into = next.locate_in(space, left.range.start).map_or(set, |whole| whole.set);
         let step = Step::Merge { from: [left.set, right.set], into };
         self.change_map(next, Plan { space, step, reason, bytes, began_us })
@@ -148,6 +150,7 @@ impl Coordinator {
         show_more();
         self.map.store(Arc::new(next));
         drop(moving);
+        self.follow_map();
         ended?;
         Ok(u64::try_from(self.world.now_us() - began_us).unwrap_or(0))
     }
@@ -170,18 +173,36 @@ impl Coordinator {
                 Ok((partition, *at))
             }
             SplitPlace::Best => {
-                let widest = |partition: &&PhysicalPartition| {
-                    partition.range.last.0 - partition.range.start.0
-                };
-                let partition =
-                    map.partitions(space).iter().max_by_key(widest).ok_or_else(unknown)?;
-                Ok((*partition, middle(partition.range)))
+                let partitions = map.partitions(space);
+                let tables = tables_of(&self.schema.load(), space);
+                let stored = self.stored(&tables, partitions);
+                // The fullest; where nothing is stored, the widest.
+                let fullest = partitions.iter().zip(stored).max_by_key(|(partition, stored)| {
+                    (stored.bytes, partition.range.last.0 - partition.range.start.0)
+                });
+                let (partition, _) = fullest.ok_or_else(unknown)?;
+                let halving = halve(partition.range, &self.weights(&tables, partition.range));
+                let place = halving.map(|halving| halving.at).or_else(|| middle(partition.range));
+                let at = partition.range.last;
+                let refusal = || refused(MapRefusal::NotInside { set: partition.set, at });
+                Ok((*partition, place.ok_or_else(refusal)?))
             }
         }
     }
 
-    fn bytes_of(&self, _: &PartitionMap, _: &Space, _: &[PhysicalPartition]) -> u64 {
-        0
+    fn bytes_of(&self, space: &Space, partitions: &[PhysicalPartition]) -> u64 {
+        let tables = tables_of(&self.schema.load(), space);
+        self.stored(&tables, partitions).iter().map(|stored| stored.bytes).sum()
+    }
+
+    /// Counts traffic by the map as it is now.
+    pub(crate) fn follow_map(&self) {
+        let schema = self.schema.load();
+        let keyspaces = schema.keyspaces.values();
+        let stored = keyspaces.filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
+        let tables = stored.flat_map(|keyspace| keyspace.tables.values());
+        let tables = tables.filter(|table| !table.is_virtual).map(|table| table.id);
+        self.traffic.follow(&self.map.load(), tables);
     }
 
     /// The space that holds a table of this name, or, without one, the tables of a keyspace.
@@ -209,11 +230,6 @@ struct Plan<'p> {
     began_us: i64,
 }
 
-/// The position in the middle of a range.
-fn middle(range: RingRange) -> RingToken {
-    RingToken(range.start.0 + (range.last.0 - range.start.0) / 2 + 1)
-}
-
 /// What happened before this start. It decides nothing, so damage only makes it empty.
 pub(crate) fn kept_history(replicas: &ReplicaSets) -> History {
     let kept = match replicas.storage().load_document(HISTORY_DOCUMENT) {
@@ -237,7 +253,7 @@ fn space_of(keyspace: &Keyspace, table: &Arc<str>, has_own: bool) -> Space {
 }
 
 /// How many physical partitions a new space has.
-fn start_count(throughput: Option<Throughput>, settings: &Settings) -> u32 {
+pub(crate) fn start_count(throughput: Option<Throughput>, settings: &Settings) -> u32 {
     let Some(throughput) = throughput else { return settings.partitions_per_space };
     let (ru, per_partition) = match (throughput, settings.profile) {
         (Throughput::Manual(ru), Profile::Cosmos) => (ru, COSMOS_PARTITION_RU),

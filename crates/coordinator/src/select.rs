@@ -11,7 +11,7 @@ use types::{
 };
 
 use crate::collect::Collector;
-use crate::coordinator::{Coordinator, RequestContext};
+use crate::coordinator::{Coordinator, READ_CHARGE, RequestContext};
 use crate::error::ExecuteError;
 use crate::page_state::PageState;
 use crate::rows::Rows;
@@ -89,11 +89,13 @@ impl Coordinator {
                 ReadScope::Partition(ref key) => {
                     let partition =
                         map.locate(command.table, key.ring()).ok_or_else(|| unknown_table(plan))?;
+                    self.traffic.note(partition, command.table, key, READ_CHARGE);
                     self.replicas().read(partition, &command, collector)?;
                 }
                 ReadScope::Ring(range) => {
                     for partition in map.overlapping(command.table, range) {
                         let Some(part) = range.intersect(&partition.range) else { continue };
+                        self.traffic.note_ring(partition, part.start, READ_CHARGE);
                         command.scope = ReadScope::Ring(part);
                         self.replicas().read(partition, &command, collector)?;
                         if collector.is_done() {

@@ -7,11 +7,16 @@
 //!
 //! It must not know network or disk, and reads no clock.
 //!
-//! Reading order: [`PartitionMap`], `codec` for the form in which it is kept on disk, [`History`].
+//! Reading order: [`PartitionMap`], `codec` for the form in which it is kept on disk, [`History`],
+//! [`decide()`].
 mod codec;
+mod decide;
 mod history;
 mod map;
 
 pub use codec::MapError;
+pub use decide::{
+    Action, Halving, Limits, NodeLoad, PartitionLoad, SpaceLoad, decide, halve, middle,
+};
 pub use history::{CHANGES_MAX, Change, History, Step};
 pub use map::{MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space};

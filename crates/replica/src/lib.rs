@@ -11,7 +11,10 @@ use partition::PhysicalPartition;
 use storage::Storage;
 use types::{Mutation, ReadCommand, ReadScope, RowSink, SetId};
 
-pub use storage::{CommitError, CommitResult, Committed, SnapshotError, SnapshotFacts};
+pub use storage::{
+    CommitError, CommitResult, Committed, PartitionFilling, PartitionFull, SnapshotError,
+    SnapshotFacts,
+};
 
 /// Tells what became of a commit, once it is durable.
 pub type OutcomeReceiver = tokio::sync::oneshot::Receiver<CommitResult>;
@@ -70,6 +73,12 @@ impl ReplicaSets {
             return Err(ReadError::Moved(partition.set));
         }
         self.storage.read(partition.set, command, sink).map_err(ReadError::Storage)
+    }
+
+    /// Looks at the sizes of logical partitions before mutations are committed: an error if one would
+    /// become larger than it may be, and what to warn of.
+    pub fn admit(&self, mutations: &[Mutation]) -> Result<Vec<PartitionFilling>, PartitionFull> {
+        self.storage.admit(mutations)
     }
 
     /// Ends sets, because their keys get other ones: when this returns everything committed to them

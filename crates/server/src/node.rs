@@ -29,6 +29,10 @@ const ROLES_DOCUMENT: &str = "roles";
 /// The first byte of the identity.
 const IDENTITY_VERSION: u8 = 1;
 
+/// What a row may take in the `cosmos` profile (D6).
+const COSMOS_ROW_BYTES_MAX: u64 = 2 << 20;
+/// What a partition key may take in the `cosmos` profile (D6).
+const COSMOS_KEY_BYTES_MAX: u64 = 2048;
 /// A cache or buffer is never sized below this.
 const MEMORY_SHARE_BYTES_MIN: u64 = 16 << 20;
 /// Writes kept in memory are never sized above this by themselves: more only delays the work.
@@ -146,6 +150,13 @@ impl Node {
             },
             paging_secret: PagingSecret(identity.paging_secret),
             auto_snapshot: config.storage.auto_snapshot,
+            limits: partition_limits(config),
+            row_bytes_max: config.limits.row_bytes.or(cosmos_only(config, COSMOS_ROW_BYTES_MAX)),
+            partition_key_bytes_max: config
+                .limits
+                .partition_key_bytes
+                .or(cosmos_only(config, COSMOS_KEY_BYTES_MAX)),
+            logical_bytes_max: config.limits.logical_partition_bytes,
         };
         let replicas = ReplicaSets::new(Arc::clone(&storage));
         let coordinator_world: Arc<dyn coordinator::World> = Arc::clone(&world) as _;
@@ -241,6 +252,21 @@ fn open_roles(config: &Config, storage: &Arc<Storage>) -> Result<RoleKeeper, Sta
     RoleKeeper::open(document.as_deref(), save, config.auth.clone()).map_err(StartError::Roles)
 }
 
+fn cosmos_only(config: &Config, bytes: u64) -> Option<u64> {
+    (config.profile == Profile::Cosmos).then_some(bytes)
+}
+
+fn partition_limits(config: &Config) -> partition::Limits {
+    partition::Limits {
+        physical_bytes_max: config.limits.physical_partition_bytes,
+        split_share: config.partitions.split_percent as f64 / 100.0,
+        hot_ru_min: config.partitions.hot_ru as f64,
+        merges: config.profile != Profile::Cosmos,
+        merge_age_ms: i64::try_from(config.partitions.merge_age.as_millis()).unwrap_or(i64::MAX),
+        ..partition::Limits::default()
+    }
+}
+
 pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage::Options {
     let defaults = storage::Options::default();
     let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
@@ -265,6 +291,8 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
             .unwrap_or(u32::MAX),
         segment_bytes: config.storage.log_segment,
         log_bytes_max: config.storage.log_max,
+        logical_partition_bytes_max: config.limits.logical_partition_bytes,
+        physical_partition_bytes_max: config.limits.physical_partition_bytes,
         ..defaults
     }
 }

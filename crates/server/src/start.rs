@@ -85,10 +85,12 @@ async fn serve(
     let open_door = tokio::spawn(door.open(listener, stopping));
     serve_metrics(loaded, &node)?;
     serve_questions(&folder, &node, address);
+    let balancing = tokio::spawn(balance(Arc::clone(&node), config.partitions.interval));
     warn_of_default_password(&node);
     greet(address, &folder);
     signals.wait(certificates.as_deref()).await;
     tracing::info!("stopping");
+    balancing.abort();
     let _ = stop.send(true);
     let _ = open_door.await;
     let everybody_left = tokio::time::timeout(config.server.shutdown_timeout, stop.closed()).await;
@@ -101,6 +103,19 @@ async fn serve(
         tracing::error!(%error, "the log will be replayed at the next start");
     }
     Ok(())
+}
+
+/// Splits and merges physical partitions as they need it.
+async fn balance(node: Arc<Node>, interval: std::time::Duration) {
+    let mut rounds = tokio::time::interval(interval);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        let coordinator = Arc::clone(&node.coordinator);
+        if tokio::task::spawn_blocking(move || coordinator.balance()).await.is_err() {
+            tracing::error!("a round of splits and merges failed");
+        }
+    }
 }
 
 /// At most five lines: what runs, where, and how to go on.

@@ -22,6 +22,7 @@ use crate::index::shape::{CoveredRow, RowName};
 use crate::log::Position;
 use crate::merge::row::{Before, merge};
 use crate::merge::{MergeError, condition};
+use crate::sizes::{Noted, RowDelta, Ruler, Size};
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
@@ -471,6 +472,7 @@ impl<'c> Change<'c> {
         if has_deletions {
             bytes += self.remove_deleted_from_indexes(seqno);
         }
+        self.note_sizes();
         self.publish(progress, seqno);
         self.note_dead();
         Some(bytes)
@@ -493,6 +495,51 @@ impl<'c> Change<'c> {
         }
         progress.publish(seqno + 1);
         drop(turn);
+    }
+
+    /// Tells the store by how much the rows of the partition grew. A row that cannot be measured is
+    /// not for this place to report.
+    fn note_sizes(&self) {
+        let table = self.core.schema.table(self.store.id);
+        let ruler = Ruler { table: table.as_deref(), now_s: self.core.clock.now_s() };
+        let key_bytes = ruler.key_bytes(self.mutation.key.bytes());
+        let measure = |row: &PendingRow, value: Option<&TreeBytes>, is_before: bool| {
+            let Some(value) = value else { return Size::default() };
+            let position = row.key.get(self.prefix_length..).unwrap_or_default();
+            let Some(clustering) = keys::split_position(position) else { return Size::default() };
+            let covering_us = match &self.deletions {
+                Some((before, _)) if is_before => before.covering_us(clustering),
+                Some((_, after)) => after.covering_us(clustering),
+                None if !self.may_have_deletions => i64::MIN,
+                None => {
+                    let (tree, partition) = (self.opened.tree.as_ref(), self.partition());
+                    deletions::covering_us(tree, partition, clustering, LATEST).unwrap_or(i64::MIN)
+                }
+            };
+            let size = self
+                .view(value)
+                .and_then(|view| ruler.measure(view, key_bytes, clustering, covering_us));
+            size.unwrap_or_default()
+        };
+        let deltas = self.rows.iter().map(|row| RowDelta {
+            tree_key: row.key.get(CACHE_ID_BYTES..).unwrap_or_default(),
+            size: measure(row, row.value.as_ref(), false).minus(measure(
+                row,
+                row.first_value.as_ref(),
+                true,
+            )),
+        });
+        let operations = &self.mutation.operations;
+        self.opened.sizes.note(Noted {
+            key: &self.mutation.key,
+            rows: deltas,
+            expires_at_s: operations.iter().filter_map(first_expiry).min(),
+            deletes_range: operations.iter().any(|operation| match operation {
+                Operation::DeletePartition(_) | Operation::DeleteRange { .. } => true,
+                Operation::Row(_) => false,
+            }),
+            now_s: ruler.now_s,
+        });
     }
 
     /// Tells the store what of this mutation is dead, or will be.
@@ -555,6 +602,17 @@ fn view_after(
     value: Option<&TreeBytes>,
 ) -> Result<Option<RowView<'_>>, types::CorruptRow> {
     value.map(|value| RowView::decode(value.get(head_length..).unwrap_or_default())).transpose()
+}
+
+/// When the first of what an operation writes expires.
+fn first_expiry(operation: &Operation) -> Option<u32> {
+    let Operation::Row(change) = operation else { return None };
+    let of_cell = |cell: &types::CellChange| match &cell.action {
+        CellAction::Set { expiry: Some(expiry), .. }
+        | CellAction::ListSetAt { expiry: Some(expiry), .. } => Some(expiry.expires_at_s),
+        _ => None,
+    };
+    change.cells.iter().filter_map(of_cell).min()
 }
 
 fn cell_dead_at_s(action: &CellAction) -> Option<u32> {

@@ -22,6 +22,7 @@ use crate::log::Position;
 use crate::maintenance::Pressure;
 use crate::options::Options;
 use crate::schema_source::SchemaSource;
+use crate::sizes::{SizeBounds, SizesSeed};
 use crate::tree::engine::{TreeShared, is_established};
 use crate::tree::files::read_manifest;
 use crate::tree::purge::PurgeFactory;
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     stores: RwLock<Stores>,
     next_cache_id: AtomicU64,
     log_indexes: Arc<OnceLock<LogIndexes>>,
+    pub(crate) sizes: SizesSeed,
 }
 
 #[derive(Default)]
@@ -90,6 +92,13 @@ impl Core {
             pressure: Pressure::new(options.memtable_bytes_max),
             damage: Damage::default(),
             tree_shared: TreeShared::new(&options),
+            sizes: SizesSeed {
+                bounds: SizeBounds {
+                    logical_bytes_max: options.logical_partition_bytes_max,
+                    physical_bytes_max: options.physical_partition_bytes_max,
+                },
+                node_largest: Arc::default(),
+            },
             options,
             schema,
             clock,
@@ -148,6 +157,7 @@ impl Core {
             purge: Arc::new(purge),
             log_indexes: Arc::clone(&self.log_indexes),
             index_shapes,
+            sizes: self.sizes.clone(),
         }))
     }
 

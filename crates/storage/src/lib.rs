@@ -35,6 +35,7 @@ mod read;
 mod salvage;
 mod schema_source;
 mod snapshot;
+mod sizes;
 mod storage;
 mod tree;
 
@@ -54,4 +55,6 @@ pub use options::{CommitMode, Options};
 pub use salvage::{SalvageReport, salvage};
 pub use schema_source::SchemaSource;
 pub use snapshot::{Restored, SnapshotError, SnapshotFacts, restore, snapshots};
+pub use sizes::admit::{PartitionFilling, PartitionFull};
+pub use sizes::{LogicalSize, RangeSize};
 pub use storage::{Statistics, Storage};

@@ -17,6 +17,7 @@ use crate::data_dir::sync_folder;
 use crate::error::{CommitError, OpenError, TreeError};
 use crate::index;
 use crate::log::{Log, Position, is_disk_full};
+use crate::sizes::walk::walk_due;
 use crate::tree::store::TableStore;
 use crate::tree::sweep::sweep;
 
@@ -28,6 +29,8 @@ const WAIT_ROUNDS_MAX: u32 = 500;
 const UNSORTED_RUNS_FREE: usize = 16;
 /// How often the flusher looks around by itself.
 const FLUSHER_ROUND: Duration = Duration::from_millis(200);
+/// How often partitions are looked for that should be counted.
+const COUNTER_ROUND: Duration = Duration::from_millis(200);
 /// Stores that may wait for a compaction; more are found again at their next flush.
 const WAITING_COMPACTIONS_MAX: usize = 4096;
 
@@ -128,6 +131,7 @@ struct Shared {
     state: Mutex<State>,
     flush_wanted: Condvar,
     compaction_wanted: Condvar,
+    count_wanted: Condvar,
     /// Only one seals and flushes at a time.
     flushing: Mutex<()>,
 }
@@ -165,6 +169,7 @@ impl Maintenance {
             state: Mutex::new(State::default()),
             flush_wanted: Condvar::new(),
             compaction_wanted: Condvar::new(),
+            count_wanted: Condvar::new(),
             flushing: Mutex::new(()),
         });
         let mut threads = Vec::new();
@@ -172,6 +177,8 @@ impl Maintenance {
         threads.push(Builder::new().name("flush".into()).spawn(move || flusher.run_flusher())?);
         let builder = Arc::clone(&shared);
         threads.push(Builder::new().name("index".into()).spawn(move || builder.run_builder())?);
+        let counter = Arc::clone(&shared);
+        threads.push(Builder::new().name("count".into()).spawn(move || counter.run_counter())?);
         for number in 0..compaction_threads {
             let shared = Arc::clone(&shared);
             let name = format!("compact-{number}");
@@ -214,6 +221,7 @@ impl Maintenance {
             let _state = self.shared.state.lock();
             self.shared.flush_wanted.notify_all();
             self.shared.compaction_wanted.notify_all();
+            self.shared.count_wanted.notify_all();
         }
         self.shared.core.index_builds.wake();
         for thread in self.threads.lock().drain(..) {
@@ -267,6 +275,32 @@ impl Shared {
                 *self.core.pressure.failure.lock() = None;
             }
             self.look_around();
+        }
+    }
+
+    /// Counts partitions that may be large, or of which something died.
+    fn run_counter(&self) {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if self.is_stopping() {
+                    return;
+                }
+                self.count_wanted.wait_for(&mut state, COUNTER_ROUND);
+            }
+            let mut largest = 0;
+            for store in self.core.all_stores() {
+                let Some(opened) = store.if_open() else { continue };
+                let goes_on = || !self.is_stopping() && !store.is_dropped();
+                match walk_due(&self.core, &store, opened, &goes_on) {
+                    Err(error) if !store.is_dropped() => {
+                        tracing::error!(table = %store.id, %error, "a partition could not be counted");
+                    }
+                    Ok(()) | Err(_) => {}
+                }
+                largest = largest.max(opened.sizes.largest_bytes());
+            }
+            self.core.sizes.node_largest.store(largest, Ordering::Relaxed);
         }
     }
 
@@ -411,7 +445,9 @@ impl Shared {
         self.flush(store)?;
         let watermark = opened.watermark();
         opened.tree.compact_all(watermark)?;
-        opened.indexes.compact_all(watermark)
+        opened.indexes.compact_all(watermark)?;
+        opened.sizes.ask_for_full_walk();
+        Ok(())
     }
 }
 

@@ -50,6 +50,10 @@ pub struct Options {
     pub compaction_threads: usize,
     /// Tombstones stay this long at most (D2); `gc_grace_seconds` may make it shorter.
     pub tombstone_retention_s: u32,
+    /// A logical partition may hold this much.
+    pub logical_partition_bytes_max: u64,
+    /// A physical partition may hold this much: sizes are kept fine enough to split it well.
+    pub physical_partition_bytes_max: u64,
 }
 
 impl Default for Options {
@@ -69,6 +73,8 @@ impl Default for Options {
             apply_threads: 2,
             compaction_threads: 1,
             tombstone_retention_s: 600,
+            logical_partition_bytes_max: 20_000_000_000,
+            physical_partition_bytes_max: 30_000_000_000,
         }
     }
 }

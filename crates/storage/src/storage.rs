@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use schema::{Index, Table};
-use types::{Mutation, ReadCommand, RowSink, SetId, TableId};
+use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, SetId, TableId};
 
 use crate::apply::foresee;
 use crate::clock::Clock;
@@ -30,6 +30,8 @@ use crate::options::{CommitMode, Options};
 use crate::read;
 use crate::schema_source::SchemaSource;
 use crate::snapshot::{EmptyLog, log_failed};
+use crate::sizes::admit::{PartitionFilling, PartitionFull};
+use crate::sizes::{self, LogicalSize, RangeSize, TableSizes};
 
 /// A clean stop leaves at most this much to be replayed.
 const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
@@ -455,6 +457,54 @@ impl Storage {
             }
         }
         Ok(())
+    }
+
+    /// Looks at the sizes of logical partitions before mutations are committed: an error if one would
+    /// become larger than it may be, and what to warn of.
+    pub fn admit(&self, mutations: &[Mutation]) -> Result<Vec<PartitionFilling>, PartitionFull> {
+        sizes::admit::admit(&self.core, mutations)
+    }
+
+    /// What a table holds in each of some ranges of the ring.
+    pub fn range_sizes(
+        &self,
+        table: TableId,
+        ranges: impl IntoIterator<Item = RingRange>,
+    ) -> Vec<RangeSize> {
+        let ring = self.opened_sizes(table, |sizes| sizes.ring());
+        let size_of = |range| ring.as_ref().map(|ring| ring.sum(range)).unwrap_or_default();
+        ranges.into_iter().map(|range| size_of(range).into()).collect()
+    }
+
+    /// Hands over how the bytes of a table lie in a range of the ring: the first token and the bytes
+    /// of each of its finest known parts.
+    pub fn range_weights(
+        &self,
+        table: TableId,
+        range: RingRange,
+        mut take: impl FnMut(RingToken, u64),
+    ) {
+        if let Some(ring) = self.opened_sizes(table, |sizes| sizes.ring()) {
+            ring.each(range, |token, size| take(token, u64::try_from(size.bytes).unwrap_or(0)));
+        }
+    }
+
+    /// The largest logical partitions of a table, the largest first.
+    pub fn largest_partitions(&self, table: TableId, count_max: usize) -> Vec<LogicalSize> {
+        self.opened_sizes(table, |sizes| sizes.largest(count_max)).unwrap_or_default()
+    }
+
+    /// How many bytes a logical partition holds, and its rows, if it is one whose size is known.
+    pub fn logical_size(&self, table: TableId, key: &PartitionKey) -> Option<RangeSize> {
+        let size = self.opened_sizes(table, |sizes| sizes.of(key.ring()))?;
+        size.map(RangeSize::from)
+    }
+
+    fn opened_sizes<T>(&self, table: TableId, ask: impl FnOnce(&TableSizes) -> T) -> Option<T> {
+        let store = self.core.store(table)?;
+        // A table that nobody has touched since the start is opened for it.
+        let opened = store.for_read().ok()??;
+        Some(ask(&opened.sizes))
     }
 
     /// What is stored, about. Opens nothing that is not open.

@@ -24,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) storage: Storage,
     pub(crate) memory: Memory,
     pub(crate) limits: Limits,
+    pub(crate) partitions: Partitions,
     pub(crate) timeouts: Timeouts,
     pub(crate) auth: Auth,
     pub(crate) tls: Tls,
@@ -101,6 +102,21 @@ pub(crate) struct Limits {
     pub(crate) batch_size_warn: u64,
     pub(crate) batch_size_fail: u64,
     pub(crate) unlogged_batch_partitions_warn: usize,
+    pub(crate) logical_partition_bytes: u64,
+    pub(crate) physical_partition_bytes: u64,
+    /// `None`: as the profile has it.
+    pub(crate) partition_key_bytes: Option<u64>,
+    /// `None`: as the profile has it.
+    pub(crate) row_bytes: Option<u64>,
+}
+
+/// When physical partitions are split and merged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Partitions {
+    pub(crate) split_percent: usize,
+    pub(crate) hot_ru: usize,
+    pub(crate) merge_age: Duration,
+    pub(crate) interval: Duration,
 }
 
 /// How long a request of each kind may take.

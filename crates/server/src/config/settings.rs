@@ -244,6 +244,62 @@ pub(super) static SETTINGS: &[Setting] = &[
         limits.unlogged_batch_partitions_warn = |text| form::count_of_at_least(text, 0)
     ),
     setting!(
+        "limits.logical_partition_bytes",
+        Form::Bytes,
+        "20GB",
+        "What all rows with one partition key may hold. The write that would cross it is refused;\nreads and deletes go on. Warnings come at 50, 80 and 95 per cent.",
+        limits.logical_partition_bytes = form::bytes
+    ),
+    setting!(
+        "limits.physical_partition_bytes",
+        Form::Bytes,
+        "30GB",
+        "What a physical partition may hold. It is split before, see partitions.split_percent.",
+        limits.physical_partition_bytes = form::bytes
+    ),
+    setting!(
+        "limits.partition_key_bytes",
+        Form::Bytes,
+        "auto",
+        "The longest partition key. auto: 65535 bytes, as in Cassandra; with the cosmos profile 2048.",
+        limits.partition_key_bytes = form::bytes_or_auto
+    ),
+    setting!(
+        "limits.row_bytes",
+        Form::Bytes,
+        "auto",
+        "The largest row that is written at once. auto: as long as it fits a request; with the\ncosmos profile 2MB.",
+        limits.row_bytes = form::bytes_or_auto
+    ),
+    setting!(
+        "partitions.split_percent",
+        Form::Count,
+        "85",
+        "A physical partition is split when it holds this much of limits.physical_partition_bytes,\nin per cent.",
+        partitions.split_percent = |text| form::count_of_at_least(text, 1)
+    ),
+    setting!(
+        "partitions.hot_ru",
+        Form::Count,
+        "2000",
+        "A physical partition with less traffic than this is never split for heat, in request units\nper second.",
+        partitions.hot_ru = |text| form::count_of_at_least(text, 1)
+    ),
+    setting!(
+        "partitions.merge_age",
+        Form::Duration,
+        "2h",
+        "Neighbours that are small and cold become one when both are older than this.",
+        partitions.merge_age = form::duration
+    ),
+    setting!(
+        "partitions.interval",
+        Form::Duration,
+        "1s",
+        "How often it is decided whether something should be split or merged.",
+        partitions.interval = form::duration
+    ),
+    setting!(
         "timeouts.read",
         Form::Duration,
         "5s",

@@ -348,7 +348,6 @@ impl Inner {
             return self.run_roles(call, statement, schema).map(Ran::Answered);
         }
         let (write_type, timeout) = plans::patience(&self.timeouts, &plan);
-        let warnings = plans::warnings(&plan);
         let deadline = Until {
             at: call.started + timeout,
             is_abandoned: match pace {
@@ -372,7 +371,7 @@ impl Inner {
                 Ok(Ran::Answered(answer))
             }
             Executed::Waiting(waiting) => {
-                let outcome = waiting.outcome;
+                let (outcome, warnings) = (waiting.outcome, waiting.warnings);
                 Ok(Ran::Waits(Waits { outcome, warnings, write_type, timeout }))
             }
         }

@@ -66,21 +66,6 @@ fn is_long_read(select: &SelectPlan<'_>) -> bool {
     has_many_partitions || !select.indexes.is_empty() || !is_bounded
 }
 
-/// What the client is told besides the result.
-pub(super) fn warnings(plan: &Plan<'_>) -> Vec<String> {
-    match plan {
-        Plan::Modify(modify) => modify.warnings.clone(),
-        Plan::Batch(batch) => batch.warnings.clone(),
-        Plan::Select(_)
-        | Plan::Schema(_)
-        | Plan::Use(_)
-        | Plan::Truncate(_)
-        | Plan::Roles(_)
-        | Plan::Describe(_)
-        | Plan::Explain(_) => Vec::new(),
-    }
-}
-
 /// What a change is called in a timeout, and how long a plan may take.
 pub(super) fn patience(timeouts: &Timeouts, plan: &Plan<'_>) -> (WriteType, Duration) {
     match plan {

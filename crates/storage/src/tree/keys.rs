@@ -14,6 +14,9 @@ pub(crate) const SPACE_DELETIONS: u8 = 1;
 /// Static rows and rows.
 pub(crate) const SPACE_ROWS: u8 = 2;
 
+/// How large partitions are.
+pub(crate) const SPACE_SIZES: u8 = 3;
+
 const KIND_PARTITION_DELETION: u8 = 1;
 const KIND_RANGE_DELETION: u8 = 2;
 const KIND_STATIC: u8 = 3;

@@ -32,6 +32,7 @@ use crate::index::set::IndexSet;
 use crate::index::shape::IndexShape;
 use crate::index::tree::IndexTree;
 use crate::log::Position;
+use crate::sizes::{SizesSeed, TableSizes};
 
 /// The last entry of every replica set that recovery found in the log.
 pub(crate) type LogIndexes = HashMap<SetId, u64, FixedState>;
@@ -142,6 +143,7 @@ pub(crate) struct TableStore {
     shared: TreeShared,
     purge: Arc<PurgeFactory>,
     log_indexes: Arc<OnceLock<LogIndexes>>,
+    sizes: SizesSeed,
     is_dropped: AtomicBool,
     /// The indexes of the table as they are defined.
     index_shapes: Mutex<Vec<Arc<IndexShape>>>,
@@ -166,6 +168,7 @@ pub(crate) struct StoreSeed {
     /// Empty until recovery is through.
     pub(crate) log_indexes: Arc<OnceLock<LogIndexes>>,
     pub(crate) index_shapes: Vec<Arc<IndexShape>>,
+    pub(crate) sizes: SizesSeed,
 }
 
 impl TableStore {
@@ -182,6 +185,7 @@ impl TableStore {
             shared: seed.shared,
             purge: seed.purge,
             log_indexes: seed.log_indexes,
+            sizes: seed.sizes,
             is_dropped: AtomicBool::new(false),
             index_shapes: Mutex::new(seed.index_shapes),
         }
@@ -210,7 +214,7 @@ impl TableStore {
         }
         let filter = Arc::clone(&self.purge) as Arc<dyn lsm_tree::compaction::Factory>;
         let tree = LsmTree::open(&self.folder, &self.shared, Some(filter))?;
-        let mut opened = OpenStore::new(Box::new(tree), self.folder.clone())?;
+        let mut opened = OpenStore::new(Box::new(tree), self.folder.clone(), &self.sizes)?;
         opened.indexes = IndexSet::open(
             &self.index_shapes.lock(),
             &self.folder,
@@ -323,6 +327,7 @@ pub(crate) struct OpenStore {
     pub(crate) tree: Box<dyn SortedTree>,
     pub(crate) deleted: DeletedPartitions,
     pub(crate) indexes: IndexSet,
+    pub(crate) sizes: TableSizes,
     sets: RwLock<Vec<Arc<SetProgress>>>,
     seal: RwLock<()>,
     snapshots: Mutex<Vec<SeqNo>>,
@@ -337,8 +342,13 @@ pub(crate) struct OpenStore {
 }
 
 impl OpenStore {
-    pub(crate) fn new(tree: Box<dyn SortedTree>, folder: PathBuf) -> Result<OpenStore, TreeError> {
+    pub(crate) fn new(
+        tree: Box<dyn SortedTree>,
+        folder: PathBuf,
+        sizes: &SizesSeed,
+    ) -> Result<OpenStore, TreeError> {
         let deleted = DeletedPartitions::load(tree.as_ref(), LATEST)?;
+        let sizes = TableSizes::load(tree.as_ref(), sizes.bounds, Arc::clone(&sizes.node_largest))?;
         let mut sets = Vec::new();
         for item in tree.range(&[SPACE_PROGRESS], &[SPACE_PROGRESS + 1], LATEST) {
             let (key, value) = item?;
@@ -352,6 +362,7 @@ impl OpenStore {
             tree,
             deleted,
             indexes: IndexSet::default(),
+            sizes,
             sets: RwLock::new(sets),
             seal: RwLock::new(()),
             snapshots: Mutex::new(Vec::new()),
@@ -488,6 +499,12 @@ impl OpenStore {
                 self.tree.insert(&progress_key(progress.set), applied.encode(), seqno);
             }
         }
+        self.sizes.write(|key, value| {
+            match value {
+                Some(value) => self.tree.insert(key, value, seqno),
+                None => self.tree.remove(key, seqno),
+            };
+        });
         self.publish_all();
         self.indexes.seal();
         self.tree.seal();

@@ -1,0 +1,98 @@
+//! Limits of rows, keys and logical partitions, before a write is logged.
+
+use std::sync::Arc;
+
+use replica::{PartitionFilling, PartitionFull};
+use schema::Table;
+use types::value::to_cql_text;
+use types::{CellAction, Mutation, Operation, PartitionKey, TableId};
+
+use crate::coordinator::Coordinator;
+use crate::error::ExecuteError;
+
+impl Coordinator {
+    /// Refuses what is too large; returns what the client is warned of.
+    pub(crate) fn admit_sizes(&self, mutations: &[Mutation]) -> Result<Vec<String>, ExecuteError> {
+        for mutation in mutations {
+            self.check_key(mutation)?;
+            self.check_rows(mutation)?;
+        }
+        match self.replicas.admit(mutations) {
+            Ok(filling) if filling.is_empty() => Ok(Vec::new()),
+            Ok(filling) => Ok(filling.iter().map(|it| self.warning(it)).collect()),
+            Err(full) => Err(ExecuteError::Invalid(self.refusal(&full))),
+        }
+    }
+
+    fn check_key(&self, mutation: &Mutation) -> Result<(), ExecuteError> {
+        let Some(bytes_max) = self.settings.partition_key_bytes_max else { return Ok(()) };
+        let bytes = mutation.key.bytes().len();
+        if bytes as u64 <= bytes_max {
+            return Ok(());
+        }
+        Err(ExecuteError::Invalid(format!(
+            "Partition key of {bytes} bytes is too long, the maximum is {bytes_max}"
+        )))
+    }
+
+    fn check_rows(&self, mutation: &Mutation) -> Result<(), ExecuteError> {
+        let Some(bytes_max) = self.settings.row_bytes_max else { return Ok(()) };
+        for operation in &mutation.operations {
+            let Operation::Row(change) = operation else { continue };
+            let values = change.cells.iter().map(|cell| match &cell.action {
+                CellAction::Set { value, .. } | CellAction::ListSetAt { value, .. } => value.len(),
+                _ => 0,
+            });
+            let bytes = values.sum::<usize>() + mutation.key.bytes().len();
+            if bytes as u64 > bytes_max {
+                return Err(ExecuteError::Invalid(format!(
+                    "Row of {bytes} bytes is too large, the maximum is {bytes_max}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, full: &PartitionFull) -> String {
+        let PartitionFull { table, key, bytes, added_bytes, bytes_max } = full;
+        let (name, key) = self.key_text(*table, key);
+        format!(
+            "Logical partition {key} of {name} holds {bytes} bytes and may hold {bytes_max}: a \
+             write of {added_bytes} bytes is refused. Reads and deletes go on; delete rows of it, or \
+             choose a partition key with more values"
+        )
+    }
+
+    fn warning(&self, filling: &PartitionFilling) -> String {
+        let PartitionFilling { table, key, bytes, bytes_max, level } = filling;
+        let (name, key) = self.key_text(*table, key);
+        let text = format!(
+            "Logical partition {key} of {name} passed {level} % of its limit: it holds {bytes} \
+             bytes and may hold {bytes_max}"
+        );
+        tracing::warn!("{text}");
+        text
+    }
+
+    /// The names of a table and of a key of it, for a person.
+    fn key_text(&self, table: TableId, key: &PartitionKey) -> (String, String) {
+        match self.schema.load().table_by_id(table) {
+            Some(table) => (format!("{}.{}", table.keyspace, table.name), key_literals(table, key)),
+            None => (table.to_string(), format!("0x{}", types::value::format::to_hex(key.bytes()))),
+        }
+    }
+}
+
+/// A key as a statement would have it: one literal, or several in parentheses.
+pub(crate) fn key_literals(table: &Arc<Table>, key: &PartitionKey) -> String {
+    let columns = table.partition_key();
+    let values: Vec<String> = columns
+        .iter()
+        .zip(PartitionKey::components(key.bytes(), columns.len()))
+        .map(|(column, value)| to_cql_text(&column.cql_type, value))
+        .collect();
+    match values.as_slice() {
+        [one] => one.clone(),
+        _ => format!("({})", values.join(", ")),
+    }
+}

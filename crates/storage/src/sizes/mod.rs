@@ -1,0 +1,381 @@
+//! How large logical partitions are, and how a table lies on the ring: kept at write time, in fixed
+//! memory, and right after a crash.
+//!
+//! **What is exact.** Every mutation tells what it added or took away. A *tracked* logical partition
+//! has a count of its own. As long as a table has few, all are tracked; then only the larger ones,
+//! and always those from an eighth of a hundredth of the limit on. A sketch finds those that grow
+//! into it; they are counted once, by a walk over their rows.
+//!
+//! **What is late.** Rows that expire, or that a deletion of a range covers, are counted until a walk
+//! over their partition has seen them. A deletion or a due expiry asks for one.
+//!
+//! **How it survives.** When a memtable is frozen, what changed is written into it, beside the replay
+//! points: so sorted files always hold the counts of exactly the entries they hold.
+pub(crate) mod admit;
+mod ring;
+mod row_size;
+mod sketch;
+mod tracked;
+pub(crate) mod walk;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+use types::{PartitionKey, RingToken};
+
+use crate::error::TreeError;
+use crate::tree::engine::{LATEST, SortedTree, TreeBytes};
+use crate::tree::keys::SPACE_SIZES;
+pub(crate) use ring::RingSums;
+pub(crate) use row_size::{Ruler, Size};
+use sketch::Sketch;
+use tracked::Tracked;
+use walk::Walk;
+
+/// So many logical partitions of a table are tracked whatever their size.
+const TRACKED_FEW: usize = 256;
+/// More are never tracked in one table.
+const TRACKED_MAX: usize = 64 * 1024;
+/// Partitions that may wait for a walk; others ask again with their next write.
+const WAITING_MAX: usize = 256;
+
+const RECORD_RING: u8 = 1;
+const RECORD_TRACKED: u8 = 2;
+const RECORD_SKETCH: u8 = 3;
+const RECORD_STATE: u8 = 4;
+const STATE_VERSION: u8 = 1;
+
+/// What sizes are measured against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SizeBounds {
+    /// A logical partition may hold this much.
+    pub(crate) logical_bytes_max: u64,
+    /// A physical partition may hold this much.
+    pub(crate) physical_bytes_max: u64,
+}
+
+impl SizeBounds {
+    /// From this size on a logical partition is always tracked: an eighth of one per cent.
+    fn always_tracked_bytes(&self) -> u64 {
+        self.logical_bytes_max / 800
+    }
+
+    fn part_bytes_max(&self) -> u64 {
+        (self.physical_bytes_max / 64).max(1)
+    }
+}
+
+/// What the sizes of a new store are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct SizesSeed {
+    pub(crate) bounds: SizeBounds,
+    pub(crate) node_largest: Arc<AtomicU64>,
+}
+
+/// One row's difference.
+pub(crate) struct RowDelta<'r> {
+    /// Space, partition prefix and position.
+    pub(crate) tree_key: &'r [u8],
+    pub(crate) size: Size,
+}
+
+/// What a mutation did, as far as sizes are concerned.
+pub(crate) struct Noted<'n, R: Iterator<Item = RowDelta<'n>>> {
+    pub(crate) key: &'n PartitionKey,
+    pub(crate) rows: R,
+    /// When the first of what it wrote expires.
+    pub(crate) expires_at_s: Option<u32>,
+    /// It deleted the partition or a range of it.
+    pub(crate) deletes_range: bool,
+    pub(crate) now_s: u32,
+}
+
+/// A logical partition and how large it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogicalSize {
+    /// Its key.
+    pub key: PartitionKey,
+    /// Bytes of its rows.
+    pub bytes: u64,
+    /// Its rows.
+    pub rows: u64,
+}
+
+/// What lies in a part of the ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeSize {
+    /// Bytes of its rows.
+    pub bytes: u64,
+    /// Its rows.
+    pub rows: u64,
+}
+
+impl From<Size> for RangeSize {
+    fn from(size: Size) -> RangeSize {
+        let number = |number: i64| u64::try_from(number).unwrap_or(0);
+        RangeSize { bytes: number(size.bytes), rows: number(size.rows) }
+    }
+}
+
+/// The sizes of one table.
+#[derive(Debug)]
+pub(crate) struct TableSizes {
+    bounds: SizeBounds,
+    /// At least as large as the largest tracked partition of all tables.
+    node_largest: Arc<AtomicU64>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    ring: RingSums,
+    tracked: HashMap<u128, Tracked, FixedState>,
+    /// Tracked once, and not written down as gone yet.
+    untracked: Vec<u128>,
+    sketch: Sketch,
+    /// Partitions from this size on are tracked; zero: all that have rows are.
+    track_from: u64,
+    /// Keys that may be large and are not tracked.
+    waiting: Vec<PartitionKey>,
+    walk: Option<Walk>,
+    /// The whole table is to be counted.
+    wants_full_walk: bool,
+    /// It never was.
+    is_unknown: bool,
+}
+
+impl TableSizes {
+    /// Reads what a tree holds of them. A tree with rows and without counts is counted first.
+    pub(crate) fn load(
+        tree: &dyn SortedTree,
+        bounds: SizeBounds,
+        node_largest: Arc<AtomicU64>,
+    ) -> Result<TableSizes, TreeError> {
+        let mut inner = Inner::default();
+        let mut is_known = false;
+        for item in tree.range(&[SPACE_SIZES], &[SPACE_SIZES + 1], LATEST) {
+            let (key, value) = item?;
+            is_known = true;
+            inner
+                .put_back(key.get(1..).unwrap_or_default(), &value)
+                .ok_or_else(|| TreeError::Corrupt("a record of sizes is not readable".into()))?;
+        }
+        inner.is_unknown = !is_known && tree.key_count() > 0;
+        inner.wants_full_walk = inner.is_unknown;
+        let largest = inner.tracked.values().map(|tracked| tracked.size.bytes).max().unwrap_or(0);
+        let largest = u64::try_from(largest).unwrap_or(0);
+        node_largest.fetch_max(largest, Ordering::Relaxed);
+        Ok(TableSizes { bounds, node_largest, inner: Mutex::new(inner) })
+    }
+
+    /// Takes what a mutation did. Called under the read side of the store's seal.
+    pub(crate) fn note<'n, R: Iterator<Item = RowDelta<'n>>>(&self, noted: Noted<'n, R>) {
+        let ring = noted.key.ring();
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        let mut size = Size::default();
+        for row in noted.rows {
+            size.add(row.size);
+            if let Some(walk) = &mut inner.walk {
+                walk.note(ring, &row, self.bounds.part_bytes_max());
+            }
+        }
+        inner.ring.add(ring, size, self.bounds.part_bytes_max());
+        let tracked = match inner.tracked.get_mut(&ring.0) {
+            Some(tracked) => tracked,
+            None if inner.track_from == 0 && !inner.is_unknown => {
+                if size == Size::default() {
+                    return;
+                }
+                let fresh = Tracked::new(noted.key.bytes().clone(), Size::default());
+                inner.tracked.entry(ring.0).or_insert(fresh)
+            }
+            None => {
+                let grown = u64::try_from(size.bytes).unwrap_or(0);
+                let estimate = inner.sketch.add(ring, grown);
+                if grown > 0 && estimate >= inner.track_from && inner.waiting.len() < WAITING_MAX {
+                    inner.ask_for(noted.key);
+                }
+                return;
+            }
+        };
+        tracked.add(size);
+        tracked.note_expiry(noted.expires_at_s);
+        if noted.deletes_range {
+            tracked.ask_for_walk(noted.now_s);
+        }
+        let bytes = u64::try_from(tracked.size.bytes).unwrap_or(0);
+        if bytes > self.node_largest.load(Ordering::Relaxed) {
+            self.node_largest.fetch_max(bytes, Ordering::Relaxed);
+        }
+        if inner.track_from == 0 && inner.tracked.len() > TRACKED_FEW {
+            inner.raise_threshold(self.bounds.always_tracked_bytes());
+        }
+    }
+
+    /// The size of a tracked partition.
+    pub(crate) fn of(&self, ring: RingToken) -> Option<Size> {
+        self.inner.lock().tracked.get(&ring.0).map(|tracked| tracked.size)
+    }
+
+    /// Which of the levels, in per cent of the limit and ascending, a partition passes for the first
+    /// time when it grows to so many bytes.
+    pub(crate) fn passes(&self, ring: RingToken, bytes: u64, levels: &[u8]) -> Option<u8> {
+        let mut inner = self.inner.lock();
+        let tracked = inner.tracked.get_mut(&ring.0)?;
+        tracked.passes(bytes, self.bounds.logical_bytes_max, levels)
+    }
+
+    /// The sums over the ring as they are.
+    pub(crate) fn ring(&self) -> RingSums {
+        self.inner.lock().ring.clone()
+    }
+
+    /// The largest tracked partitions, the largest first.
+    pub(crate) fn largest(&self, count_max: usize) -> Vec<LogicalSize> {
+        let inner = self.inner.lock();
+        let mut all: Vec<(&u128, &Tracked)> =
+            inner.tracked.iter().filter(|(_, tracked)| tracked.size.bytes > 0).collect();
+        all.sort_by_key(|(ring, tracked)| (std::cmp::Reverse(tracked.size.bytes), **ring));
+        all.truncate(count_max);
+        all.into_iter()
+            .map(|(ring, tracked)| LogicalSize {
+                key: PartitionKey::from_parts(tracked.key.clone(), RingToken(*ring)),
+                bytes: u64::try_from(tracked.size.bytes).unwrap_or(0),
+                rows: u64::try_from(tracked.size.rows).unwrap_or(0),
+            })
+            .collect()
+    }
+
+    /// Asks for a count of the whole table: what is dead was taken away behind our back.
+    pub(crate) fn ask_for_full_walk(&self) {
+        self.inner.lock().wants_full_walk = true;
+    }
+
+    /// Writes what changed. Called while the memtable is being frozen.
+    pub(crate) fn write(&self, mut write: impl FnMut(&[u8], Option<TreeBytes>)) {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        if inner.is_unknown {
+            // Half a count is worse than none: it is made again after a start.
+            return;
+        }
+        write(&[SPACE_SIZES, RECORD_STATE], Some(TreeBytes::from(inner.encode_state())));
+        inner.ring.take_dirty(|number, bytes| {
+            let [high, low] = number.to_be_bytes();
+            write(&[SPACE_SIZES, RECORD_RING, high, low], Some(TreeBytes::from(bytes)));
+        });
+        for ring in inner.untracked.drain(..) {
+            if !inner.tracked.contains_key(&ring) {
+                write(&tracked_key(ring), None);
+            }
+        }
+        for (ring, tracked) in &mut inner.tracked {
+            if std::mem::take(&mut tracked.is_dirty) {
+                write(&tracked_key(*ring), Some(TreeBytes::from(tracked.encode())));
+            }
+        }
+        if inner.track_from > 0 {
+            let sketch = TreeBytes::from(inner.sketch.encode());
+            write(&[SPACE_SIZES, RECORD_SKETCH], Some(sketch));
+        }
+    }
+}
+
+fn tracked_key(ring: u128) -> Vec<u8> {
+    let mut key = vec![SPACE_SIZES, RECORD_TRACKED];
+    key.extend_from_slice(&ring.to_be_bytes());
+    key
+}
+
+impl Inner {
+    fn encode_state(&self) -> Vec<u8> {
+        let mut bytes = vec![STATE_VERSION];
+        bytes.extend_from_slice(&self.track_from.to_be_bytes());
+        bytes
+    }
+
+    /// Takes one kept record.
+    fn put_back(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        match key.split_first()? {
+            (&RECORD_RING, number) => {
+                self.ring.put_back(u16::from_be_bytes(number.try_into().ok()?), value)
+            }
+            (&RECORD_TRACKED, ring) => {
+                let ring = u128::from_be_bytes(ring.try_into().ok()?);
+                self.tracked.insert(ring, Tracked::decode(value)?);
+                Some(())
+            }
+            (&RECORD_SKETCH, _) => {
+                self.sketch = Sketch::decode(value)?;
+                Some(())
+            }
+            (&RECORD_STATE, _) => {
+                let (version, rest) = value.split_first()?;
+                self.track_from = u64::from_be_bytes(rest.try_into().ok()?);
+                (*version == STATE_VERSION).then_some(())
+            }
+            _ => None,
+        }
+    }
+
+    fn ask_for(&mut self, key: &PartitionKey) {
+        if !self.waiting.iter().any(|waiting| waiting.ring() == key.ring()) {
+            let bytes = Bytes::copy_from_slice(key.bytes());
+            self.waiting.push(PartitionKey::from_parts(bytes, key.ring()));
+        }
+    }
+
+    /// There are many: from now on only the larger half is tracked, and always what is large.
+    fn raise_threshold(&mut self, always_from: u64) {
+        let mut sizes: Vec<i64> = self.tracked.values().map(|it| it.size.bytes).collect();
+        let middle = sizes.len() / 2;
+        let (_, median, _) = sizes.select_nth_unstable(middle);
+        let above = u64::try_from(*median).unwrap_or(0).saturating_add(1);
+        self.track_from = above.min(always_from).max(1);
+        self.drop_small();
+    }
+
+    /// Lets go of what is smaller than what is tracked.
+    fn drop_small(&mut self) {
+        let track_from = i64::try_from(self.track_from).unwrap_or(i64::MAX);
+        let (sketch, untracked) = (&mut self.sketch, &mut self.untracked);
+        self.tracked.retain(|ring, tracked| {
+            if tracked.size.bytes >= track_from {
+                return true;
+            }
+            sketch.set(RingToken(*ring), u64::try_from(tracked.size.bytes).unwrap_or(0));
+            untracked.push(*ring);
+            false
+        });
+    }
+
+    /// A walk over one partition is done: this is what it holds.
+    fn learn(&mut self, key: Bytes, ring: RingToken, size: Size, bounds: &SizeBounds) {
+        let bytes = u64::try_from(size.bytes).unwrap_or(0);
+        if let Some(tracked) = self.tracked.get_mut(&ring.0) {
+            tracked.set(size);
+            return;
+        }
+        if bytes < self.track_from || size == Size::default() {
+            self.sketch.set(ring, bytes);
+            return;
+        }
+        let is_large = bytes >= bounds.always_tracked_bytes();
+        let room = if is_large { TRACKED_MAX } else { TRACKED_FEW * 2 };
+        if self.tracked.len() < room {
+            self.tracked.insert(ring.0, Tracked::new(key, size));
+        }
+        let is_full = self.tracked.len() >= TRACKED_FEW * 2;
+        if is_full && self.track_from < bounds.always_tracked_bytes() {
+            self.raise_threshold(bounds.always_tracked_bytes());
+        }
+        let total = u64::try_from(self.ring.total.bytes).unwrap_or(0);
+        let slots = total / (bounds.always_tracked_bytes() / 4).max(1);
+        self.sketch.grow_to(usize::try_from(slots).unwrap_or(usize::MAX).min(sketch::SLOTS_MAX));
+    }
+}

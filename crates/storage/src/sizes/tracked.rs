@@ -1,0 +1,166 @@
+//! One logical partition whose size is known.
+
+use bytes::Bytes;
+
+use super::row_size::Size;
+
+/// Between two walks over a partition that is deleted from again and again.
+const WALK_INTERVAL_S: u32 = 2;
+/// Between two walks over a partition in which something expires all the time.
+const EXPIRY_INTERVAL_S: u32 = 60;
+
+const VERSION: u8 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tracked {
+    pub(super) key: Bytes,
+    pub(super) size: Size,
+    /// When its rows should be looked at, because some of them are dead.
+    walk_at_s: Option<u32>,
+    /// When it was last looked at.
+    walked_at_s: u32,
+    /// When the first of its cells expires.
+    expires_at_s: Option<u32>,
+    /// The highest level of the limit that somebody was warned of.
+    warned_level: u8,
+    /// How large it was then, at least.
+    warned_bytes: i64,
+    pub(super) is_dirty: bool,
+    /// A walk over the whole table came by.
+    pub(super) is_seen: bool,
+}
+
+impl Tracked {
+    pub(super) fn new(key: Bytes, size: Size) -> Tracked {
+        Tracked {
+            key: Bytes::copy_from_slice(&key),
+            size,
+            walk_at_s: None,
+            walked_at_s: 0,
+            expires_at_s: None,
+            warned_level: 0,
+            warned_bytes: 0,
+            is_dirty: true,
+            is_seen: true,
+        }
+    }
+
+    pub(super) fn add(&mut self, size: Size) {
+        self.size.add(size);
+        self.is_dirty = true;
+        if size.bytes < 0 {
+            self.forget_warning();
+        }
+    }
+
+    /// A walk found that it holds this.
+    pub(super) fn set(&mut self, size: Size) {
+        self.size = size;
+        self.is_dirty = true;
+        self.is_seen = true;
+        self.forget_warning();
+    }
+
+    /// Once it has shrunk, it is warned of again.
+    fn forget_warning(&mut self) {
+        if self.size.bytes < self.warned_bytes / 10 * 9 {
+            self.warned_level = 0;
+            self.warned_bytes = 0;
+        }
+    }
+
+    pub(super) fn ask_for_walk(&mut self, now_s: u32) {
+        let earliest = self.walked_at_s.saturating_add(WALK_INTERVAL_S).max(now_s);
+        self.walk_at_s = Some(self.walk_at_s.map_or(earliest, |at| at.min(earliest)));
+        self.is_dirty = true;
+    }
+
+    pub(super) fn note_expiry(&mut self, expires_at_s: Option<u32>) {
+        if let Some(at) = expires_at_s {
+            self.expires_at_s = Some(self.expires_at_s.map_or(at, |first| first.min(at)));
+        }
+    }
+
+    pub(super) fn is_walk_due(&self, now_s: u32) -> bool {
+        let may_expire_at = self.walked_at_s.saturating_add(EXPIRY_INTERVAL_S);
+        self.walk_at_s.is_some_and(|at| at <= now_s)
+            || self.expires_at_s.is_some_and(|at| at.saturating_add(1).max(may_expire_at) <= now_s)
+    }
+
+    /// A walk begins: what dies from now on asks for another one.
+    pub(super) fn begin_walk(&mut self, now_s: u32) {
+        self.walk_at_s = None;
+        self.expires_at_s = None;
+        self.walked_at_s = now_s;
+    }
+
+    /// The highest of the levels that the partition passes by growing to so many bytes, once.
+    pub(super) fn passes(&mut self, bytes: u64, limit: u64, levels: &[u8]) -> Option<u8> {
+        let share = bytes.saturating_mul(100) / limit.max(1);
+        let level = *levels.iter().rev().find(|level| u64::from(**level) <= share)?;
+        if level <= self.warned_level {
+            return None;
+        }
+        self.warned_level = level;
+        self.warned_bytes = i64::try_from(limit / 100 * u64::from(level)).unwrap_or(i64::MAX);
+        self.is_dirty = true;
+        Some(level)
+    }
+
+    /// Version (1), level warned of (1), bytes (8), rows (8), first expiry or zero (4), a walk is
+    /// wanted (1), key.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION, self.warned_level];
+        bytes.extend_from_slice(&self.size.bytes.to_be_bytes());
+        bytes.extend_from_slice(&self.size.rows.to_be_bytes());
+        bytes.extend_from_slice(&self.expires_at_s.unwrap_or(0).to_be_bytes());
+        bytes.push(u8::from(self.walk_at_s.is_some()));
+        bytes.extend_from_slice(&self.key);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Tracked> {
+        let (&[version, warned_level], rest) = bytes.split_first_chunk::<2>()?;
+        let (size, rest) = rest.split_first_chunk::<8>()?;
+        let (rows, rest) = rest.split_first_chunk::<8>()?;
+        let (expires_at_s, rest) = rest.split_first_chunk::<4>()?;
+        let (wants_walk, key) = rest.split_first()?;
+        let size = Size { bytes: i64::from_be_bytes(*size), rows: i64::from_be_bytes(*rows) };
+        let expires_at_s = u32::from_be_bytes(*expires_at_s);
+        (version == VERSION).then(|| Tracked {
+            warned_level,
+            expires_at_s: (expires_at_s != 0).then_some(expires_at_s),
+            walk_at_s: (*wants_walk != 0).then_some(0),
+            is_dirty: false,
+            ..Tracked::new(Bytes::copy_from_slice(key), size)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_passed_once_and_again_after_shrinking() {
+        let mut tracked = Tracked::new(Bytes::from_static(b"k"), Size { bytes: 400, rows: 1 });
+        let levels = [50, 80, 95];
+        assert_eq!(tracked.passes(450, 1000, &levels), None);
+        assert_eq!(tracked.passes(500, 1000, &levels), Some(50));
+        assert_eq!(tracked.passes(600, 1000, &levels), None);
+        assert_eq!(tracked.passes(990, 1000, &levels), Some(95));
+        tracked.add(Size { bytes: 590, rows: 0 });
+        assert_eq!(tracked.passes(990, 1000, &levels), None);
+        tracked.add(Size { bytes: -590, rows: 0 });
+        assert_eq!(tracked.passes(510, 1000, &levels), Some(50));
+    }
+
+    #[test]
+    fn a_record_comes_back() {
+        let mut tracked = Tracked::new(Bytes::from_static(b"key"), Size { bytes: 7, rows: 2 });
+        tracked.note_expiry(Some(99));
+        tracked.is_dirty = false;
+        assert_eq!(Tracked::decode(&tracked.encode()), Some(tracked));
+        assert_eq!(Tracked::decode(&[9; 30]), None);
+    }
+}
