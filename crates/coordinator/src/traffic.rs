@@ -147,7 +147,7 @@ impl Traffic {
         millionths: u64,
     ) {
         self.note_ring(partition, key.ring(), millionths);
-        if self.requests.fetch_add(1, Ordering::Relaxed) % KEY_SAMPLING != 0 {
+        if !self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(KEY_SAMPLING) {
             return;
         }
         if let Some(keys) = self.keys.load().get(&table)

@@ -515,7 +515,7 @@ impl Storage {
                 table: store.id,
                 disk_bytes: opened.tree.disk_bytes() + opened.indexes.disk_bytes(),
                 memory_bytes: opened.memory_bytes(),
-                row_count: opened.tree.key_count(),
+                row_count: opened.tree.key_count().saturating_sub(opened.sizes.record_count()),
             })
         });
         Statistics {

@@ -251,6 +251,12 @@ impl TableSizes {
             .collect()
     }
 
+    /// How many keys of the tree are not rows but sizes.
+    pub(crate) fn record_count(&self) -> u64 {
+        let inner = self.inner.lock();
+        (inner.tracked.len() + inner.ring.chunk_count() + 2) as u64
+    }
+
     /// Asks for a count of the whole table: what is dead was taken away behind our back.
     pub(crate) fn ask_for_full_walk(&self) {
         self.inner.lock().wants_full_walk = true;

@@ -110,6 +110,11 @@ impl RingSums {
         }
     }
 
+    /// How many chunks there are.
+    pub(super) fn chunk_count(&self) -> usize {
+        self.dirty.len()
+    }
+
     /// Marks everything as changed.
     pub(super) fn touch_all(&mut self) {
         self.dirty.fill(true);
