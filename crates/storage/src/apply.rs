@@ -609,6 +609,7 @@ fn first_expiry(operation: &Operation) -> Option<u32> {
     let Operation::Row(change) = operation else { return None };
     let of_cell = |cell: &types::CellChange| match &cell.action {
         CellAction::Set { expiry: Some(expiry), .. }
+        | CellAction::AddValue { expiry: Some(expiry), .. }
         | CellAction::ListSetAt { expiry: Some(expiry), .. } => Some(expiry.expires_at_s),
         _ => None,
     };

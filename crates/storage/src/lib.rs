@@ -34,8 +34,8 @@ mod options;
 mod read;
 mod salvage;
 mod schema_source;
-mod snapshot;
 mod sizes;
+mod snapshot;
 mod storage;
 mod tree;
 
@@ -54,7 +54,7 @@ pub use maintenance::TableStatistics;
 pub use options::{CommitMode, Options};
 pub use salvage::{SalvageReport, salvage};
 pub use schema_source::SchemaSource;
-pub use snapshot::{Restored, SnapshotError, SnapshotFacts, restore, snapshots};
 pub use sizes::admit::{PartitionFilling, PartitionFull};
 pub use sizes::{LogicalSize, RangeSize};
+pub use snapshot::{Restored, SnapshotError, SnapshotFacts, restore, snapshots};
 pub use storage::{Statistics, Storage};

@@ -29,9 +29,9 @@ use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::read;
 use crate::schema_source::SchemaSource;
-use crate::snapshot::{EmptyLog, log_failed};
 use crate::sizes::admit::{PartitionFilling, PartitionFull};
 use crate::sizes::{self, LogicalSize, RangeSize, TableSizes};
+use crate::snapshot::{EmptyLog, log_failed};
 
 /// A clean stop leaves at most this much to be replayed.
 const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;

@@ -93,7 +93,7 @@ fn added_bytes(mutation: &Mutation) -> u64 {
             CellAction::Set { path, value, .. } => {
                 value.len() + path.as_ref().map_or(0, |path| path.len())
             }
-            CellAction::ListSetAt { value, .. } => value.len(),
+            CellAction::ListSetAt { value, .. } | CellAction::AddValue { value, .. } => value.len(),
             CellAction::CounterAdd(_) => 8,
             CellAction::Delete { .. }
             | CellAction::DeleteElements { .. }
