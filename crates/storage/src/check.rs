@@ -9,6 +9,7 @@ use types::TableId;
 use crate::core::split_folder_name;
 use crate::data_dir::DataDir;
 use crate::error::{Affected, OpenError};
+use crate::index::tree::is_index_folder;
 use crate::log::recovery::{Replayed, decode_change, recover};
 use crate::log::survey::survey;
 use crate::log::{Disk, ReadOnlyDisk};
@@ -81,10 +82,30 @@ pub(crate) fn tree_folders(folder: &Path) -> Result<Vec<TreeFolder>, OpenError> 
     Ok(folders)
 }
 
+/// The tree in a folder and those of the indexes beside it.
+fn with_indexes(tree: TreeFolder) -> Result<Vec<TreeFolder>, OpenError> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(&tree.path).map_err(OpenError::io(&tree.path))? {
+        let path = entry.map_err(OpenError::io(&tree.path))?.path();
+        if is_index_folder(&path) && is_established(&path) {
+            folders.push(TreeFolder { table: tree.table, path });
+        }
+    }
+    folders.sort_by(|a, b| a.path.cmp(&b.path));
+    folders.insert(0, tree);
+    Ok(folders)
+}
+
+/// All trees in a folder that are verified.
+fn verified_folders(folder: &Path) -> Result<Vec<TreeFolder>, OpenError> {
+    let folders: Result<Vec<_>, _> = tree_folders(folder)?.into_iter().map(with_indexes).collect();
+    Ok(folders?.into_iter().flatten().collect())
+}
+
 /// Bytes of all sorted files, for a progress bar.
 pub fn sorted_bytes(data_dir: &DataDir) -> Result<u64, OpenError> {
     let mut bytes = 0;
-    for tree in tree_folders(&data_dir.trees_folder())? {
+    for tree in verified_folders(&data_dir.trees_folder())? {
         let Ok(files) = fs::read_dir(tree.path.join(FILES_FOLDER)) else { continue };
         bytes +=
             files.flatten().filter_map(|file| file.metadata().ok()).map(|m| m.len()).sum::<u64>();
@@ -103,7 +124,7 @@ pub fn check(data_dir: &DataDir, on_bytes: &mut dyn FnMut(u64)) -> Result<CheckR
         }
     }
     check_log(data_dir, &mut report)?;
-    for tree in tree_folders(&data_dir.trees_folder())? {
+    for tree in verified_folders(&data_dir.trees_folder())? {
         report.tree_count += 1;
         match read_manifest(&tree.path) {
             Ok(files) => {

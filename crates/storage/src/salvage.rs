@@ -13,6 +13,7 @@ use crate::check::{Finding, TreeFolder, of_open_error, tree_folders};
 use crate::clock::Clock;
 use crate::data_dir::{DataDir, sync_folder};
 use crate::error::{Affected, OpenError, TreeError};
+use crate::index::tree::is_index_folder;
 use crate::log::{Disk, ReadOnlyDisk};
 use crate::options::Options;
 use crate::schema_source::SchemaSource;
@@ -115,6 +116,10 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
+        if is_index_folder(&entry.path()) {
+            // It may know records of the log that are lost. The next start builds it anew.
+            continue;
+        }
         if entry.file_type()?.is_dir() {
             copy_folder(&entry.path(), &target)?;
         } else {

@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -521,4 +522,171 @@ proptest! {
     fn indexes_equal_their_table_in_periodic_mode(steps in prop::collection::vec(step(), 1..20)) {
         run(steps, CommitMode::PERIODIC);
     }
+}
+
+fn put(number: i32, value: &str, timestamp_us: i64) -> Mutation {
+    let mut key = Vec::new();
+    PartitionKey::push_component(&mut key, &number.to_be_bytes());
+    PartitionKey::push_component(&mut key, b"q");
+    let cell = CellChange {
+        column: VALUE,
+        timestamp_us,
+        action: CellAction::Set {
+            path: None,
+            value: Bytes::copy_from_slice(value.as_bytes()),
+            expiry: None,
+        },
+    };
+    let change = RowChange {
+        position: RowPosition::Clustered(clustering_of(0, 0)),
+        original_clustering: None,
+        liveness: None,
+        deletion: None,
+        cells: vec![cell],
+    };
+    Mutation {
+        table: TABLE,
+        key: PartitionKey::new(Bytes::from(key)),
+        condition: None,
+        operations: vec![Operation::Row(change)],
+    }
+}
+
+fn by_value(index: &Index, value: &str) -> types::ReadCommand {
+    let mut command = everything();
+    command.index = Some(IndexQuestion {
+        index: index.id,
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        entry_value: None,
+    });
+    command
+}
+
+/// An index on rows that are there, while others write, with a crash in the middle of the build.
+#[test]
+fn a_build_goes_on_after_a_crash_and_misses_no_write() {
+    const ROWS: i32 = 20_000;
+    let folder = Folder::new("build");
+    let storage = open_at(&folder.0, CommitMode::Group, &[]);
+    let change = |from: i32, count: i32, value: &str, timestamp_us: i64| {
+        (from..from + count).map(|n| (SET, put(n, value, timestamp_us))).collect::<Vec<_>>()
+    };
+    for from in (0..ROWS).step_by(500) {
+        storage.commit(change(from, 500, "old", 1)).wait().unwrap();
+    }
+    storage.flush(None).unwrap();
+    let index = indexes().remove(3);
+    let defined = std::slice::from_ref(&index);
+    storage.create_index(&table(defined), &index).unwrap();
+    // While it is built: the first half is written again, and the noted position is flushed.
+    for from in (0..ROWS / 2).step_by(500) {
+        storage.commit(change(from, 500, "new", 2)).wait().unwrap();
+    }
+    storage.flush(None).unwrap();
+    storage.abandon();
+    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    wait_built(&storage);
+    let seen = |storage: &Storage, value: &str| read_all(storage, &by_value(&index, value)).len();
+    for comparison in storage.compare_indexes(TABLE).unwrap() {
+        assert!(comparison.is_exact(), "{comparison:?}");
+        assert_eq!(comparison.entry_count, ROWS as u64);
+    }
+    assert_eq!((seen(&storage, "old"), seen(&storage, "new")), (10_000, 10_000));
+    // What is built stays so.
+    storage.close().unwrap();
+    drop(storage);
+    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    assert!(storage.index_builds().iter().all(|build| build.is_built && build.share == 1.0));
+    assert_eq!(seen(&storage, "new"), 10_000);
+}
+
+/// An index whose files are damaged answers no more, and is built anew.
+#[test]
+fn a_damaged_index_is_built_anew() {
+    let folder = Folder::new("damaged");
+    let index = indexes().remove(3);
+    let defined = std::slice::from_ref(&index);
+    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    let change = (0..2_000).map(|number| (SET, put(number, "v", 1))).collect();
+    storage.commit(change).wait().unwrap();
+    storage.flush(None).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    let tree = fs::read_dir(folder.0.join("trees")).unwrap().next().unwrap().unwrap().path();
+    let files = tree.join(format!("index-{:032x}", index.id.0)).join("tables");
+    for file in fs::read_dir(files).unwrap() {
+        let path = file.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        for byte in bytes.iter_mut().skip(50_000).take(2_000) {
+            *byte ^= 0x55;
+        }
+        fs::File::create(&path).unwrap().write_all(&bytes).unwrap();
+    }
+    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    let mut sink = Remember::default();
+    assert!(storage.read(SET, &by_value(&index, "v"), &mut sink).is_err());
+    assert_eq!(read_all(&storage, &by_value(&index, "v")).len(), 2_000, "by a scan");
+    storage.close().unwrap();
+    drop(storage);
+    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    check_indexes(&storage, false);
+    assert_eq!(storage.compare_indexes(TABLE).unwrap()[0].entry_count, 2_000);
+    assert_eq!(read_all(&storage, &by_value(&index, "v")).len(), 2_000);
+}
+
+/// A dropped index leaves no files, nor does one that a crash kept from being removed.
+#[test]
+fn dropped_indexes_leave_nothing() {
+    let folder = Folder::new("dropped");
+    let index = indexes().remove(3);
+    let defined = std::slice::from_ref(&index);
+    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    storage.commit(vec![(SET, put(1, "v", 1))]).wait().unwrap();
+    storage.flush(None).unwrap();
+    let tree = fs::read_dir(folder.0.join("trees")).unwrap().next().unwrap().unwrap().path();
+    let files = tree.join(format!("index-{:032x}", index.id.0));
+    assert!(files.exists());
+    storage.drop_index(TABLE, index.id);
+    assert!(!files.exists());
+    assert_eq!(read_all(&storage, &by_value(&index, "v")).len(), 1, "by a scan");
+    storage.create_index(&table(defined), &index).unwrap();
+    wait_built(&storage);
+    storage.flush(None).unwrap();
+    storage.abandon();
+    assert!(files.exists());
+    let storage = open_at(&folder.0, CommitMode::Group, &[]);
+    assert_eq!(read_all(&storage, &everything()).len(), 1);
+    assert!(!files.exists());
+}
+
+/// Rows change places under an index in one mutation: a lookup sees all of it or nothing.
+#[test]
+fn a_lookup_sees_a_mutation_as_a_whole() {
+    let folder = Folder::new("whole");
+    let index = indexes().remove(3);
+    let storage = open_at(&folder.0, CommitMode::PERIODIC, std::slice::from_ref(&index));
+    let swap = |round: i64| {
+        let mut mutation = put(1, if round % 2 == 0 { "a" } else { "b" }, round);
+        let mut other = put(1, if round % 2 == 0 { "b" } else { "a" }, round);
+        if let Operation::Row(change) = &mut other.operations[0] {
+            change.position = RowPosition::Clustered(clustering_of(1, 0));
+        }
+        mutation.operations.append(&mut other.operations);
+        mutation
+    };
+    storage.commit(vec![(SET, swap(0))]).wait().unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..3_000 {
+                storage.commit(vec![(SET, swap(round))]).wait().unwrap();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            let is_a = |row: &SeenRow| row.cells.iter().any(|cell| cell.3 == b"a");
+            let rows = read_all(&storage, &by_value(&index, "a"));
+            assert_eq!(rows.iter().filter(|row| is_a(row)).count(), 1);
+        }
+    });
 }

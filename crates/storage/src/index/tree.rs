@@ -18,7 +18,7 @@ use super::shape::IndexShape;
 use crate::data_dir::sync_folder;
 use crate::error::TreeError;
 use crate::tree::engine::{
-    LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
+    LATEST, LsmTree, MARKER, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
 };
 use crate::tree::purge::PurgeFactory;
 
@@ -95,6 +95,12 @@ impl Drop for IndexTree {
     }
 }
 
+/// Whether a folder within that of a table is an index.
+pub(crate) fn is_index_folder(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(FOLDER_PREFIX))
+}
+
 /// The folder of an index within that of its table.
 fn folder_of(table_folder: &Path, index: TableId) -> PathBuf {
     table_folder.join(format!("{FOLDER_PREFIX}{:032x}", index.0))
@@ -104,10 +110,8 @@ fn folder_of(table_folder: &Path, index: TableId) -> PathBuf {
 pub(crate) fn remove_strangers(table_folder: &Path, known: &[Arc<IndexShape>]) -> io::Result<()> {
     for entry in fs::read_dir(table_folder)? {
         let entry = entry?;
-        let is_index =
-            entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER_PREFIX));
         let is_known = known.iter().any(|shape| folder_of(table_folder, shape.id) == entry.path());
-        if is_index && !is_known {
+        if is_index_folder(&entry.path()) && !is_known {
             fs::remove_dir_all(entry.path())?;
         }
     }
@@ -172,6 +176,18 @@ impl IndexTree {
 
     pub(crate) fn is_dropped(&self) -> bool {
         self.is_dropped.load(Ordering::Acquire)
+    }
+
+    /// Its files are damaged: nobody is answered from it any more, and the next start builds it anew.
+    pub(crate) fn condemn(&self, error: &TreeError) {
+        if !self.is_built.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let name = &self.shape.name;
+        tracing::error!(index = %name, %error, "an index is damaged; the next start builds it anew");
+        if let Err(error) = fs::remove_file(self.folder.join(MARKER)) {
+            tracing::error!(index = %name, %error, "a damaged index could not be marked");
+        }
     }
 
     /// How far it was built, as it is now in memory.

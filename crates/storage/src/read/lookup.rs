@@ -89,7 +89,7 @@ impl Reader<'_> {
         let mut skipped = 0;
         let mut items = lookup.items(view.seqno);
         while let Some(item) = items.next() {
-            let (entry_key, value) = item?;
+            let (entry_key, value) = item.map_err(|error| lookup.failed(error))?;
             let entry = lookup.entry(&entry_key, &value)?;
             if done.as_ref().is_some_and(|key| entry.is_of(key)) {
                 skipped += 1;
@@ -117,7 +117,7 @@ impl Reader<'_> {
         let mut run: Vec<Bytes> = Vec::new();
         let mut run_key: Option<PartitionKey> = None;
         for item in lookup.items(view.seqno) {
-            let (entry_key, value) = item?;
+            let (entry_key, value) = item.map_err(|error| lookup.failed(error))?;
             let entry = lookup.entry(&entry_key, &value)?;
             if !self.goes_on() {
                 return Ok(());
@@ -221,6 +221,14 @@ struct Lookup<'l> {
 impl Lookup<'_> {
     fn items(&self, seqno: SeqNo) -> crate::tree::engine::TreeIter {
         self.index.tree.range(&self.start, &self.end, seqno)
+    }
+
+    /// This read fails, later ones go without the index.
+    fn failed(&self, error: TreeError) -> TreeError {
+        if matches!(error, TreeError::Corrupt(_)) {
+            self.index.condemn(&error);
+        }
+        error
     }
 
     fn entry<'e>(
