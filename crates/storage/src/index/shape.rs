@@ -6,7 +6,7 @@ use schema::{Column, ColumnKind, Index, IndexTarget, Table};
 use types::value::{decode_ordered, encode_ordered};
 use types::{
     CellRef, ColumnId, CorruptRow, CqlType, HiddenCells, IndexQuestion, LiveCells, PartitionKey,
-    RowView, TableId,
+    RowView, TableId, split_map_cell,
 };
 
 use super::keys::cut_value;
@@ -40,8 +40,10 @@ enum Part {
     Value(CqlType),
     /// The paths: elements of a set, keys of a map.
     Path(CqlType),
-    /// The values of the elements of a list or map.
+    /// The values of the elements of a list.
     Element(CqlType),
+    /// The values of the entries of a map, by the types of its keys and values.
+    MapValue(CqlType, CqlType),
     /// Path and value of the elements of a map.
     Entry(CqlType, CqlType),
 }
@@ -139,7 +141,10 @@ impl IndexShape {
                 }
             }
             Source::Cells { part, .. } => match part {
-                Part::Value(ty) | Part::Path(ty) | Part::Element(ty) => push(ty, &question.value),
+                Part::Value(ty)
+                | Part::Path(ty)
+                | Part::Element(ty)
+                | Part::MapValue(_, ty) => push(ty, &question.value),
                 Part::Entry(key, value) => {
                     push(key, &question.value);
                     push(value, question.entry_value.as_deref().unwrap_or_default());
@@ -269,7 +274,9 @@ fn part_of(ty: &CqlType, target: IndexTarget) -> Part {
         (CqlType::List { element, .. }, IndexTarget::Values) => {
             Part::Element(element.as_ref().clone())
         }
-        (CqlType::Map { value, .. }, IndexTarget::Values) => Part::Element(value.as_ref().clone()),
+        (CqlType::Map { key, value, .. }, IndexTarget::Values) => {
+            Part::MapValue(key.as_ref().clone(), value.as_ref().clone())
+        }
         (CqlType::Map { key, .. }, IndexTarget::Keys) => Part::Path(key.as_ref().clone()),
         (CqlType::Map { key, value, .. }, IndexTarget::Entries) => {
             Part::Entry(key.as_ref().clone(), value.as_ref().clone())
@@ -291,9 +298,14 @@ impl Part {
             }
             // A path is in byte-comparable form already.
             Part::Path(_) => value.extend_from_slice(path()?),
-            Part::Entry(_, ty) => {
+            Part::MapValue(key, ty) => {
+                let (_, entry_value) = split_map_cell(key, cell.value())?;
+                encode_ordered(ty, entry_value, false, &mut value);
+            }
+            Part::Entry(key, ty) => {
+                let (_, entry_value) = split_map_cell(key, cell.value())?;
                 value.extend_from_slice(path()?);
-                encode_ordered(ty, cell.value(), false, &mut value);
+                encode_ordered(ty, entry_value, false, &mut value);
             }
         }
         cut_value(&mut value);

@@ -54,10 +54,10 @@ fn column_holds<'v>(
         return Ok(operator == Comparison::NotEqual);
     };
     let current = current.as_deref();
-    let is_collection = is_multi_cell(&column.cql_type) && *part == ColumnPart::Whole;
+    let is_collection = column.cql_type.is_multi_cell() && *part == ColumnPart::Whole;
     let null_if_empty = |value: Option<&'v [u8]>| {
         let is_empty_collection = |bytes: &[u8]| ListIter::new(bytes).remaining() == 0;
-        value.filter(|bytes| !(is_collection && is_listed(ty) && is_empty_collection(bytes)))
+        value.filter(|bytes| !(is_collection && ty.is_collection() && is_empty_collection(bytes)))
     };
     Ok(match operator {
         Comparison::In => {
@@ -187,20 +187,6 @@ fn part_of<'t>(
     }
 }
 
-fn is_multi_cell(ty: &CqlType) -> bool {
-    match ty {
-        CqlType::List { frozen, .. }
-        | CqlType::Set { frozen, .. }
-        | CqlType::Map { frozen, .. }
-        | CqlType::User { frozen, .. } => !frozen,
-        _ => false,
-    }
-}
-
-fn is_listed(ty: &CqlType) -> bool {
-    matches!(ty, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. })
-}
-
 /// The live value of a column, as the protocol encodes it.
 fn current_value(
     column: &Column,
@@ -219,7 +205,7 @@ fn current_value(
     let Some(first) = cells.first() else {
         return Ok(None);
     };
-    if !is_multi_cell(&column.cql_type) {
+    if !column.cql_type.is_multi_cell() {
         return Ok(Some(first.value().to_vec()));
     }
     let mut value = Vec::new();
