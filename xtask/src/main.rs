@@ -4,8 +4,8 @@
 //! user would, and reads only exit codes and printed lines.
 //!
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
-//! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], then the small chores [`conformance`],
-//! [`differential`], [`crash`] and [`fuzz`].
+//! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`] and [`microbench`],
+//! then the small chores [`conformance`], [`differential`], [`crash`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -21,6 +21,8 @@ mod crash;
 mod differential;
 mod e2e;
 mod fuzz;
+mod instructions;
+mod microbench;
 mod place;
 mod process;
 mod report;
@@ -46,6 +48,8 @@ The chores of the repository.
                                                  a node under load, killed at random moments; everything promised is checked
     cargo xtask bench [--quick | --full] [--workload NAME]... [--list] [--rounds N] [--seconds S] [--resume] [--publish]
                       [--without-cassandra]      Helenus, Cassandra and a null server in turns; the report is in target/bench
+    cargo xtask instructions [--save]            what one read and one write cost, in instructions, against the stored figures
+    cargo xtask microbench [--save]              the steps of a request, in nanoseconds, against the kept figures
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
@@ -67,6 +71,8 @@ fn main() -> ExitCode {
         Some("conformance") => conformance::command(rest),
         Some("differential") => differential::command(rest),
         Some("crash") => crash::command(rest),
+        Some("instructions") => instructions::command(rest),
+        Some("microbench") => microbench::command(rest),
         Some("bench") => bench::command(rest),
         Some("fuzz") => fuzz::command(rest),
         None | Some("help" | "--help" | "-h") => {

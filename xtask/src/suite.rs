@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use crate::e2e::{self, Parts};
+use crate::instructions;
 use crate::process::{cargo, lines, run_visibly};
 use crate::report::{Report, Step};
 use crate::{Outcome, close};
@@ -14,6 +15,9 @@ const FORMAT: [&str; 4] = ["fmt", "--all", "--", "--check"];
 const FORMAT_SCENARIOS: [&str; 6] = ["fmt", "--all", "--manifest-path", SCENARIOS, "--", "--check"];
 const LINTS: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+
+/// The part that counts instructions.
+const INSTRUCTIONS: &str = "instructions";
 
 /// Where the property tests take their seed from.
 const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
@@ -62,6 +66,12 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         rust_tests(&mut report, &["test", "--workspace", "--locked", "--no-fail-fast"]);
     }
     e2e::run(&mut report, &parts, installation);
+    if wanted(INSTRUCTIONS) {
+        match e2e::build_server() {
+            Ok(binary) => instructions::check(&mut report, &binary),
+            Err(error) => report.fail(format!("build the server: {error}")),
+        }
+    }
     close(&report)
 }
 
@@ -87,6 +97,7 @@ pub(crate) fn fix() -> Outcome {
 fn part_names() -> Vec<String> {
     let mut names: Vec<String> = ["format", "lints", "rust"].map(String::from).into();
     names.extend(e2e::part_names());
+    names.push(INSTRUCTIONS.into());
     names
 }
 

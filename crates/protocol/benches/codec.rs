@@ -1,36 +1,21 @@
-//! Nanoseconds per message of the hot path: `cargo bench -p protocol`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    clippy::panic,
-    reason = "a measurement needs the clock and prints its results"
-)]
+//! What messages of the hot path cost, 32 at a time as one read or write carries them:
+//! `cargo xtask microbench`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement may stop")]
 
-use std::hint::black_box;
-use std::time::Instant;
-
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
 use protocol::{
     ColumnSpec, Compression, Consistency, FrameDecoder, Outgoing, QueryParameters, Request,
     RequestMessage, ResponseHead, RowsMetadata, Value, ValuesBuilder, Version,
 };
 use types::CqlType;
 
-const ROUNDS: u32 = 20_000;
 /// How many messages one read or write carries.
-const GATHERED: u32 = 32;
+const GATHERED: i16 = 32;
 
-fn measure(name: &str, mut round: impl FnMut()) {
-    for _ in 0..ROUNDS / 10 {
-        round();
-    }
-    let start = Instant::now();
-    for _ in 0..ROUNDS {
-        round();
-    }
-    let nanos = start.elapsed().as_nanos() / u128::from(ROUNDS * GATHERED);
-    println!("{name:<55} {nanos:>6} ns");
+fn main() {
+    divan::main();
 }
 
 fn put_execute(version: Version, buf: &mut BytesMut) {
@@ -51,23 +36,21 @@ fn put_execute(version: Version, buf: &mut BytesMut) {
     RequestMessage::new(request).encode(version, 1, buf);
 }
 
-fn bench_decode(version: Version, compression: Option<Compression>) {
+fn requests(version: Version, compression: Option<Compression>) -> Bytes {
     let mut outgoing = Outgoing::new();
     outgoing.start(version, compression);
     for _ in 0..GATHERED {
         put_execute(version, outgoing.messages());
     }
-    let wire = outgoing.seal().split().freeze();
+    outgoing.seal().split().freeze()
+}
+
+fn decode(bencher: Bencher<'_, '_>, version: Version, compression: Option<Compression>) {
+    let wire = requests(version, compression);
     let mut decoder = FrameDecoder::for_requests(1 << 24);
     decoder.start(version, compression);
     let mut buf = BytesMut::new();
-    measure(&format!("take a message off the buffer, {version} {compression:?}"), || {
-        buf.extend_from_slice(&wire);
-        while let Some(frame) = decoder.decode(&mut buf).unwrap() {
-            black_box(frame);
-        }
-    });
-    measure(&format!("decode EXECUTE, 3 values, {version} {compression:?}"), || {
+    bencher.counter(ItemsCount::new(GATHERED as usize)).bench_local(|| {
         buf.extend_from_slice(&wire);
         while let Some(frame) = decoder.decode(&mut buf).unwrap() {
             let message = RequestMessage::decode(&frame).unwrap();
@@ -79,7 +62,27 @@ fn bench_decode(version: Version, compression: Option<Compression>) {
     });
 }
 
-fn bench_encode(version: Version, compression: Option<Compression>, skip: bool) {
+#[divan::bench]
+fn decode_execute_v4(bencher: Bencher<'_, '_>) {
+    decode(bencher, Version::V4, None);
+}
+
+#[divan::bench]
+fn decode_execute_v5(bencher: Bencher<'_, '_>) {
+    decode(bencher, Version::V5, None);
+}
+
+#[divan::bench]
+fn decode_execute_v5_lz4(bencher: Bencher<'_, '_>) {
+    decode(bencher, Version::V5, Some(Compression::Lz4));
+}
+
+fn encode(
+    bencher: Bencher<'_, '_>,
+    version: Version,
+    compression: Option<Compression>,
+    skip: bool,
+) {
     let column = |name: &str, cql_type| ColumnSpec {
         keyspace: "keyspace".into(),
         table: "table".into(),
@@ -94,10 +97,9 @@ fn bench_encode(version: Version, compression: Option<Compression>, skip: bool) 
     let mut outgoing = Outgoing::new();
     outgoing.start(version, compression);
     let metadata = RowsMetadata { skip, ..RowsMetadata::new(&columns) };
-    let named = if skip { "" } else { " with metadata" };
-    measure(&format!("encode ROWS, 1 row, {version} {compression:?}{named}"), || {
+    bencher.counter(ItemsCount::new(GATHERED as usize)).bench_local(|| {
         for stream in 0..GATHERED {
-            let head = ResponseHead::new(version, stream as i16);
+            let head = ResponseHead::new(version, stream);
             let mut rows = head.rows(&metadata, outgoing.messages());
             rows.cell(Some(b"a partition key"));
             rows.cell(Some(&42_i64.to_be_bytes()));
@@ -110,16 +112,22 @@ fn bench_encode(version: Version, compression: Option<Compression>, skip: bool) 
     });
 }
 
-fn main() {
-    for version in Version::ALL {
-        bench_decode(version, None);
-    }
-    bench_decode(Version::V4, Some(Compression::Lz4));
-    bench_decode(Version::V5, Some(Compression::Lz4));
-    for version in Version::ALL {
-        bench_encode(version, None, true);
-        bench_encode(version, None, false);
-    }
-    bench_encode(Version::V4, Some(Compression::Lz4), true);
-    bench_encode(Version::V5, Some(Compression::Lz4), true);
+#[divan::bench]
+fn encode_rows_v4(bencher: Bencher<'_, '_>) {
+    encode(bencher, Version::V4, None, true);
+}
+
+#[divan::bench]
+fn encode_rows_v4_with_columns(bencher: Bencher<'_, '_>) {
+    encode(bencher, Version::V4, None, false);
+}
+
+#[divan::bench]
+fn encode_rows_v5(bencher: Bencher<'_, '_>) {
+    encode(bencher, Version::V5, None, true);
+}
+
+#[divan::bench]
+fn encode_rows_v5_lz4(bencher: Bencher<'_, '_>) {
+    encode(bencher, Version::V5, Some(Compression::Lz4), true);
 }

@@ -29,6 +29,8 @@ mod heads;
 mod index;
 mod log;
 mod maintenance;
+#[doc(hidden)]
+pub mod measured;
 mod merge;
 mod options;
 mod read;

@@ -16,6 +16,8 @@ mod workload;
 
 use std::time::Instant;
 
+pub(crate) use json::Json;
+
 use crate::Outcome;
 use crate::place;
 use crate::report::in_seconds;
