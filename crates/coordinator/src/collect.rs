@@ -90,7 +90,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             plan,
             evaluation: plan.evaluation,
             deadline,
-            body: RowsBody::default(),
+            body: RowsBody::with_room(),
             limit_left: if is_single_row { None } else { limit_left },
             page_left: if is_single_row || is_whole { None } else { plan.page_size },
             partition_count: resume.map_or(0, |state| state.partition_count),

@@ -26,6 +26,16 @@ pub(crate) struct RowsBody {
     pub(crate) row_count: u32,
 }
 
+/// What a result is given at first, so that a row of ordinary width is written without growing.
+const BODY_BYTES: usize = 512;
+
+impl RowsBody {
+    /// Nothing yet, with room for a row.
+    pub(crate) fn with_room() -> RowsBody {
+        RowsBody { bytes: Vec::with_capacity(BODY_BYTES), row_count: 0 }
+    }
+}
+
 impl ValueSink for RowsBody {
     fn push(&mut self, value: Option<&[u8]>) {
         match value {
