@@ -5,10 +5,11 @@ use bytes::Bytes;
 use plan::expression::Evaluation;
 use plan::select::{Accumulator, Projection, ProjectionScratch};
 use plan::{Partitions, PlanError, SelectPlan, StoredRow};
-use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink};
+use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink, SetId};
 
 use crate::coordinator::Deadline;
 use crate::error::ExecuteError;
+use crate::meter::Meter;
 use crate::page_state::PageState;
 use crate::rows::RowsBody;
 
@@ -40,6 +41,8 @@ pub(crate) struct Collector<'a, 'p> {
     sorted: Vec<(Vec<u8>, std::ops::Range<usize>)>,
     stopped: Option<Stop>,
     failure: Option<PlanError>,
+    /// Counts the work, where it is charged.
+    pub(crate) meter: Option<Meter>,
 }
 
 /// Why no more rows are taken.
@@ -100,11 +103,27 @@ impl<'a, 'p> Collector<'a, 'p> {
             sorted: Vec::new(),
             stopped: None,
             failure: None,
+            meter: None,
         };
         if collector.limit_left == Some(0) {
             collector.stopped = Some(Stop::LimitReached);
         }
         collector
+    }
+
+    /// Told before each physical partition that is read.
+    pub(crate) fn enter_physical(&mut self, set: Option<SetId>) {
+        if let Some(meter) = &mut self.meter {
+            meter.enter_physical(set);
+        }
+    }
+
+    /// Told after the last row of each key or range of the plan.
+    pub(crate) fn leave_scope(&mut self, is_resumed: bool) {
+        let is_cut_short = is_resumed || self.is_done();
+        if let Some(meter) = &mut self.meter {
+            meter.leave_scope(is_cut_short);
+        }
     }
 
     /// Whether reading on would change nothing.
@@ -200,6 +219,10 @@ impl<'a, 'p> Collector<'a, 'p> {
             return Ok(Ok(flow));
         }
         let row = StoredRow::new(self.plan.layout, live)?;
+        if let Some(meter) = &mut self.meter {
+            let key_bytes = live.partition_key.len() + live.clustering.map_or(0, <[u8]>::len);
+            meter.on_row(key_bytes as u64 + row.value_bytes());
+        }
         if !self.plan.filters.accepts(&row) {
             return Ok(Ok(Flow::Continue));
         }

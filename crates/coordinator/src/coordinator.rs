@@ -1,5 +1,6 @@
 //! The coordinator of a node.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -9,14 +10,18 @@ use cql::ast::Name;
 use partition::{History, PartitionMap};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
-use replica::{CommitError, Committed, OutcomeReceiver, ReplicaSets};
+use replica::{Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets, Ticket};
+use schema::system::StatementFacts;
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
-use types::{Mutation, Outcome, SetId};
+use types::{Done, Mutation, Outcome, SetId};
+use units::price::Prices;
+use units::{Charge, Work};
 
 use crate::error::ExecuteError;
 use crate::page_state::PagingSecret;
 use crate::rows::Rows;
 use crate::traffic::Traffic;
+use crate::usage::Usage;
 
 /// How often a change is located again before its client is told to come back.
 const MOVES_MAX: u32 = 100;
@@ -37,6 +42,11 @@ pub trait World: Send + Sync {
     /// What the system tables tell of this node. Who is connected is asked for apart, because there
     /// may be many.
     fn facts(&self, with_clients: bool) -> NodeFacts;
+
+    /// What prepared statements cost.
+    fn statements(&self) -> Vec<StatementFacts> {
+        Vec::new()
+    }
 
     /// Told after a change of the schema can be seen.
     fn on_schema_change(&self, event: &SchemaEvent);
@@ -65,6 +75,12 @@ pub struct Settings {
     pub partition_key_bytes_max: Option<u64>,
     /// What a logical partition may hold, in bytes.
     pub logical_bytes_max: u64,
+    /// What throughput costs.
+    pub prices: Prices,
+    /// Whether budgets save what is not spent, for bursts.
+    pub saves_bursts: bool,
+    /// Whether what requests do is counted, to be charged.
+    pub counts_work: bool,
     /// Seals paging states.
     pub paging_secret: PagingSecret,
     /// Whether TRUNCATE and DROP keep what they remove.
@@ -83,6 +99,8 @@ pub struct Coordinator {
     pub(crate) moving: Mutex<()>,
     pub(crate) history: Mutex<History>,
     pub(crate) traffic: Traffic,
+    /// What the budgets were used for, by hour.
+    pub(crate) usage: Mutex<Usage>,
     pub(crate) settings: Settings,
     pub(crate) world: Arc<dyn World>,
 }
@@ -97,6 +115,19 @@ pub struct RequestContext<'a> {
     pub deadline: &'a dyn Deadline,
     /// The keyspace of `USE`.
     pub keyspace: Option<&'a str>,
+    /// On whose account, and how long it may wait for its budget.
+    pub asking: Asking,
+    /// What the request did so far. It is told here, so that a request that fails is charged too.
+    pub work: &'a Cell<Work>,
+}
+
+impl RequestContext<'_> {
+    /// Adds to what the request did.
+    pub(crate) fn add_work(&self, add: impl FnOnce(&mut Work)) {
+        let mut work = self.work.get();
+        add(&mut work);
+        self.work.set(work);
+    }
 }
 
 /// A finished execution, or one that waits for the log.
@@ -135,6 +166,8 @@ pub struct Waiting {
     pub outcome: OutcomeReceiver,
     /// What the client is told besides.
     pub warnings: Vec<String>,
+    /// What was taken from budgets for it, to be settled when it is done.
+    pub ticket: Ticket,
 }
 
 impl Coordinator {
@@ -172,6 +205,7 @@ impl Coordinator {
                 })
                 .collect();
         }
+        self.add_unit_facts(table, &mut facts);
         facts
     }
 
@@ -189,10 +223,14 @@ impl Coordinator {
             }
             Plan::Modify(ModifyPlan { mutations, conditional, warnings, .. })
             | Plan::Batch(BatchPlan { mutations, conditional, warnings, .. }) => {
-                return self.commit(mutations, conditional, warnings);
+                return self.commit(mutations, conditional, warnings, request);
             }
-            Plan::Schema(statement) => self.define(statement, request)?,
+            Plan::Schema(statement) => {
+                request.add_work(|work| work.definition_count += 1);
+                self.define(statement, request)?
+            }
             Plan::Truncate(table) => {
+                request.add_work(|work| work.definition_count += 1);
                 self.truncate(table)?;
                 Answer::void()
             }
@@ -203,11 +241,7 @@ impl Coordinator {
                     "roles and permissions are the server's business".into(),
                 ));
             }
-            Plan::Explain(_) => {
-                return Err(ExecuteError::Invalid(
-                    "EXPLAIN needs request units, which this version does not have".into(),
-                ));
-            }
+            Plan::Explain(plan) => self.explain(&plan, request),
         };
         Ok(Executed::Done(answer))
     }
@@ -229,6 +263,7 @@ impl Coordinator {
         mutations: Vec<Mutation>,
         conditional: Option<ConditionalResult<'_>>,
         mut warnings: Vec<String>,
+        request: &RequestContext<'_>,
     ) -> Result<Executed, ExecuteError> {
         let conditional = conditional.as_ref();
         if mutations.is_empty() {
@@ -236,14 +271,28 @@ impl Coordinator {
             return Ok(Executed::Done(Answer { reply, warnings }));
         }
         warnings.extend(self.admit_sizes(&mutations)?);
+        let ticket = self.admit_writes(&mutations, request)?;
         match self.commit_located(mutations)? {
             Committed::Now(outcome) => {
+                if let Ok(done) = &outcome {
+                    request.add_work(|work| work.written += replica::charge_of(done));
+                    self.settle_writes(ticket, done);
+                }
                 let reply = self.answer_commit(outcome, conditional)?;
                 Ok(Executed::Done(Answer { reply, warnings }))
             }
-            Committed::Later(outcome) => Ok(Executed::Waiting(Waiting { outcome, warnings })),
+            Committed::Later(outcome) => {
+                Ok(Executed::Waiting(Waiting { outcome, warnings, ticket }))
+            }
             Committed::Moved(_) => Err(CommitError::Moved.into()),
         }
+    }
+
+    /// Settles with the budgets when writes are done.
+    pub fn settle_writes(&self, ticket: Ticket, done: &[Done]) {
+        self.replicas.budgets().settle(ticket, |place, _| {
+            Charge::from_micros(done.get(place).map_or(0, |done| done.weight))
+        });
     }
 
     /// Finds the set of each key and commits. When a physical partition is split or merged meanwhile
@@ -281,12 +330,12 @@ impl Coordinator {
 
     fn answer_commit(
         &self,
-        outcome: Result<Vec<Outcome>, CommitError>,
+        outcome: CommitResult,
         conditional: Option<&ConditionalResult<'_>>,
     ) -> Result<Reply, ExecuteError> {
         let outcomes = outcome?;
         let Some(conditional) = conditional else { return Ok(Reply::Void) };
-        let outcome = outcomes.first().unwrap_or(&Outcome::Applied);
+        let outcome = outcomes.first().map_or(&Outcome::Applied, |done| &done.outcome);
         self.conditional_rows(conditional, outcome).map(Reply::Rows)
     }
 

@@ -37,7 +37,9 @@ impl Coordinator {
     ) -> Result<Coordinator, ExecuteError> {
         let next = place(&map, &schema.load(), &settings, world.now_us() / 1000);
         let history = kept_history(&replicas);
+        let usage = Coordinator::kept_usage(&replicas);
         let coordinator = Coordinator {
+            usage: Mutex::new(usage),
             replicas,
             schema,
             map: ArcSwap::from_pointee(next),
@@ -52,6 +54,7 @@ impl Coordinator {
         if coordinator.map.load().epoch() != map.epoch() {
             coordinator.save_map(&coordinator.map.load())?;
         }
+        coordinator.share_budgets();
         Ok(coordinator)
     }
 

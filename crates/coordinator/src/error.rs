@@ -1,6 +1,7 @@
 //! Why a plan could not be run to its end.
 
 use std::fmt;
+use std::time::Duration;
 
 use plan::PlanError;
 use replica::{CommitError, ReadError};
@@ -24,6 +25,8 @@ pub enum ExecuteError {
     PagingState,
     /// The time for the request was up.
     ReadTimedOut,
+    /// The budget of a physical partition is spent: nothing was done. After so long it is not.
+    Throttled(Duration),
     /// Something the client asked for is not there any more (a table dropped meanwhile).
     Invalid(String),
 }
@@ -38,6 +41,9 @@ impl fmt::Display for ExecuteError {
             ExecuteError::Corrupt(corrupt) => corrupt.fmt(f),
             ExecuteError::PagingState => f.write_str("Invalid value for the paging state"),
             ExecuteError::ReadTimedOut => f.write_str("Operation timed out"),
+            ExecuteError::Throttled(wait) => {
+                write!(f, "the budget is spent for {} ms", wait.as_millis())
+            }
             ExecuteError::Invalid(text) => f.write_str(text),
         }
     }

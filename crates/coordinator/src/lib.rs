@@ -5,11 +5,14 @@
 //!
 //! Reading order: [`Coordinator`], `select` (which sets are asked), `collect` (what becomes of the
 //! rows), `page_state`, `virtual_rows`, `definitions` (schema changes).
+mod admission;
 mod balance;
 mod collect;
 mod coordinator;
 mod definitions;
 mod error;
+mod explain;
+mod meter;
 mod page_state;
 mod partition_facts;
 mod partitions;
@@ -17,6 +20,8 @@ mod rows;
 mod select;
 mod sizes;
 mod traffic;
+mod unit_facts;
+mod usage;
 mod virtual_rows;
 
 pub use coordinator::{

@@ -149,6 +149,7 @@ impl Coordinator {
         // Also where the log failed: the old sets take nothing any more.
         show_more();
         self.map.store(Arc::new(next));
+        self.share_budgets();
         drop(moving);
         self.follow_map();
         ended?;

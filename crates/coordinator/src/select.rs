@@ -13,6 +13,7 @@ use types::{
 use crate::collect::Collector;
 use crate::coordinator::{Coordinator, READ_CHARGE, RequestContext};
 use crate::error::ExecuteError;
+use crate::meter::Meter;
 use crate::page_state::PageState;
 use crate::rows::Rows;
 use crate::virtual_rows;
@@ -32,11 +33,21 @@ impl Coordinator {
             None => None,
         };
         let mut collector = Collector::new(plan, resume.as_ref(), request.deadline);
+        let meter = self.settings.counts_work.then(|| Meter::new(plan, request.work.get()));
+        collector.meter = meter;
         let after = resume.map(|state| state.position);
+        let ticket = self.admit_read(plan, request)?;
+        let mut read = Ok(());
         if !collector.is_done() {
-            self.read_partitions(plan, after, &mut collector)?;
+            read = self.read_partitions(plan, after, &mut collector);
         }
-        let (body, next) = collector.finish()?;
+        let meter = collector.meter.take();
+        let finished = read.and_then(|()| collector.finish());
+        if let Some(mut meter) = meter {
+            request.work.set(meter.finish(finished.as_ref().ok().map(|(body, _)| body)));
+            self.replicas().budgets().settle(ticket, |_, set| meter.charge_of(set));
+        }
+        let (body, next) = finished?;
         Ok(Rows {
             columns: Arc::clone(plan.selection.columns()),
             row_count: body.row_count,
@@ -78,6 +89,7 @@ impl Coordinator {
         collector: &mut Collector<'_, '_>,
     ) -> Result<(), ExecuteError> {
         if plan.table.is_virtual {
+            collector.enter_physical(None);
             let rows = virtual_rows::collect(plan.table, &self.schema(), &self.facts(plan.table));
             return self.for_each_scope(plan, after, collector, |command, collector| {
                 virtual_rows::read(&rows, &command, collector).map_err(ExecuteError::from)
@@ -90,6 +102,7 @@ impl Coordinator {
                     let partition =
                         map.locate(command.table, key.ring()).ok_or_else(|| unknown_table(plan))?;
                     self.traffic.note(partition, command.table, key, READ_CHARGE);
+                    collector.enter_physical(Some(partition.set));
                     self.replicas().read(partition, &command, collector)?;
                 }
                 ReadScope::Ring(range) => {
@@ -97,6 +110,7 @@ impl Coordinator {
                         let Some(part) = range.intersect(&partition.range) else { continue };
                         self.traffic.note_ring(partition, part.start, READ_CHARGE);
                         command.scope = ReadScope::Ring(part);
+                        collector.enter_physical(Some(partition.set));
                         self.replicas().read(partition, &command, collector)?;
                         if collector.is_done() {
                             break;
@@ -140,7 +154,9 @@ impl Coordinator {
                 now_s: plan.now_s,
             };
             command.index = self.choose_index(plan, &command)?;
+            let is_resumed = command.after.is_some();
             read(command, collector)?;
+            collector.leave_scope(is_resumed);
             if collector.is_done() {
                 return Ok(());
             }

@@ -3,14 +3,18 @@
 //! On one machine a set has one member, the log append is the commit, and every consistency level
 //! is met. It must not know CQL text or client sockets.
 //!
-//! Reading order: [`ReplicaSets`] is all there is until sets have more members.
+//! Reading order: [`ReplicaSets`]; [`budgets`] admits what each set may spend.
+pub mod budgets;
+
 use std::fmt;
 use std::sync::Arc;
 
 use partition::PhysicalPartition;
-use storage::Storage;
+use storage::{Storage, Touched};
 use types::{Mutation, ReadCommand, ReadScope, RowSink, SetId};
+use units::{Charge, rules, table, write_change};
 
+pub use budgets::{Asking, Budgets, Ticket};
 pub use storage::{
     CommitError, CommitResult, Committed, PartitionFilling, PartitionFull, SnapshotError,
     SnapshotFacts,
@@ -19,10 +23,29 @@ pub use storage::{
 /// Tells what became of a commit, once it is durable.
 pub type OutcomeReceiver = tokio::sync::oneshot::Receiver<CommitResult>;
 
+/// What storage is told about the weight of a row: micro request units.
+pub fn weigh(touched: Touched) -> u64 {
+    let charge = match touched {
+        Touched::Row { before, after } => write_change(before, after, 0),
+        Touched::Condition(bytes) => {
+            table::point_read(bytes.unwrap_or(0)).times(rules::STRONG_READ_TIMES)
+        }
+        Touched::RangeDeletion => rules::RANGE_DELETION,
+        Touched::IndexTerms(count) => rules::INDEX_TERM.times(count),
+    };
+    charge.micros()
+}
+
+/// What mutations cost that were applied.
+pub fn charge_of(done: &[types::Done]) -> Charge {
+    Charge::from_micros(done.iter().map(|done| done.weight).fold(0, u64::saturating_add))
+}
+
 /// The replica sets whose members live on this node.
 #[derive(Clone)]
 pub struct ReplicaSets {
     storage: Arc<Storage>,
+    budgets: Arc<Budgets>,
 }
 
 /// A read that could not be served.
@@ -47,8 +70,13 @@ impl std::error::Error for ReadError {}
 
 impl ReplicaSets {
     /// The sets of a node with that storage.
-    pub fn new(storage: Arc<Storage>) -> ReplicaSets {
-        ReplicaSets { storage }
+    pub fn new(storage: Arc<Storage>, budgets: Arc<Budgets>) -> ReplicaSets {
+        ReplicaSets { storage, budgets }
+    }
+
+    /// What the sets may spend.
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
     }
 
     /// The node's storage, for chores that concern no set: documents, tables, flush.

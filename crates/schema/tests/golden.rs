@@ -192,6 +192,7 @@ fn facts() -> NodeFacts {
         estimates: Vec::new(),
         partitions: Default::default(),
         index_builds: Vec::new(),
+        units: Default::default(),
     }
 }
 

@@ -267,6 +267,7 @@ fn describe_all(schema: &Schema) -> Vec<String> {
         estimates: Vec::new(),
         partitions: Default::default(),
         index_builds: Vec::new(),
+        units: Default::default(),
     };
     let result = describe(&statement, schema, None, &facts).unwrap();
     let text = |row: Vec<Vec<u8>>| String::from_utf8(row.into_iter().next_back().unwrap()).unwrap();

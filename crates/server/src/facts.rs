@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use protocol::Event;
-use schema::system::ClientFacts;
+use schema::system::{ClientFacts, StatementFacts};
 use schema::{NodeFacts, SchemaEvent};
 
 use crate::clients::{Card, Clients};
@@ -32,7 +32,11 @@ pub(crate) struct NodeWorld {
     uuids: Arc<Uuids>,
     hub: Arc<EventHub>,
     clients: Arc<Clients>,
+    statements: OnceLock<StatementSource>,
 }
+
+/// Tells what prepared statements cost.
+type StatementSource = Box<dyn Fn() -> Vec<StatementFacts> + Send + Sync>;
 
 impl NodeWorld {
     pub(crate) fn new(
@@ -80,8 +84,14 @@ impl NodeWorld {
             estimates: Vec::new(),
             partitions: Default::default(),
             index_builds: Vec::new(),
+            units: Default::default(),
         };
-        NodeWorld { lasting, uuids, hub, clients }
+        NodeWorld { lasting, uuids, hub, clients, statements: OnceLock::new() }
+    }
+
+    /// From now on prepared statements can be shown.
+    pub(crate) fn set_statements(&self, source: StatementSource) {
+        let _ = self.statements.set(source);
     }
 
     /// The host id, as text.
@@ -118,6 +128,10 @@ impl coordinator::World for NodeWorld {
             },
             ..self.lasting.clone()
         }
+    }
+
+    fn statements(&self) -> Vec<StatementFacts> {
+        self.statements.get().map(|tell| tell()).unwrap_or_default()
     }
 
     fn on_schema_change(&self, event: &SchemaEvent) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use coordinator::{Coordinator, ExecuteError, PagingSecret, Settings};
 use partition::PartitionMap;
-use replica::ReplicaSets;
+use replica::{Budgets, ReplicaSets};
 use schema::Schema;
 use storage::{DataDir, OpenError, Storage};
 use types::TableId;
@@ -19,7 +19,7 @@ use crate::events::EventHub;
 use crate::facts::NodeWorld;
 use crate::metrics::Metrics;
 use crate::roles::RoleKeeper;
-use crate::statements::{Engine, Parts};
+use crate::statements::{Charging, Engine, Parts};
 use crate::world::{self, Uuids};
 
 /// The document with who this node is.
@@ -148,6 +148,9 @@ impl Node {
                 Profile::Default => schema::Profile::Default,
                 Profile::Cosmos => schema::Profile::Cosmos,
             },
+            prices: config.units.prices,
+            saves_bursts: config.units.burst,
+            counts_work: config.units.charge,
             paging_secret: PagingSecret(identity.paging_secret),
             auto_snapshot: config.storage.auto_snapshot,
             limits: partition_limits(config),
@@ -158,7 +161,8 @@ impl Node {
                 .or(cosmos_only(config, COSMOS_KEY_BYTES_MAX)),
             logical_bytes_max: config.limits.logical_partition_bytes,
         };
-        let replicas = ReplicaSets::new(Arc::clone(&storage));
+        let replicas =
+            ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(world::steady_us)));
         let coordinator_world: Arc<dyn coordinator::World> = Arc::clone(&world) as _;
         let coordinator = Coordinator::new(replicas, schema, map, settings, coordinator_world)
             .map_err(StartError::Coordinator)?;
@@ -176,7 +180,17 @@ impl Node {
             },
             prepared_bytes_max: config.memory.prepared_statements,
             scans_max: world::core_count().max(2),
+            waiting_max: config.limits.waiting_requests,
+            charging: Charging {
+                counts: config.units.charge,
+                tells: config.units.charge && config.units.payload,
+                retries: config.units.server_side_retry.clone(),
+            },
             address,
+        }));
+        let source = Arc::downgrade(&engine);
+        world.set_statements(Box::new(move || {
+            source.upgrade().map(|engine| engine.statement_facts()).unwrap_or_default()
         }));
         let metrics = Arc::new(Metrics::default());
         Ok(Node { storage, coordinator, engine, roles, world, hub, clients, metrics })
@@ -184,6 +198,7 @@ impl Node {
 
     /// Makes everything durable. What comes after is refused.
     pub(crate) fn close(&self) -> Result<(), String> {
+        self.coordinator.record_usage(true);
         self.storage.close().map_err(|error| error.to_string())
     }
 }
@@ -285,6 +300,7 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
         block_cache_bytes: config.memory.block_cache.unwrap_or(share),
         memtable_bytes_max: config.memory.memtables.unwrap_or(share.min(MEMTABLE_BYTES_MAX)),
         open_files_max: usize::try_from(files).unwrap_or(usize::MAX).clamp(128, 16 * 1024),
+        weigh: config.units.charge.then_some(replica::weigh),
         apply_threads: cores.max(1),
         compaction_threads: (cores / 2).max(1),
         tombstone_retention_s: u32::try_from(config.storage.tombstone_retention.as_secs())

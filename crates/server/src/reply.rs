@@ -1,15 +1,17 @@
 //! From what went wrong to what the client is told: the only place that knows the codes of errors.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use coordinator::ExecuteError;
 use plan::PlanError;
 use protocol::{Consistency, ErrorKind, ErrorResponse, Failures, ProtocolError, WriteType};
 use replica::{CommitError, ReadError};
 use schema::SchemaError;
-use types::CorruptRow;
+use types::{CorruptRow, UuidText};
 
 use crate::roles::RoleError;
+use crate::world;
 
 /// Why a request failed, from whichever room.
 #[derive(Debug)]
@@ -65,6 +67,11 @@ impl From<RoleError> for Failure {
 }
 
 impl Failure {
+    /// Whether it was refused because the budget is spent, so that nothing was done.
+    pub(crate) fn is_throttled(&self) -> bool {
+        matches!(self, Failure::Execute(ExecuteError::Throttled(_)))
+    }
+
     /// The answer. `consistency` is what the request asked for.
     pub(crate) fn response(&self, consistency: Consistency) -> ErrorResponse {
         match self {
@@ -163,8 +170,24 @@ fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
             ErrorKind::ReadTimeout { consistency, received, required, data_present: false },
             "Operation timed out - received only 0 responses.",
         ),
+        ExecuteError::Throttled(wait) => {
+            ErrorResponse::new(ErrorKind::Overloaded, too_large(*wait))
+        }
         ExecuteError::Invalid(text) => ErrorResponse::new(ErrorKind::Invalid, text.clone()),
     }
+}
+
+/// The text that existing retry policies parse (cosmos-facts 2.3): `RetryAfterMs` is the second field
+/// between commas, a number without blanks.
+fn too_large(wait: Duration) -> String {
+    let id = UuidText(u128::from_be_bytes(world::random_bytes().unwrap_or_default()));
+    let wait_ms = wait.as_millis();
+    format!(
+        "Request rate is large: ActivityID={id}, RetryAfterMs={wait_ms}, Additional \
+         details='Response status code does not indicate success: TooManyRequests (429); Substatus: \
+         3200; ActivityId: {id}; Reason: (The request rate is larger than the provisioned \
+         throughput)'"
+    )
 }
 
 fn of_read(error: &ReadError, consistency: Consistency) -> ErrorResponse {

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use storage::DataDir;
@@ -22,6 +23,9 @@ use crate::roles::DEFAULT_SUPERUSER;
 use crate::tls::Certificates;
 use crate::upkeep;
 use crate::world;
+
+/// How often the usage of budgets is recorded.
+const USAGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs a node until it is told to stop.
 pub(crate) fn run(loaded: &Loaded) -> Result<(), StartError> {
@@ -87,6 +91,7 @@ async fn serve(
     serve_questions(&folder, &node, address);
     let balancing = tokio::spawn(balance(Arc::clone(&node), config.partitions.interval));
     warn_of_default_password(&node);
+    record_usage(&node);
     greet(address, &folder);
     signals.wait(certificates.as_deref()).await;
     tracing::info!("stopping");
@@ -291,6 +296,22 @@ fn damaged_tables(node: &Node) -> Vec<String> {
         None => format!("{id}: {what}"),
     };
     damaged.into_iter().map(name).collect()
+}
+
+/// Records every few seconds what budgets were used for, as long as the node is there.
+fn record_usage(node: &Arc<Node>) {
+    let coordinator = Arc::downgrade(&node.coordinator);
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(USAGE_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let Some(coordinator) = coordinator.upgrade() else { return };
+            let recorded = tokio::task::spawn_blocking(move || coordinator.record_usage(true));
+            if recorded.await.is_err() {
+                tracing::error!("recording the usage panicked");
+            }
+        }
+    });
 }
 
 /// Everybody knows the first password. Checking it is slow, so nobody waits for it.

@@ -1,6 +1,7 @@
 //! The real world: clocks, randomness and the machine. Every other file, and every other crate,
 //! takes them as arguments.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -16,6 +17,12 @@ const MEMORY_BYTES_ASSUMED: u64 = 1 << 30;
 #[expect(clippy::disallowed_methods, reason = "this file owns the real clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// Microseconds since the process first asked; they never go back.
+pub(crate) fn steady_us() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(now().duration_since(*START.get_or_init(now)).as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Microseconds since 1970.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 use schema::Table;
 use types::{
-    CellAction, Condition, CurrentRow, LiveCells, Mutation, Operation, Outcome, RowChange,
+    CellAction, Condition, CurrentRow, Done, LiveCells, Mutation, Operation, Outcome, RowChange,
     RowPosition, RowView, SetId,
 };
 
@@ -27,6 +27,7 @@ use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{Applied, OpenStore, SetProgress, TableStore};
+use crate::weigh::{Touched, live_bytes};
 
 /// Where a mutation stands in the log.
 #[derive(Clone, Copy, Debug)]
@@ -48,13 +49,10 @@ thread_local! {
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// Applies one mutation. The caller applies the mutations of a set one after the other.
-pub(crate) fn apply(
-    core: &Core,
-    place: Place,
-    mutation: &Mutation,
-) -> Result<Outcome, CommitError> {
+pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Done, CommitError> {
+    const NOTHING: Done = Done { outcome: Outcome::Applied, weight: 0 };
     let Some(store) = core.store_or_new(mutation.table) else {
-        return Ok(Outcome::Applied);
+        return Ok(NOTHING);
     };
     let of_tree = |error| CommitError::Tree { table: mutation.table, error };
     let opened = store
@@ -64,7 +62,7 @@ pub(crate) fn apply(
     let _open = opened.hold_open();
     let progress = opened.progress(place.set);
     if place.position < store.born || place.applied <= progress.applied() {
-        return Ok(Outcome::Applied);
+        return Ok(NOTHING);
     }
     let (key, row) = SCRATCH.take();
     let mut change = Change::new(core, &store, opened, mutation, key, row);
@@ -72,9 +70,19 @@ pub(crate) fn apply(
     if let Err(CommitError::Tree { table, error }) = &outcome {
         core.damage.note_error(*table, error);
     }
+    let mut weight = match &outcome {
+        Ok(Outcome::Applied) => change.weigh(),
+        Ok(Outcome::NotApplied { .. }) => Ok(change.condition_weight),
+        Err(_) => Ok(0),
+    };
     let (result, written) = match outcome {
         Ok(Outcome::Applied) => match change.index_writes() {
-            Ok(index_writes) => (Ok(Outcome::Applied), change.write(&progress, index_writes)),
+            Ok(index_writes) => {
+                if let (Some(weigh), Ok(weight)) = (core.options.weigh, &mut weight) {
+                    *weight += weigh(Touched::IndexTerms(index_writes.count()));
+                }
+                (Ok(Outcome::Applied), change.write(&progress, index_writes))
+            }
             Err(error) => (Err(error), None),
         },
         other => (other, None),
@@ -91,7 +99,7 @@ pub(crate) fn apply(
     key.shrink_to(SCRATCH_BYTES_MAX);
     row.shrink_to(SCRATCH_BYTES_MAX);
     SCRATCH.set((key, row));
-    result
+    Ok(Done { outcome: result?, weight: weight? })
 }
 
 /// Whether the mutation would be refused as things are now, because of a position in a list. Asked
@@ -124,6 +132,9 @@ struct PendingRow {
     existed: bool,
     is_cached: bool,
     is_changed: bool,
+    /// The newest deletion over it before the mutation, and now.
+    first_covering_us: i64,
+    covering_us: i64,
 }
 
 /// One mutation while it is worked out.
@@ -144,6 +155,8 @@ struct Change<'c> {
     may_have_deletions: bool,
     /// More than one key is written.
     is_many: bool,
+    /// What the conditions weighed.
+    condition_weight: u64,
 }
 
 impl<'c> Change<'c> {
@@ -175,6 +188,7 @@ impl<'c> Change<'c> {
             deletions: None,
             may_have_deletions,
             is_many: false,
+            condition_weight: 0,
         }
     }
 
@@ -272,7 +286,16 @@ impl<'c> Change<'c> {
         let existed = value.is_some();
         let first_value = value.clone();
         let is_changed = false;
-        self.rows.push(PendingRow { key, value, first_value, existed, is_cached, is_changed });
+        self.rows.push(PendingRow {
+            key,
+            value,
+            first_value,
+            existed,
+            is_cached,
+            is_changed,
+            first_covering_us: i64::MIN,
+            covering_us: i64::MIN,
+        });
         Ok(index)
     }
 
@@ -319,6 +342,7 @@ impl<'c> Change<'c> {
             Before { row, first_row, covering_us, first_covering_us, now_s, hidden: &hidden };
         let after = merge(before, change, out).map_err(|error| self.of_merge(error))?;
         if let Some(pending) = self.rows.get_mut(index) {
+            (pending.first_covering_us, pending.covering_us) = (first_covering_us, covering_us);
             let is_same = match &current {
                 Some(current) => !after.is_empty && **current == *after.bytes,
                 None => after.is_empty,
@@ -341,6 +365,7 @@ impl<'c> Change<'c> {
         let table: Option<&Table> = table.as_deref();
         let hidden = table.map(Table::hidden_cells).unwrap_or_default();
         let mut all_hold = true;
+        let mut weight = 0;
         let mut rows = Vec::with_capacity(condition.rows.len());
         for row_condition in &condition.rows {
             let covering_us = self.covering_us(&row_condition.position)?;
@@ -358,11 +383,18 @@ impl<'c> Change<'c> {
                 Some(live) if live.is_live().map_err(of_row)? => Some(live),
                 _ => None,
             };
+            if let Some(weigh) = self.core.options.weigh {
+                let key_bytes = self.key_bytes(&self.key);
+                let value_bytes = live.as_ref().map(LiveCells::value_bytes).transpose();
+                let bytes = value_bytes.map_err(of_row)?.map(|bytes| key_bytes + bytes);
+                weight += weigh(Touched::Condition(bytes));
+            }
             let holds = condition::holds(&row_condition.checks, live.as_ref(), table);
             all_hold &= holds.map_err(of_row)?;
             let row = live.as_ref().map(condition::live_part).transpose().map_err(of_row)?;
             rows.push(CurrentRow { position: row_condition.position.clone(), row });
         }
+        self.condition_weight = weight;
         Ok((!all_hold).then_some(rows))
     }
 
@@ -430,6 +462,36 @@ impl<'c> Change<'c> {
                 0
             }
         }
+    }
+
+    /// What the mutation weighs.
+    fn weigh(&self) -> Result<u64, CommitError> {
+        let Some(weigh) = self.core.options.weigh else { return Ok(0) };
+        let now_s = self.core.clock.now_s();
+        let mut weight = self.condition_weight;
+        for row in &self.rows {
+            let key_bytes = self.key_bytes(&row.key);
+            let size = |value: &Option<TreeBytes>, covering_us| {
+                let view = value.as_ref().map(|value| self.view(value)).transpose()?;
+                live_bytes(view, key_bytes, covering_us, now_s)
+            };
+            let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
+            let before = size(&row.first_value, row.first_covering_us).map_err(of_row)?;
+            let after = match row.is_changed {
+                true => size(&row.value, row.covering_us).map_err(of_row)?,
+                false => before,
+            };
+            weight += weigh(Touched::Row { before, after });
+        }
+        let deletes_range = |operation: &&Operation| !matches!(operation, Operation::Row(_));
+        let range_count = self.mutation.operations.iter().filter(deletes_range).count();
+        Ok(weight + weigh(Touched::RangeDeletion) * range_count as u64)
+    }
+
+    /// The size of a row's keys: `key` is its store number and tree key.
+    fn key_bytes(&self, key: &[u8]) -> u64 {
+        let clustering_bytes = key.len().saturating_sub(self.prefix_length + 1);
+        (self.mutation.key.bytes().len() + clustering_bytes) as u64
     }
 
     /// Writes what was worked out and publishes it; returns how much memory grew.

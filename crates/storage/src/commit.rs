@@ -15,7 +15,7 @@ use std::thread::{Builder, JoinHandle};
 use foldhash::fast::FixedState;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::oneshot;
-use types::{Mutation, Operation, Outcome, RowPosition, SetId};
+use types::{Done, Mutation, Operation, Outcome, RowPosition, SetId};
 
 use crate::apply::{Place, apply};
 use crate::core::Core;
@@ -27,7 +27,7 @@ use crate::tree::store::Applied;
 
 /// What became of a change, one outcome for each mutation in order. An error of one mutation stands
 /// for all; positions in lists that are not there are found before anything is logged.
-pub type CommitResult = Result<Vec<Outcome>, CommitError>;
+pub type CommitResult = Result<Vec<Done>, CommitError>;
 
 /// A commit, done or on its way.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ pub(crate) fn apply_entry(
     id: EntryId,
     position: Position,
     mutations: &[Mutation],
-    mut on_outcome: impl FnMut(usize, Result<Outcome, CommitError>),
+    mut on_outcome: impl FnMut(usize, Result<Done, CommitError>),
 ) {
     for (number, mutation) in mutations.iter().enumerate() {
         let ordinal = u32::try_from(number + 1).unwrap_or(u32::MAX);
@@ -188,10 +188,10 @@ pub(crate) struct Outcomes(CommitResult);
 
 impl Outcomes {
     pub(crate) fn new(count: usize) -> Outcomes {
-        Outcomes(Ok(vec![Outcome::Applied; count]))
+        Outcomes(Ok(vec![Done { outcome: Outcome::Applied, weight: 0 }; count]))
     }
 
-    pub(crate) fn set(&mut self, slot: usize, outcome: Result<Outcome, CommitError>) {
+    pub(crate) fn set(&mut self, slot: usize, outcome: Result<Done, CommitError>) {
         match (&mut self.0, outcome) {
             (Ok(outcomes), Ok(outcome)) => {
                 if let Some(place) = outcomes.get_mut(slot) {

@@ -40,6 +40,7 @@ mod sizes;
 mod snapshot;
 mod storage;
 mod tree;
+mod weigh;
 
 #[cfg(test)]
 mod test_folder;
@@ -60,3 +61,4 @@ pub use sizes::admit::{PartitionFilling, PartitionFull};
 pub use sizes::{LogicalSize, RangeSize};
 pub use snapshot::{Restored, SnapshotError, SnapshotFacts, restore, snapshots};
 pub use storage::{Statistics, Storage};
+pub use weigh::{Touched, Weigh};

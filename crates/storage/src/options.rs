@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::weigh::Weigh;
+
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitMode {
@@ -44,6 +46,8 @@ pub struct Options {
     pub memtable_bytes_max: u64,
     /// Open sorted files over all tables.
     pub open_files_max: usize,
+    /// How much the rows of a mutation weigh; nothing is weighed without.
+    pub weigh: Option<Weigh>,
     /// Threads that apply what the group commit made durable.
     pub apply_threads: usize,
     /// Threads that compact.
@@ -70,6 +74,7 @@ impl Default for Options {
             block_cache_bytes: 128 * MIB,
             memtable_bytes_max: 128 * MIB,
             open_files_max: 512,
+            weigh: None,
             apply_threads: 2,
             compaction_threads: 1,
             tombstone_retention_s: 600,

@@ -78,7 +78,7 @@ fn mutate(table: TableId, key: PartitionKey, change: RowChange) -> Mutation {
 }
 
 fn commit_one(storage: &Storage, set: SetId, mutation: Mutation) -> Result<Outcome, CommitError> {
-    storage.commit(vec![(set, mutation)]).wait().map(|mut outcomes| outcomes.remove(0))
+    storage.commit(vec![(set, mutation)]).wait().map(|mut done| done.remove(0).outcome)
 }
 
 fn add(storage: &Storage, set: SetId, number: u8, delta: i64) {

@@ -28,7 +28,7 @@ pub use map_cell::{map_cell, split_map_cell};
 pub use mutation::{
     CellAction, CellChange, Deletion, Expiry, Liveness, Mutation, Operation, RowChange,
 };
-pub use outcome::{CurrentRow, Outcome, Refusal};
+pub use outcome::{CurrentRow, Done, Outcome, Refusal};
 pub use read::{
     Flow, HiddenCells, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadPosition, ReadScope,
     RowSelection, RowSink, Statics,

@@ -16,6 +16,22 @@ pub enum Outcome {
     },
 }
 
+/// What became of a mutation, and what it cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the rows it touched weigh together, as storage was told to weigh them; zero where it was
+    /// not.
+    pub weight: u64,
+}
+
+impl PartialEq<Outcome> for Done {
+    fn eq(&self, other: &Outcome) -> bool {
+        self.outcome == *other
+    }
+}
+
 /// A row that a condition looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurrentRow {

@@ -104,6 +104,11 @@ impl<'a> CellRef<'a> {
         }
     }
 
+    /// How much it counts in the size of its row: its value, and what names it in a collection.
+    pub fn value_bytes(&self) -> u64 {
+        (self.value().len() + self.path.map_or(0, <[u8]>::len)) as u64
+    }
+
     /// Its expiry, if it has one.
     pub fn expiry(&self) -> Option<Expiry> {
         match self.state {

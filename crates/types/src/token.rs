@@ -4,7 +4,6 @@
 //! half is that token with its sign bit flipped, so that unsigned order is token order, and the
 //! lower half is the part of the 128-bit Murmur3 that Cassandra throws away.
 
-
 /// A token of the ring that clients see: exactly the value Cassandra computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub i64);

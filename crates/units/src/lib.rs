@@ -6,10 +6,14 @@
 //!
 //! Reading order: [`Charge`]; [`table`] holds the published cost table and how sizes between its rows
 //! are read; [`rules`] is the one place where every other rule stands, each with its source; [`Work`]
-//! is what a request did, and [`charge()`] turns it into its charge.
+//! is what a request did, and [`charge()`] turns it into its charge; [`budget`] is what a physical
+//! partition may spend, and [`usage`] what it did spend when; [`price`] what that costs.
+pub mod budget;
 mod charge;
+pub mod price;
 pub mod rules;
 pub mod table;
+pub mod usage;
 mod work;
 
 pub use charge::Charge;

@@ -63,6 +63,15 @@ impl Work {
         self.scanned_bytes = self.scanned_bytes.saturating_add(row_bytes);
     }
 
+    /// What it comes to, the least price of a request aside.
+    pub fn charge_so_far(&self) -> Charge {
+        let read = match self.strength {
+            ReadStrength::One => self.read_charge(),
+            ReadStrength::Strong => self.read_charge().times(rules::STRONG_READ_TIMES),
+        };
+        read + self.written + rules::DEFINITION.times(self.definition_count)
+    }
+
     /// What the reads come to, at one replica.
     fn read_charge(&self) -> Charge {
         self.point_charge
@@ -76,12 +85,7 @@ impl Work {
 
 /// What a request costs that did this work.
 pub fn charge(work: &Work) -> Charge {
-    let read = match work.strength {
-        ReadStrength::One => work.read_charge(),
-        ReadStrength::Strong => work.read_charge().times(rules::STRONG_READ_TIMES),
-    };
-    let defined = rules::DEFINITION.times(work.definition_count);
-    (read + work.written + defined).at_least(rules::LEAST)
+    work.charge_so_far().at_least(rules::LEAST)
 }
 
 /// What one row costs to change, by its size before and after; `None` where it is not there.

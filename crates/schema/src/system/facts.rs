@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::unit_rows::UnitFacts;
 use types::TableId;
 
 use super::partition_rows::PartitionFacts;
@@ -64,6 +65,8 @@ pub struct NodeFacts {
     pub partitions: PartitionFacts,
     /// How far indexes are built; one that is not here has nothing to build.
     pub index_builds: Vec<IndexBuildFacts>,
+    /// Request units.
+    pub units: UnitFacts,
 }
 
 /// How far an index is built.

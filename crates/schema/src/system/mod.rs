@@ -11,6 +11,7 @@ mod facts;
 mod partition_rows;
 mod rows;
 mod schema_rows;
+mod unit_rows;
 mod values;
 mod virtual_schema_rows;
 
@@ -32,6 +33,7 @@ pub use partition_rows::{
     LogicalPartitionFacts, MapChangeFacts, PartitionFacts, PhysicalPartitionFacts,
 };
 pub use rows::{VirtualRow, virtual_rows};
+pub use unit_rows::{StatementFacts, ThroughputFacts, UnitFacts, UsageFacts};
 
 /// A keyspace of the system: its replication, and its tables as CQL.
 struct Definition {

@@ -2,7 +2,7 @@
 
 use super::facts::{ClientFacts, NodeFacts, RangeEstimate};
 use super::values::{self, Value};
-use super::{partition_rows, schema_rows, virtual_schema_rows};
+use super::{partition_rows, schema_rows, unit_rows, virtual_schema_rows};
 use crate::model::{Schema, Table};
 
 /// A row of a computed table.
@@ -31,7 +31,8 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
             .collect(),
         ("system_helenus", "index_builds") => schema_rows::index_builds(schema, facts),
         ("system_helenus", "node") => vec![node(facts)],
-        ("system_helenus", name) => partition_rows::rows(name, &facts.partitions),
+        ("system_helenus", name) => unit_rows::rows(name, &facts.units)
+            .unwrap_or_else(|| partition_rows::rows(name, &facts.partitions)),
         _ => Vec::new(),
     };
     rows.into_iter().map(|row| ordered(table, row)).collect()

@@ -154,6 +154,17 @@ pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, BadV
         .ok_or(BadValue)
 }
 
+/// An amount of money in millionths, written with a decimal point.
+pub(super) fn money(text: &str) -> Result<u64, BadValue> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    if part.is_empty() || part.len() > 6 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(BadValue);
+    }
+    let whole: u64 = whole.parse().map_err(|_| BadValue)?;
+    let part: u64 = format!("{part:0<6}").parse().map_err(|_| BadValue)?;
+    whole.checked_mul(1_000_000).and_then(|whole| whole.checked_add(part)).ok_or(BadValue)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) partitions: Partitions,
     pub(crate) timeouts: Timeouts,
+    pub(crate) units: Units,
     pub(crate) auth: Auth,
     pub(crate) tls: Tls,
     pub(crate) metrics: Metrics,
@@ -102,6 +103,7 @@ pub(crate) struct Limits {
     pub(crate) batch_size_warn: u64,
     pub(crate) batch_size_fail: u64,
     pub(crate) unlogged_batch_partitions_warn: usize,
+    pub(crate) waiting_requests: usize,
     pub(crate) logical_partition_bytes: u64,
     pub(crate) physical_partition_bytes: u64,
     /// `None`: as the profile has it.
@@ -128,6 +130,44 @@ pub(crate) struct Timeouts {
     pub(crate) counter_write: Duration,
     pub(crate) cas: Duration,
     pub(crate) truncate: Duration,
+}
+
+/// Request units.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Units {
+    /// What requests do is counted and charged.
+    pub(crate) charge: bool,
+    /// Clients are told in the custom payload.
+    pub(crate) payload: bool,
+    /// Where requests wait on the server when the budget is spent.
+    pub(crate) server_side_retry: ServerRetry,
+    /// Whether unspent budget is kept for bursts.
+    pub(crate) burst: bool,
+    /// What throughput costs.
+    pub(crate) prices: units::price::Prices,
+}
+
+/// In which keyspaces requests wait on the server when the budget is spent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum ServerRetry {
+    /// In none.
+    #[default]
+    Off,
+    /// In all.
+    All,
+    /// In these.
+    Keyspaces(Vec<String>),
+}
+
+impl ServerRetry {
+    /// Whether they do in a keyspace.
+    pub(crate) fn includes(&self, keyspace: &str) -> bool {
+        match self {
+            ServerRetry::Off => false,
+            ServerRetry::All => true,
+            ServerRetry::Keyspaces(names) => names.iter().any(|name| name == keyspace),
+        }
+    }
 }
 
 /// Who may connect, and who may do what.

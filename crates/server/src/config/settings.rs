@@ -1,7 +1,10 @@
 //! The table of all settings.
 
 use super::form::{self, BadValue, Form};
-use super::{Authenticator, Authorizer, CommitMode, Config, LogFormat, LogLevel, Profile, TlsMode};
+use super::{
+    Authenticator, Authorizer, CommitMode, Config, LogFormat, LogLevel, Profile, ServerRetry,
+    TlsMode,
+};
 
 /// One setting.
 pub(super) struct Setting {
@@ -244,6 +247,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         limits.unlogged_batch_partitions_warn = |text| form::count_of_at_least(text, 0)
     ),
     setting!(
+        "limits.waiting_requests",
+        Form::Count,
+        "16384",
+        "Requests of all connections that may wait at once, for the log, for a thread or for their\nbudget. At that many, the newest are refused with the error for an overloaded node.",
+        limits.waiting_requests = |text| form::count_of_at_least(text, 16)
+    ),
+    setting!(
         "limits.logical_partition_bytes",
         Form::Bytes,
         "20GB",
@@ -342,6 +352,63 @@ pub(super) static SETTINGS: &[Setting] = &[
         timeouts.truncate = form::duration
     ),
     setting!(
+        "units.charge",
+        Form::Flag,
+        "true",
+        "Whether the work of requests is counted and charged in request units.",
+        units.charge = form::flag
+    ),
+    setting!(
+        "units.payload",
+        Form::Flag,
+        "true",
+        "Whether clients are told what a request cost, in the custom payload RequestCharge of its\nanswer (protocol versions 4 and 5).",
+        units.payload = form::flag
+    ),
+    setting!(
+        "units.server_side_retry",
+        Form::Text,
+        "off",
+        "Where a request waits on the server, up to 60 s, when its budget is spent, instead of being\nrefused with the error that tells it when to come back. off, all, or names of keyspaces\nseparated by commas.",
+        units.server_side_retry = server_retry
+    ),
+    setting!(
+        "units.burst",
+        Form::Flag,
+        "false",
+        "Whether a physical partition with less than 3,000 RU/s keeps what it does not spend, up to\n300 s of its budget, and spends it at up to 3,000 RU/s when it needs more.",
+        units.burst = form::flag
+    ),
+    setting!(
+        "units.price_manual",
+        Form::Text,
+        "0.008",
+        "What 100 RU/s of manual throughput cost for an hour, for system_helenus.usage and\nhelenus estimate. The defaults are the list prices in US dollars, one write region.",
+        units.prices.manual_100_hour = form::money
+    ),
+    setting!(
+        "units.price_autoscale_percent",
+        Form::Count,
+        "150",
+        "What autoscale costs against manual throughput, in percent.",
+        units.prices.autoscale_percent =
+            |text| form::count_of_at_least(text, 1).map(|count| count as u64)
+    ),
+    setting!(
+        "units.price_serverless",
+        Form::Text,
+        "0.25",
+        "What a million RU cost without provisioning.",
+        units.prices.serverless_million = form::money
+    ),
+    setting!(
+        "units.price_storage",
+        Form::Text,
+        "0.25",
+        "What a gigabyte costs for a month.",
+        units.prices.storage_gb_month = form::money
+    ),
+    setting!(
         "auth.authenticator",
         AUTHENTICATOR,
         "allow_all",
@@ -436,3 +503,23 @@ pub(super) static SETTINGS: &[Setting] = &[
         )
     ),
 ];
+
+/// `off`, `all`, or names of keyspaces.
+fn server_retry(text: &str) -> Result<ServerRetry, BadValue> {
+    match text {
+        "off" => Ok(ServerRetry::Off),
+        "all" => Ok(ServerRetry::All),
+        names => {
+            let names: Vec<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
+            let is_name = |name: &String| {
+                !name.is_empty()
+                    && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            };
+            if names.iter().all(is_name) {
+                Ok(ServerRetry::Keyspaces(names))
+            } else {
+                Err(BadValue)
+            }
+        }
+    }
+}

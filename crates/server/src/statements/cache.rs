@@ -1,8 +1,8 @@
 //! Prepared statements, bounded in bytes. What does not fit is forgotten; the client then hears
 //! UNPREPARED and prepares again.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use plan::{BindVariable, ResultColumn};
 use protocol::ColumnSpec;
@@ -10,8 +10,10 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use schema::{Schema, Table};
 
-/// What a statement is reckoned to take besides its text: plan, columns, the entry itself.
-const STATEMENT_BYTES: u64 = 2048;
+use super::statistics::Statistics;
+
+/// What a statement is reckoned to take besides its text: plan, columns, statistics, the entry itself.
+const STATEMENT_BYTES: u64 = 4096;
 /// What each column or marker of it is reckoned to take.
 const COLUMN_BYTES: u64 = 128;
 /// What an average statement is reckoned to take, to size the cache's table.
@@ -30,6 +32,8 @@ pub(super) struct Statement {
     /// The last schema that it was found to fit, folded into 64 bits.
     fits: AtomicU64,
     weight_bytes: u64,
+    /// Kept from when it is prepared on.
+    pub(super) statistics: OnceLock<Statistics>,
 }
 
 impl Statement {
@@ -56,7 +60,13 @@ impl Statement {
             result,
             tables,
             fits: AtomicU64::new(fold(schema)),
+            statistics: OnceLock::new(),
         })
+    }
+
+    /// The keyspace of its tables, if it has any.
+    pub(super) fn keyspace(&self) -> Option<&str> {
+        self.tables.first().map(|table| &*table.keyspace)
     }
 
     /// Whether every table is still the one that it was planned for.
@@ -140,7 +150,20 @@ impl PreparedStatements {
 
     /// Keeps a statement.
     pub(super) fn put(&self, statement: &Arc<Statement>) {
+        // Prepared again, it goes on counting.
+        let kept = self.cache.get(&statement.plan.id);
+        if kept.is_some_and(|kept| {
+            kept.tables.iter().zip(&statement.tables).all(|(a, b)| Arc::ptr_eq(a, b))
+        }) {
+            return;
+        }
+        let _ = statement.statistics.set(Statistics::new());
         self.cache.insert(statement.plan.id, Arc::clone(statement));
+    }
+
+    /// All that are kept.
+    pub(super) fn all(&self) -> Vec<Arc<Statement>> {
+        self.cache.iter().map(|(_, statement)| statement).collect()
     }
 
     /// How many are kept.

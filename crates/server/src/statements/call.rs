@@ -1,12 +1,16 @@
 //! One execution: who asked for what, with which statements. Borrowed while it runs inline, owned
 //! when it must wait.
 
+use std::cell::Cell;
+use std::net::IpAddr;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use protocol::{Frame, QueryParameters, Request, RequestMessage, ResponseHead};
+use protocol::{Consistency, Frame, QueryParameters, Request, RequestMessage, ResponseHead};
+use units::budget::ClientId;
+use units::{Charge, ReadStrength, Work};
 
 use super::cache::Statement;
 use super::trace::Trace;
@@ -25,6 +29,52 @@ pub(super) struct Call<'a> {
     pub(super) started: Instant,
     /// Its trace, if one is kept.
     pub(super) trace: Option<&'a Arc<Trace>>,
+    /// What it did so far.
+    pub(super) work: &'a Cell<Work>,
+    /// Whether its client is told what it cost.
+    pub(super) tells_charge: bool,
+    /// Whether it waited on the server for its budget.
+    pub(super) has_waited: bool,
+}
+
+/// The key of a charge in the custom payload of an answer (cosmos-facts 2.2).
+const CHARGE_KEY: &str = "RequestCharge";
+
+/// The custom payload of an answer.
+pub(super) struct ChargePayload {
+    value: [u8; 8],
+    is_told: bool,
+}
+
+impl ChargePayload {
+    /// As the head of an answer wants it; `space` is where it lies meanwhile.
+    pub(super) fn pairs<'w>(
+        &'w self,
+        space: &'w mut [(&'w str, &'w [u8]); 1],
+    ) -> &'w [(&'w str, &'w [u8])] {
+        if !self.is_told {
+            return &[];
+        }
+        *space = [(CHARGE_KEY, &self.value)];
+        space
+    }
+}
+
+/// How many replicas a level asks: two above ONE (cosmos-facts 4.2).
+pub(super) fn strength(consistency: Consistency) -> ReadStrength {
+    match consistency {
+        Consistency::Any | Consistency::One | Consistency::LocalOne | Consistency::NodeLocal => {
+            ReadStrength::One
+        }
+        Consistency::Two
+        | Consistency::Three
+        | Consistency::Quorum
+        | Consistency::All
+        | Consistency::LocalQuorum
+        | Consistency::EachQuorum
+        | Consistency::Serial
+        | Consistency::LocalSerial => ReadStrength::Strong,
+    }
 }
 
 impl<'a> Call<'a> {
@@ -49,14 +99,37 @@ impl<'a> Call<'a> {
         own.or(self.client.keyspace.as_deref())
     }
 
+    /// What it cost so far.
+    pub(super) fn charge(&self) -> Charge {
+        units::charge(&self.work.get())
+    }
+
+    /// What the answer tells of a charge.
+    pub(super) fn payload(&self, charge: Charge) -> ChargePayload {
+        ChargePayload { value: charge.to_payload(), is_told: self.tells_charge }
+    }
+
+    /// Who spends, for budgets: each connection for itself.
+    pub(super) fn client_id(&self) -> ClientId {
+        let ip = match self.client.address.ip() {
+            IpAddr::V4(ip) => u64::from(ip.to_bits()),
+            IpAddr::V6(ip) => ip.to_bits() as u64 ^ (ip.to_bits() >> 64) as u64,
+        };
+        ClientId(ip << 16 ^ u64::from(self.client.address.port()))
+    }
+
     /// What the answer starts with.
-    pub(super) fn head<'w>(&self, warnings: &'w [String]) -> ResponseHead<'w> {
+    pub(super) fn head<'w>(
+        &self,
+        warnings: &'w [String],
+        custom_payload: &'w [(&'w str, &'w [u8])],
+    ) -> ResponseHead<'w> {
         ResponseHead {
             version: self.frame.version,
             stream: self.frame.stream,
             tracing_id: self.trace.map(|trace| trace.id),
             warnings,
-            custom_payload: &[],
+            custom_payload,
         }
     }
 
@@ -71,6 +144,9 @@ impl<'a> Call<'a> {
             },
             started: self.started,
             trace: self.trace.cloned(),
+            work: self.work.clone(),
+            tells_charge: self.tells_charge,
+            has_waited: self.has_waited,
         }
     }
 }
@@ -80,8 +156,11 @@ pub(super) struct OwnedCall {
     client: Client,
     frame: Frame,
     statements: Several,
-    started: Instant,
+    pub(super) started: Instant,
     pub(super) trace: Option<Arc<Trace>>,
+    pub(super) work: Cell<Work>,
+    tells_charge: bool,
+    pub(super) has_waited: bool,
 }
 
 enum Several {
@@ -111,6 +190,9 @@ impl OwnedCall {
             },
             started: self.started,
             trace: self.trace.as_ref(),
+            work: &self.work,
+            tells_charge: self.tells_charge,
+            has_waited: self.has_waited,
         })
     }
 }

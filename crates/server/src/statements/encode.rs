@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use coordinator::{Answer, Reply, Rows};
 use protocol::{
-    ColumnSpec, PreparedMetadata, Request, RowsMetadata, SchemaChange, SchemaChangeKind,
-    SchemaTarget, Version,
+    ColumnSpec, PreparedMetadata, Request, ResponseHead, RowsMetadata, SchemaChange,
+    SchemaChangeKind, SchemaTarget, Version,
 };
 use schema::{ChangeKind, ChangeTarget, SchemaEvent};
+use units::Charge;
 
 use super::cache::{Statement, result_specs};
 use super::call::Call;
@@ -25,10 +26,12 @@ pub(super) fn answer(
         Ok(answer) => answer,
         Err(failure) => return error(call, &failure, out),
     };
-    let head = call.head(&answer.warnings);
+    let (payload, mut space) = (call.payload(call.charge()), Default::default());
+    let payload = payload.pairs(&mut space);
+    let head = call.head(&answer.warnings, payload);
     match &answer.reply {
         Reply::Void => head.void(out),
-        Reply::Rows(rows) => self::rows(call, &answer.warnings, rows, out),
+        Reply::Rows(rows) => self::rows(call, &head, rows, out),
         Reply::SchemaChange(event) => head.schema_change(&schema_change(event), out),
         Reply::UseKeyspace(name) => {
             head.set_keyspace(name, out);
@@ -41,10 +44,13 @@ pub(super) fn answer(
 /// Appends an error.
 pub(super) fn error(call: &Call<'_>, failure: &Failure, out: &mut BytesMut) -> Effect {
     let consistency = call.parameters().map_or(protocol::Consistency::One, |it| it.consistency);
-    Effect::error(&call.head(&[]), &failure.response(consistency), out)
+    let charge = if failure.is_throttled() { Charge::ZERO } else { call.charge() };
+    let (payload, mut space) = (call.payload(charge), Default::default());
+    let payload = payload.pairs(&mut space);
+    Effect::error(&call.head(&[], payload), &failure.response(consistency), out)
 }
 
-fn rows(call: &Call<'_>, warnings: &[String], rows: &Rows, out: &mut BytesMut) {
+fn rows(call: &Call<'_>, head: &ResponseHead<'_>, rows: &Rows, out: &mut BytesMut) {
     let converted: Vec<ColumnSpec>;
     let statement = match call.statements {
         [one] if Arc::ptr_eq(&one.plan.result_columns, &rows.columns) => Some(one),
@@ -61,7 +67,7 @@ fn rows(call: &Call<'_>, warnings: &[String], rows: &Rows, out: &mut BytesMut) {
     let metadata =
         RowsMetadata { columns, skip, new_metadata_id, paging_state: rows.paging_state.as_deref() };
     let row_count = usize::try_from(rows.row_count).unwrap_or(usize::MAX);
-    call.head(warnings).rows(&metadata, out).finish_with_cells(row_count, &rows.body);
+    head.rows(&metadata, out).finish_with_cells(row_count, &rows.body);
 }
 
 /// Whether the client knows the columns, and if it knows others, the id of the right ones. Columns
@@ -96,7 +102,9 @@ pub(super) fn prepared(call: &Call<'_>, statement: &Statement, out: &mut BytesMu
         partition_key_indexes: &plan.partition_key_indices,
         result: (!statement.result.is_empty()).then_some(&*statement.result),
     };
-    call.head(&[]).prepared(&metadata, out);
+    let (payload, mut space) = (call.payload(call.charge()), Default::default());
+    let payload = payload.pairs(&mut space);
+    call.head(&[], payload).prepared(&metadata, out);
 }
 
 /// A change of the schema as the protocol tells it.

@@ -3,6 +3,7 @@
 //! Everything that is quick runs inline, in the turn of its connection. A change waits for the log
 //! as a future. What may take long (scans, definitions, passwords) goes to threads of its own.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::slice;
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use coordinator::{Answer, Coordinator, Executed, Reply, RequestContext, Rows};
+use coordinator::{
+    Answer, Coordinator, ExecuteError, Executed, Reply, RequestContext, Rows, Waiting,
+};
 use cql::ast::BatchKind;
 use plan::expression::bound_count;
 use plan::{BatchItem, BatchLimits, BatchPlan, BindContext, ModifyPlan, Plan};
@@ -18,17 +21,20 @@ use protocol::{
     ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, StatementSource,
     Version, WriteType,
 };
-use replica::CommitError;
+use replica::{Asking, CommitError, Ticket};
 use schema::Schema;
-use tokio::sync::{Semaphore, oneshot};
-use types::Outcome;
+use schema::system::StatementFacts;
+use tokio::sync::Semaphore;
+use types::{Done, Outcome};
+use units::Work;
+use units::budget::ClientId;
 
 use super::cache::{PreparedStatements, Statement};
-use super::call::{Abandon, Call, OwnedCall, Until};
+use super::call::{Abandon, Call, OwnedCall, Until, strength};
 use super::trace::Trace;
 use super::values::Bound;
 use super::{access, consistency, encode, plans};
-use crate::config::Timeouts;
+use crate::config::{ServerRetry, Timeouts};
 use crate::connection::Wait;
 use crate::reply::Failure;
 use crate::roles::{self, Performer, RoleKeeper, Target};
@@ -41,6 +47,9 @@ const STATEMENT_ID_NONE: [u8; 16] = [0; 16];
 /// Traces that are being written at once; one more is not kept, and the log says so.
 const TRACES_WRITING_MAX: usize = 1024;
 
+/// What a client is told to wait when too many requests wait already.
+const BUSY_WAIT: Duration = Duration::from_millis(100);
+
 /// What an engine is made of.
 pub(crate) struct Parts {
     pub(crate) coordinator: Arc<Coordinator>,
@@ -52,27 +61,47 @@ pub(crate) struct Parts {
     pub(crate) prepared_bytes_max: u64,
     /// Scans at once.
     pub(crate) scans_max: usize,
+    /// Whether and how requests are charged.
+    pub(crate) charging: Charging,
+    /// Requests that may wait at once; the newest are refused.
+    pub(crate) waiting_max: usize,
     /// Where clients connect, for traces.
     pub(crate) address: SocketAddr,
+}
+
+/// Whether and how requests are charged.
+#[derive(Clone, Debug)]
+pub(crate) struct Charging {
+    /// What requests do is counted.
+    pub(crate) counts: bool,
+    /// Clients are told what their requests cost.
+    pub(crate) tells: bool,
+    /// In which keyspaces a request waits on the server when the budget is spent.
+    pub(crate) retries: ServerRetry,
 }
 
 /// Runs the statements of all clients.
 pub(crate) struct Engine(Arc<Inner>);
 
-struct Inner {
-    coordinator: Arc<Coordinator>,
+pub(super) struct Inner {
+    pub(super) coordinator: Arc<Coordinator>,
     roles: Arc<RoleKeeper>,
     uuids: Arc<Uuids>,
-    timeouts: Timeouts,
+    pub(super) timeouts: Timeouts,
     batch_limits: BatchLimits,
     prepared: PreparedStatements,
     scans: Arc<Semaphore>,
     traces: Arc<Semaphore>,
+    pub(super) charging: Charging,
+    /// Places for requests that wait: for the log, for a thread, for their budget.
+    waiting: Arc<Semaphore>,
+    /// Of these, how many may wait for their budget.
+    pub(super) waiting_for_budget: Arc<Semaphore>,
     address: SocketAddr,
 }
 
 /// How far a call came.
-enum Ran {
+pub(super) enum Ran {
     /// To its end.
     Answered(Answer),
     /// The change is in the log and waits to be durable.
@@ -83,15 +112,16 @@ enum Ran {
 
 /// A call that is to run on a thread of its own.
 #[derive(Clone, Copy)]
-struct Long {
+pub(super) struct Long {
     is_scan: bool,
     /// How long the client waits, where the call does not look at the time itself.
     patience: Option<Duration>,
 }
 
 /// A change that waits for the log.
-struct Waits {
-    outcome: oneshot::Receiver<Result<Vec<Outcome>, CommitError>>,
+pub(super) struct Waits {
+    outcome: replica::OutcomeReceiver,
+    ticket: Ticket,
     warnings: Vec<String>,
     write_type: WriteType,
     timeout: Duration,
@@ -99,7 +129,7 @@ struct Waits {
 
 /// Where a call runs.
 #[derive(Clone, Copy)]
-enum Pace<'a> {
+pub(super) enum Pace<'a> {
     /// In the turn of its connection.
     Inline,
     /// On a thread of its own; the flag says that nobody waits any more.
@@ -117,8 +147,30 @@ impl Engine {
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             scans: Arc::new(Semaphore::new(parts.scans_max)),
             traces: Arc::new(Semaphore::new(TRACES_WRITING_MAX)),
+            waiting: Arc::new(Semaphore::new(parts.waiting_max)),
+            waiting_for_budget: Arc::new(Semaphore::new(parts.waiting_max / 2)),
+            charging: parts.charging,
             address: parts.address,
         }))
+    }
+
+    /// What the prepared statements cost.
+    pub(crate) fn statement_facts(&self) -> Vec<StatementFacts> {
+        let facts = |statement: Arc<Statement>| {
+            let totals = statement.statistics.get()?.totals();
+            Some(StatementFacts {
+                id: u128::from_be_bytes(statement.plan.id),
+                text: statement.text.to_string(),
+                calls: totals.calls,
+                charge_total: totals.charge.to_f64(),
+                charge_average: totals.charge.to_f64() / totals.calls.max(1) as f64,
+                charge_p99: totals.charge_p99.to_f64(),
+                rows: totals.rows,
+                bytes: totals.bytes,
+                throttled: totals.throttled,
+            })
+        };
+        self.0.prepared.all().into_iter().filter_map(facts).collect()
     }
 
     /// Prepared statements kept.
@@ -137,8 +189,21 @@ impl Statements for Engine {
     ) -> Step {
         let started = world::now();
         let trace = message.tracing.then(|| Arc::new(Trace::begin(&self.0.uuids, started)));
-        let mut call =
-            Call { client, frame, message, statements: &[], started, trace: trace.as_ref() };
+        let work = Cell::default();
+        let mut call = Call {
+            client,
+            frame,
+            message,
+            statements: &[],
+            started,
+            trace: trace.as_ref(),
+            work: &work,
+            tells_charge: self.0.charging.tells,
+            has_waited: false,
+        };
+        if let Some(parameters) = call.parameters() {
+            work.set(Work::new(strength(parameters.consistency)));
+        }
         let schema = self.0.coordinator.schema();
         let found: Vec<Arc<Statement>>;
         let one: Arc<Statement>;
@@ -163,22 +228,44 @@ impl Statements for Engine {
             }
         }
         self.0.note(&call, "The statement is planned");
+        if self.0.waiting.available_permits() == 0 {
+            let failure = Failure::Execute(ExecuteError::Throttled(BUSY_WAIT));
+            return Step::Answered(encode::error(&call, &failure, out));
+        }
+        let place = || Arc::clone(&self.0.waiting).try_acquire_owned().ok();
         match self.0.run(call, &schema, Pace::Inline) {
             Ok(Ran::Answered(answer)) => {
-                self.0.keep_trace(&call);
-                Step::Answered(encode::answer(&call, Ok(answer), out))
+                let outcome = Ok(answer);
+                self.0.settle(&call, &outcome);
+                Step::Answered(encode::answer(&call, outcome, out))
             }
             Ok(Ran::Waits(waits)) => {
-                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
-                Step::Waits(Box::pin(async move { inner.finish(call, waits).await }))
+                let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
+                Step::Waits(Box::pin(async move {
+                    let _place = place;
+                    inner.finish(call, waits).await
+                }))
             }
             Ok(Ran::Long(long)) => {
-                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
-                Step::Waits(Box::pin(async move { inner.run_apart(call, long).await }))
+                let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
+                Step::Waits(Box::pin(async move {
+                    let _place = place;
+                    inner.run_apart(call, long).await
+                }))
+            }
+            Err(Failure::Execute(ExecuteError::Throttled(wait)))
+                if self.0.waits_for_budget(&call) =>
+            {
+                let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
+                Step::Waits(Box::pin(async move {
+                    let _place = place;
+                    inner.wait_for_budget(call, wait).await
+                }))
             }
             Err(failure) => {
-                self.0.keep_trace(&call);
-                Step::Answered(encode::error(&call, &failure, out))
+                let outcome = Err(failure);
+                self.0.settle(&call, &outcome);
+                Step::Answered(encode::answer(&call, outcome, out))
             }
         }
     }
@@ -265,7 +352,7 @@ impl Inner {
     }
 
     /// Binds the values of a call and hands the plan over.
-    fn with_plan<T>(
+    pub(super) fn with_plan<T>(
         &self,
         call: &Call<'_>,
         use_plan: impl FnOnce(Plan<'_>) -> Result<T, Failure>,
@@ -323,7 +410,12 @@ impl Inner {
         }
     }
 
-    fn run(&self, call: Call<'_>, schema: &Schema, pace: Pace<'_>) -> Result<Ran, Failure> {
+    pub(super) fn run(
+        &self,
+        call: Call<'_>,
+        schema: &Schema,
+        pace: Pace<'_>,
+    ) -> Result<Ran, Failure> {
         self.with_plan(&call, |plan| self.run_plan(call, plan, schema, pace))
     }
 
@@ -364,6 +456,12 @@ impl Inner {
             statement_id,
             deadline: &deadline,
             keyspace: call.keyspace(),
+            work: call.work,
+            asking: Asking {
+                client: call.client_id(),
+                waits: self.waits_for_budget(&call),
+                has_waited: call.has_waited,
+            },
         };
         match self.coordinator.execute(plan, &request)? {
             Executed::Done(answer) => {
@@ -371,8 +469,8 @@ impl Inner {
                 Ok(Ran::Answered(answer))
             }
             Executed::Waiting(waiting) => {
-                let (outcome, warnings) = (waiting.outcome, waiting.warnings);
-                Ok(Ran::Waits(Waits { outcome, warnings, write_type, timeout }))
+                let Waiting { outcome, warnings, ticket } = waiting;
+                Ok(Ran::Waits(Waits { outcome, ticket, warnings, write_type, timeout }))
             }
         }
     }
@@ -431,7 +529,7 @@ impl Inner {
     }
 
     /// Runs a call that takes long on a thread of its own.
-    async fn run_apart(self: Arc<Self>, call: OwnedCall, long: Long) -> Finished {
+    pub(super) async fn run_apart(self: Arc<Self>, call: OwnedCall, long: Long) -> Finished {
         let abandon = Abandon::default();
         let is_abandoned = Arc::clone(&abandon.0);
         // Scans wait for each other, so that they leave room for everything else.
@@ -441,6 +539,7 @@ impl Inner {
         };
         let inner = Arc::clone(&self);
         let head = call.bare_head();
+        let waits = call.with(|call| Ok(self.waits_for_budget(&call))).unwrap_or(false);
         let ran = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let schema = inner.coordinator.schema();
@@ -472,18 +571,27 @@ impl Inner {
             Ok(Ran::Waits(waits)) => self.finish(call, waits).await,
             Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
             Ok(Ran::Long(_)) => self.finished(&call, Err(Failure::Bug)),
+            Err(Failure::Execute(ExecuteError::Throttled(wait))) if waits => {
+                Box::pin(self.wait_for_budget(call, wait)).await
+            }
             Err(failure) => self.finished(&call, Err(failure)),
         }
     }
 
     /// Waits for the log, then answers.
-    async fn finish(self: Arc<Self>, call: OwnedCall, waits: Waits) -> Finished {
-        let Waits { outcome, warnings, write_type, timeout } = waits;
+    pub(super) async fn finish(self: Arc<Self>, call: OwnedCall, waits: Waits) -> Finished {
+        let Waits { outcome, ticket, warnings, write_type, timeout } = waits;
         let outcome = match tokio::time::timeout(timeout, outcome).await {
             Ok(Ok(outcome)) => outcome.map_err(|error| Failure::Execute(error.into())),
             Ok(Err(_)) => Err(Failure::Execute(CommitError::Closed.into())),
             Err(_) => Err(Failure::WriteTimedOut(write_type)),
         };
+        if let Ok(done) = &outcome {
+            let mut work = call.work.get();
+            work.written += replica::charge_of(done);
+            call.work.set(work);
+            self.coordinator.settle_writes(ticket, done);
+        }
         let answer = outcome.and_then(|outcomes| match write_type {
             WriteType::Cas => {
                 let reply = Reply::Rows(call.with(|call| self.conditional_rows(&call, &outcomes))?);
@@ -494,13 +602,34 @@ impl Inner {
         self.finished(&call, answer)
     }
 
-    fn finished(self: &Arc<Self>, call: &OwnedCall, outcome: Result<Answer, Failure>) -> Finished {
+    pub(super) fn finished(
+        self: &Arc<Self>,
+        call: &OwnedCall,
+        outcome: Result<Answer, Failure>,
+    ) -> Finished {
         let mut message = BytesMut::new();
         let effect = call.with(|call| {
-            self.keep_trace(&call);
+            self.settle(&call, &outcome);
             Ok(encode::answer(&call, outcome, &mut message))
         });
         Finished { message, effect: effect.unwrap_or_default() }
+    }
+
+    /// Accounts for a call that is done.
+    fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
+        if let [statement] = call.statements
+            && let Some(statistics) = statement.statistics.get()
+            && self.charging.counts
+        {
+            match outcome {
+                Err(failure) if failure.is_throttled() => statistics.add_throttled(),
+                Ok(Answer { reply: Reply::Rows(rows), .. }) => {
+                    statistics.add(call.charge(), u64::from(rows.row_count), rows.body.len() as u64)
+                }
+                _ => statistics.add(call.charge(), 0, 0),
+            }
+        }
+        self.keep_trace(call);
     }
 
     /// Adds to the trace of a call, if it has one.
@@ -513,6 +642,7 @@ impl Inner {
     /// Writes the trace of a call that is done, if it has one. The client does not wait for it.
     fn keep_trace(self: &Arc<Self>, call: &Call<'_>) {
         let Some(trace) = call.trace else { return };
+        trace.note(&self.uuids, format!("Request charge: {} RU", call.charge()));
         trace.note(&self.uuids, "Request complete");
         let Ok(permit) = Arc::clone(&self.traces).try_acquire_owned() else {
             tracing::warn!("a trace is not kept: too many are being written");
@@ -544,6 +674,8 @@ impl Inner {
                 statement_id: STATEMENT_ID_NONE,
                 deadline: &Until { at, is_abandoned: None },
                 keyspace: None,
+                work: &Cell::default(),
+                asking: Asking { client: ClientId(0), waits: false, has_waited: true },
             };
             match self.coordinator.execute(plan, &request)? {
                 Executed::Done(_) => return Ok(()),
@@ -558,8 +690,8 @@ impl Inner {
 
     /// The rows of a conditional write. Its plan is made again from the same request, because a plan
     /// borrows from what it was made of and does not outlive the turn of its connection.
-    fn conditional_rows(&self, call: &Call<'_>, outcomes: &[Outcome]) -> Result<Rows, Failure> {
-        let outcome = outcomes.first().unwrap_or(&Outcome::Applied);
+    fn conditional_rows(&self, call: &Call<'_>, outcomes: &[Done]) -> Result<Rows, Failure> {
+        let outcome = outcomes.first().map_or(&Outcome::Applied, |done| &done.outcome);
         self.with_plan(call, |plan| match plan {
             Plan::Modify(ModifyPlan { conditional: Some(conditional), .. })
             | Plan::Batch(BatchPlan { conditional: Some(conditional), .. }) => {

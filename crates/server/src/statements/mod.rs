@@ -4,14 +4,16 @@
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is), [`encode`] (answers as messages), [`access`] (who may),
 //! [`consistency`] (which levels make no sense), [`trace`].
 mod access;
+mod budget_queue;
 mod cache;
 mod call;
 mod consistency;
 mod encode;
 mod engine;
 mod plans;
+mod statistics;
 mod trace;
 mod values;
 
 pub(crate) use encode::schema_change;
-pub(crate) use engine::{Engine, Parts};
+pub(crate) use engine::{Charging, Engine, Parts};

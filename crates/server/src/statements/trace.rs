@@ -115,6 +115,7 @@ fn parameters(call: &Call<'_>) -> String {
             let _ = write!(out, "'page_size': '{page_size}', ");
         }
     }
+    let _ = write!(out, "'request_charge': '{}', ", call.charge());
     let length = out.trim_end_matches(", ").len();
     out.truncate(length);
     out.push('}');

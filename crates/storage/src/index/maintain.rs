@@ -19,6 +19,11 @@ pub(crate) struct IndexWrites {
 }
 
 impl IndexWrites {
+    /// Entries that are added or taken away.
+    pub(crate) fn count(&self) -> u64 {
+        self.writes.len() as u64
+    }
+
     /// Adds what a change of one row does.
     pub(crate) fn add(
         &mut self,

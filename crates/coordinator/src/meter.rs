@@ -1,0 +1,90 @@
+//! Counting what a read does, for its charge.
+
+use plan::{Partitions, SelectPlan};
+use smallvec::SmallVec;
+use types::{RowSelection, SetId};
+use units::{Charge, Work};
+
+use crate::rows::RowsBody;
+
+/// Counts the work of one read, or of one page of it.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    work: Work,
+    /// Rows asked for by their whole keys in each logical partition; `None` for a query.
+    points: Option<u64>,
+    /// Of these, found in the current one.
+    found: u64,
+    /// What the request cost when each set was entered.
+    entered: SmallVec<[(SetId, Charge); 1]>,
+}
+
+/// How many rows a plan reads of each key by their whole keys; `None` if it is a query.
+pub(crate) fn points_of(plan: &SelectPlan<'_>) -> Option<u64> {
+    let is_by_key = !matches!(plan.partitions, Partitions::Ring(_));
+    let points = match &plan.rows {
+        RowSelection::Points(points) => Some(points.len() as u64),
+        RowSelection::None => Some(1),
+        RowSelection::All if plan.table.clustering_count == 0 => Some(1),
+        RowSelection::All | RowSelection::Ranges(_) => None,
+    };
+    points.filter(|_| is_by_key)
+}
+
+impl Meter {
+    /// `work`: what the request did so far.
+    pub(crate) fn new(plan: &SelectPlan<'_>, work: Work) -> Meter {
+        Meter { work, points: points_of(plan), found: 0, entered: SmallVec::new() }
+    }
+
+    /// A physical partition is read next.
+    pub(crate) fn enter_physical(&mut self, set: Option<SetId>) {
+        if let Some(set) = set {
+            self.entered.push((set, self.work.charge_so_far()));
+        }
+        if self.points.is_none() {
+            self.work.query_partition_count += 1;
+        }
+    }
+
+    /// A live row was looked at.
+    #[inline]
+    pub(crate) fn on_row(&mut self, row_bytes: u64) {
+        if self.points.is_some() {
+            self.found += 1;
+            self.work.read_point(row_bytes);
+        } else {
+            self.work.scan_row(row_bytes);
+        }
+    }
+
+    /// All rows of a key were seen, or no more are wanted. What was asked for and is not there was
+    /// looked for all the same.
+    pub(crate) fn leave_scope(&mut self, is_cut_short: bool) {
+        if let Some(points) = self.points
+            && !is_cut_short
+        {
+            (self.found..points).for_each(|_| self.work.read_point(0));
+        }
+        self.found = 0;
+    }
+
+    /// Everything the request did, with what it returns; `None` when it failed.
+    pub(crate) fn finish(&mut self, body: Option<&RowsBody>) -> Work {
+        if let (None, Some(body)) = (self.points, body) {
+            self.work.returned_row_count += u64::from(body.row_count);
+            self.work.returned_bytes += body.bytes.len() as u64;
+        }
+        self.work
+    }
+
+    /// What a set cost, of what the whole request did.
+    pub(crate) fn charge_of(&self, set: SetId) -> Charge {
+        let ends = self.entered.iter().skip(1).map(|(_, charge)| *charge);
+        let ends = ends.chain([units::charge(&self.work)]);
+        let of_set = |((entered, start), end): (&(SetId, Charge), Charge)| {
+            (*entered == set).then(|| end.less(*start))
+        };
+        self.entered.iter().zip(ends).filter_map(of_set).sum()
+    }
+}

@@ -1,0 +1,194 @@
+//! The budgets of the sets that have one.
+//!
+//! A budget is a short lock: it lets at most ten thousand requests a second through by its nature, and
+//! is held for a few dozen instructions. Where nothing is provisioned there is none, and admission is
+//! one look at an empty map.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use types::SetId;
+use units::budget::{Admitted, Budget, ClientId, Kind, Patience, Request};
+use units::{Charge, rules};
+
+/// A refused client is never told to wait longer.
+const WAIT_US_MAX: u64 = 5_000_000;
+/// A request that waits on the server waits no longer (facts 2.3).
+pub const SERVER_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// What a set may spend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Whose it is.
+    pub set: SetId,
+    /// Request units a second.
+    pub rate: u64,
+    /// Whether it saves what it does not spend.
+    pub saves_bursts: bool,
+}
+
+/// How a request asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// For whom.
+    pub client: ClientId,
+    /// Whether it waits on the server for what it is promised.
+    pub waits: bool,
+    /// Whether it has waited.
+    pub has_waited: bool,
+}
+
+/// What one budget was used for.
+#[derive(Clone, Copy, Debug)]
+pub struct BudgetState {
+    /// Request units a second.
+    pub rate: u64,
+    /// Spent in the last whole second.
+    pub last_second: Charge,
+    /// Spent since it began.
+    pub total: Charge,
+    /// Saved for bursts.
+    pub saved: Charge,
+    /// How often a request was refused.
+    pub throttled_count: u64,
+}
+
+/// The budgets of a node.
+pub struct Budgets {
+    by_set: ArcSwap<HashMap<SetId, Arc<Mutex<Budget>>, FixedState>>,
+    /// Microseconds of a clock that never goes back.
+    now_us: fn() -> u64,
+}
+
+/// What was taken from budgets for one request; in the order it was asked for.
+#[derive(Default)]
+pub struct Ticket(SmallVec<[Option<Taken>; 1]>);
+
+struct Taken {
+    set: SetId,
+    budget: Arc<Mutex<Budget>>,
+    admitted: Admitted,
+}
+
+impl Budgets {
+    /// No budgets yet. `now_us` tells the microseconds of a clock that never goes back.
+    pub fn new(now_us: fn() -> u64) -> Budgets {
+        Budgets { by_set: ArcSwap::default(), now_us }
+    }
+
+    /// Whether no set has a budget.
+    pub fn is_empty(&self) -> bool {
+        self.by_set.load().is_empty()
+    }
+
+    /// From now on these sets have budgets, and no others. Who had one keeps its debt.
+    pub fn set(&self, allowances: &[Allowance]) {
+        let now_us = (self.now_us)();
+        let before = self.by_set.load_full();
+        let mut next: HashMap<SetId, Arc<Mutex<Budget>>, FixedState> = HashMap::default();
+        for allowance in allowances {
+            let (rate, saves_bursts) = (allowance.rate, allowance.saves_bursts);
+            let budget = match before.get(&allowance.set) {
+                Some(budget) => {
+                    budget.lock().set_rate(rate, saves_bursts, now_us);
+                    Arc::clone(budget)
+                }
+                None => Arc::new(Mutex::new(Budget::new(rate, saves_bursts, now_us))),
+            };
+            next.insert(allowance.set, budget);
+        }
+        self.by_set.store(Arc::new(next));
+    }
+
+    /// Takes what a request is reckoned to cost each set, or nothing at all and says when it may come.
+    /// `fingerprint` is a number that it has again when it comes again.
+    pub fn admit(
+        &self,
+        asking: Asking,
+        kind: Kind,
+        fingerprint: u64,
+        asked: impl Iterator<Item = (SetId, Charge)>,
+    ) -> Result<Ticket, Duration> {
+        let by_set = self.by_set.load();
+        let mut ticket = Ticket::default();
+        if by_set.is_empty() {
+            return Ok(ticket);
+        }
+        let now_us = (self.now_us)();
+        let wait_max = SERVER_WAIT_MAX.as_micros() as u64;
+        let patience = match asking {
+            Asking { has_waited: true, .. } => Patience::Waited,
+            Asking { waits: true, .. } => Patience::Refuse { wait_us_max: wait_max },
+            Asking { .. } => Patience::Refuse { wait_us_max: WAIT_US_MAX },
+        };
+        for (set, estimate) in asked {
+            let Some(budget) = by_set.get(&set) else {
+                ticket.0.push(None);
+                continue;
+            };
+            let admitted = {
+                let request = Request { kind, estimate, fingerprint };
+                budget.lock().admit(now_us, asking.client, request, patience)
+            };
+            match admitted {
+                Ok(admitted) => {
+                    let budget = Arc::clone(budget);
+                    ticket.0.push(Some(Taken { set, budget, admitted }));
+                }
+                Err(wait_us) => {
+                    self.settle(ticket, |_, _| Charge::ZERO);
+                    // Whole milliseconds are told; up, so that the time is over by then.
+                    return Err(Duration::from_millis(wait_us.div_ceil(1000)));
+                }
+            }
+        }
+        Ok(ticket)
+    }
+
+    /// Makes good what estimates were wrong by: what the set of each place actually cost.
+    pub fn settle(&self, ticket: Ticket, actual: impl Fn(usize, SetId) -> Charge) {
+        if ticket.0.iter().all(Option::is_none) {
+            return;
+        }
+        let now_us = (self.now_us)();
+        for (place, taken) in ticket.0.into_iter().enumerate() {
+            if let Some(Taken { set, budget, admitted }) = taken {
+                budget.lock().settle(now_us, admitted, actual(place, set));
+            }
+        }
+    }
+
+    /// How the budget of a set stands, if it has one.
+    pub fn state(&self, set: SetId) -> Option<BudgetState> {
+        let by_set = self.by_set.load();
+        let mut budget = by_set.get(&set)?.lock();
+        let usage = *budget.usage((self.now_us)());
+        Some(BudgetState {
+            rate: budget.rate(),
+            last_second: usage.last_second(),
+            total: usage.total(),
+            saved: budget.saved(),
+            throttled_count: budget.throttled_count(),
+        })
+    }
+
+    /// The highest use of a set in request units a second, and what it spent, since this was last
+    /// asked.
+    pub fn take_usage(&self, set: SetId) -> Option<(u64, Charge)> {
+        let by_set = self.by_set.load();
+        let mut budget = by_set.get(&set)?.lock();
+        Some(budget.usage((self.now_us)()).take())
+    }
+}
+
+/// What a write of so many bytes is reckoned to cost before it is known what it replaces.
+pub fn estimate_write(bytes: u64, is_conditional: bool) -> Charge {
+    let condition =
+        if is_conditional { rules::LEAST.times(rules::STRONG_READ_TIMES) } else { Charge::ZERO };
+    units::table::write(bytes) + condition
+}

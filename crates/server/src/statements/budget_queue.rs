@@ -1,0 +1,64 @@
+//! Server-side retry: a request whose budget is spent waits here instead of being refused.
+//!
+//! Its place is the promise it got from the budget, which is fair between clients and first come, first
+//! served within one. It holds no thread and does not keep other requests of its connection waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordinator::ExecuteError;
+use plan::Plan;
+use replica::budgets::SERVER_WAIT_MAX;
+
+use super::call::{Call, OwnedCall};
+use super::engine::{Inner, Pace, Ran};
+use super::plans;
+use crate::reply::Failure;
+use crate::session::Finished;
+use crate::world;
+
+impl Inner {
+    /// Whether a call waits on the server when its budget is spent.
+    pub(super) fn waits_for_budget(&self, call: &Call<'_>) -> bool {
+        let of_tables = call.statements.first().and_then(|statement| statement.keyspace());
+        of_tables.is_some_and(|keyspace| self.charging.retries.includes(keyspace))
+    }
+
+    /// Waits until the budget has what the call was promised, then runs it; a minute at most.
+    pub(super) async fn wait_for_budget(
+        self: Arc<Self>,
+        mut call: OwnedCall,
+        wait: Duration,
+    ) -> Finished {
+        let Ok(_place) = Arc::clone(&self.waiting_for_budget).try_acquire_owned() else {
+            return self.finished(&call, Err(Failure::Execute(ExecuteError::Throttled(wait))));
+        };
+        if wait > SERVER_WAIT_MAX {
+            tokio::time::sleep(SERVER_WAIT_MAX).await;
+            let failure = call.with(|call| self.timed_out(&call)).unwrap_or_else(|failure| failure);
+            return self.finished(&call, Err(failure));
+        }
+        tokio::time::sleep(wait).await;
+        call.has_waited = true;
+        call.started = world::now();
+        let schema = self.coordinator.schema();
+        let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
+        drop(schema);
+        match ran {
+            Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
+            Ok(Ran::Waits(waits)) => self.finish(call, waits).await,
+            Ok(Ran::Long(long)) => self.run_apart(call, long).await,
+            Err(failure) => self.finished(&call, Err(failure)),
+        }
+    }
+
+    /// What a client is told whose request waited for a minute.
+    fn timed_out(&self, call: &Call<'_>) -> Result<Failure, Failure> {
+        self.with_plan(call, |plan| {
+            Ok(match &plan {
+                Plan::Select(_) => Failure::Execute(ExecuteError::ReadTimedOut),
+                plan => Failure::WriteTimedOut(plans::patience(&self.timeouts, plan).0),
+            })
+        })
+    }
+}
