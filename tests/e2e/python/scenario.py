@@ -93,6 +93,7 @@ class Scenario:
         check("write 5,000 rows", self.write_rows)
         check("page through 5,000 rows by 100", self.page_all)
         check("page through one partition in reverse", self.page_reverse)
+        check("index on rows that are there, by pages", self.index)
         check("logged batch", self.logged_batch)
         check("tokens equal the server's", self.tokens)
         check("token-aware routing", self.routing)
@@ -209,6 +210,25 @@ class Scenario:
         equal([(r.t, r.ck) for r in rows], sorted((r.t, r.ck) for r in rows))
         equal({(r.pk, r.ck, r.v) for r in rows},
               {(pk, ck, f"row {pk} {ck}") for pk in range(PARTITIONS) for ck in range(ROWS_EACH)})
+
+    def index(self):
+        run = self.session.execute
+        run("CREATE TABLE IF NOT EXISTS indexed (pk int, ck int, v int, PRIMARY KEY (pk, ck))")
+        insert = self.session.prepare("INSERT INTO indexed (pk, ck, v) VALUES (?, ?, ?)")
+        rows = [(n % 10, n, n % 3) for n in range(1_500)]
+        execute_concurrent_with_args(self.session, insert, rows, concurrency=100, raise_on_first_error=True)
+        run("CREATE INDEX IF NOT EXISTS by_v ON indexed (v)")
+        query = "SELECT token(pk) AS t, pk, ck FROM indexed WHERE v = %s"
+        eventually("the index answers", lambda: len(list(run(query, (1,)))) == 500)
+        run("UPDATE indexed SET v = 1 WHERE pk = 0 AND ck = 0")
+        run("DELETE FROM indexed WHERE pk = 1")
+        wanted = {(pk, ck) for pk, ck, v in rows if v == 1 and pk != 1} | {(0, 0)}
+        found = [row for page in self.pages(query, (1,)) for row in page]
+        equal([(r.t, r.ck) for r in found], sorted((r.t, r.ck) for r in found))
+        equal(len(found), len(wanted))
+        equal({(r.pk, r.ck) for r in found}, wanted)
+        one = run("SELECT ck FROM indexed WHERE pk = %s AND v = %s", (4, 1))
+        equal([r.ck for r in one], sorted(ck for pk, ck in wanted if pk == 4))
 
     def page_reverse(self):
         pages = self.pages("SELECT ck FROM paged WHERE pk = %s ORDER BY ck DESC", (3,))

@@ -5,6 +5,8 @@
 //! filters decide. Entries and rows are read from one snapshot, so that a change of several rows is
 //! seen as a whole; while no such change comes in between, rows come from the cache.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use types::{CorruptRow, Flow, IndexQuestion, PartitionKey, ReadCommand, ReadScope, RingToken};
 
@@ -14,6 +16,7 @@ use crate::index::keys::{EntryValue, value_prefix};
 use crate::index::tree::IndexTree;
 use crate::tree::engine::{LATEST, SeqNo, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
+use crate::tree::store::SetProgress;
 
 /// Rows of one partition that are fetched together.
 const RUN_ROWS_MAX: usize = 64;
@@ -71,7 +74,7 @@ impl Reader<'_> {
         let progress = self.opened.progress(self.set);
         let epoch = progress.quiet_epoch();
         let snapshot = self.opened.snapshot(self.set);
-        let view = View { epoch, seqno: snapshot.seqno };
+        let view = View { progress, epoch, seqno: snapshot.seqno };
         let lookup = Lookup { index, prefix_length, start, end };
         if index.shape.finds_partitions() {
             self.read_found_partitions(lookup, &view)
@@ -192,8 +195,7 @@ impl Reader<'_> {
         for clustering in in_order(points, self.command.reversed, resume) {
             fetched.push(source.fetch(Some(clustering))?);
         }
-        let progress = self.opened.progress(self.set);
-        if view.epoch.is_some() && progress.quiet_epoch() == view.epoch {
+        if view.epoch.is_some() && view.progress.quiet_epoch() == view.epoch {
             let mut fetched = fetched.into_iter();
             let mut next = |_: Option<&[u8]>| Ok(fetched.next().unwrap_or_default());
             return self.offer_points(key, points, resume, &mut next);
@@ -205,6 +207,7 @@ impl Reader<'_> {
 
 /// From when a lookup reads.
 struct View {
+    progress: Arc<SetProgress>,
     /// No change of several rows was under way.
     epoch: Option<u64>,
     seqno: SeqNo,
