@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::admin::{AskedPlace, Split};
 use crate::config::{ConfigError, Loaded, Sources, load};
+use crate::transfer::{self, Transfer};
 use crate::upkeep::{self, Upkeep};
 
 /// What the user asked for.
@@ -32,6 +33,8 @@ pub(crate) enum Order {
     },
     /// Check, save, keep or restore a data folder.
     Upkeep(Upkeep),
+    /// Write a table to a file, or read it from one.
+    Transfer(Transfer),
     /// Have the running node split a physical partition.
     Split(Split),
 }
@@ -96,7 +99,10 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         Some(("split", matches)) => settled(Order::Split(asked_split(matches)), matches),
         Some((command, matches)) => match upkeep::asked(command, matches) {
             Some(upkeep) => settled(Order::Upkeep(upkeep), matches),
-            None => settled(Order::Start, matches),
+            None => match transfer::asked(command, matches) {
+                Some(transfer) => settled(Order::Transfer(transfer), matches),
+                None => settled(Order::Start, matches),
+            },
         },
     }
 }
@@ -178,6 +184,7 @@ fn command() -> Command {
                 .args(setting_arguments()),
         )
         .subcommands(upkeep::commands().map(|command| command.args(setting_arguments())))
+        .subcommands(transfer::commands().map(|command| command.args(setting_arguments())))
         .subcommand(partitions_command())
         .subcommand(split_command())
 }

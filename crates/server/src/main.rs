@@ -6,7 +6,7 @@
 //! wiring), [`world`] (the real clock and machine), [`door`], [`connection`] and [`session`] (one
 //! client), [`statements`] (what it asks for) with [`reply`] (the only place that knows error codes),
 //! [`roles`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
-//! [`metrics`], [`admin`], [`upkeep`] with [`progress`] and [`log`].
+//! [`metrics`], [`admin`], [`upkeep`] and [`transfer`] with [`progress`] and [`log`].
 mod admin;
 mod cli;
 mod clients;
@@ -26,6 +26,7 @@ mod session;
 mod start;
 mod statements;
 mod tls;
+mod transfer;
 mod upkeep;
 mod world;
 
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         },
         Order::Flush => chore(data_dir, Question::Flush, "flushed\n"),
         Order::Compact => chore(data_dir, Question::Compact, "compacted\n"),
+        Order::Transfer(transfer) => transfer::run(&loaded.config, &transfer),
         Order::Upkeep(upkeep) => upkeep::run(&loaded.config, upkeep),
         Order::Partitions { space, watch } => partitions::show(data_dir, space, watch),
         Order::Split(split) => match admin::ask(data_dir, &Question::Split(split)) {
@@ -81,6 +83,11 @@ fn say(text: &str) -> ExitCode {
         // Whoever read the output has seen enough.
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// A remark beside the output, which may be data.
+fn say_error(text: &dyn Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn fail(error: &dyn Display) -> ExitCode {

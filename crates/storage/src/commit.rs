@@ -6,6 +6,7 @@
 //! order of the log, and different sets at the same time. The answers of a group go out together.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,15 +16,15 @@ use std::thread::{Builder, JoinHandle};
 use foldhash::fast::FixedState;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::oneshot;
-use types::{Done, Mutation, Operation, Outcome, RowPosition, SetId};
+use types::{Done, Mutation, Operation, Outcome, RowPosition, SetId, TableId};
 
 use crate::apply::{Place, apply};
 use crate::core::Core;
 use crate::error::CommitError;
 use crate::log::codec::{BODY_VERSION, encode_mutation, push_length};
-use crate::log::{AppendError, DurableSink, EntryId, Position};
+use crate::log::{AppendError, Appended, DurableSink, EntryId, Position};
 use crate::tree::keys::CLUSTERING_BYTES_MAX;
-use crate::tree::store::Applied;
+use crate::tree::store::{Applied, TableStore};
 
 /// What became of a change, one outcome for each mutation in order. An error of one mutation stands
 /// for all; positions in lists that are not there are found before anything is logged.
@@ -219,6 +220,44 @@ pub(crate) struct Job {
     pub(crate) reply: oneshot::Sender<CommitResult>,
 }
 
+/// What waits to become durable.
+pub(crate) enum Durable {
+    Change(Job),
+    Truncation(Truncation),
+}
+
+impl fmt::Debug for Durable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durable::Change(job) => job.fmt(f),
+            Durable::Truncation(truncation) => truncation.fmt(f),
+        }
+    }
+}
+
+impl Durable {
+    fn end(&self) -> Position {
+        match self {
+            Durable::Change(job) => job.end,
+            Durable::Truncation(truncation) => truncation.appended.end,
+        }
+    }
+}
+
+/// A table that is emptied once that is durable: no reader sees it empty before.
+pub(crate) struct Truncation {
+    pub(crate) table: TableId,
+    pub(crate) appended: Appended,
+    /// Gets the store that was replaced.
+    pub(crate) reply: SyncSender<Option<Arc<TableStore>>>,
+}
+
+impl fmt::Debug for Truncation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Truncation").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
 /// Where the entries of a change over several appliers meet again.
 #[derive(Debug)]
 struct Gather {
@@ -345,9 +384,20 @@ impl Appliers {
     }
 }
 
-impl DurableSink<Job> for Appliers {
-    fn on_durable(&mut self, jobs: Vec<Job>) {
-        let end = jobs.last().map_or(0, |job| job.end);
+impl DurableSink<Durable> for Appliers {
+    fn on_durable(&mut self, durable: Vec<Durable>) {
+        let end = durable.last().map_or(0, Durable::end);
+        let mut jobs = Vec::with_capacity(durable.len());
+        for one in durable {
+            match one {
+                Durable::Change(job) => jobs.push(job),
+                // Before any later change is applied. Earlier ones that are still on their way find
+                // that the new store was born after them.
+                Durable::Truncation(Truncation { table, appended, reply }) => {
+                    let _ = reply.send(self.core.replace_store(table, appended.position));
+                }
+            }
+        }
         if jobs.len() <= INLINE_JOBS_MAX && self.through.is_idle() {
             let number = self.through.begin(end, 1);
             let works = jobs.into_iter().map(Work::Whole).collect();
@@ -369,8 +419,10 @@ impl DurableSink<Job> for Appliers {
         }
     }
 
-    fn on_failed(&mut self, jobs: Vec<Job>, why: &Arc<str>) {
+    fn on_failed(&mut self, jobs: Vec<Durable>, why: &Arc<str>) {
         for job in jobs {
+            // Whoever waits for a truncation sees that the answer never comes.
+            let Durable::Change(job) = job else { continue };
             let _ = job.reply.send(Err(CommitError::LogFailed(Arc::clone(why))));
         }
     }

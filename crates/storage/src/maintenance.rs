@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use types::TableId;
 
-use crate::commit::{AppliedThrough, Job, SetLocks};
+use crate::commit::{AppliedThrough, Durable, SetLocks};
 use crate::core::Core;
 use crate::data_dir::sync_folder;
 use crate::error::{CommitError, OpenError, TreeError};
@@ -122,7 +122,7 @@ pub(crate) struct Maintenance {
 
 struct Shared {
     core: Arc<Core>,
-    log: Arc<Log<Job>>,
+    log: Arc<Log<Durable>>,
     through: Option<Arc<AppliedThrough>>,
     set_locks: Arc<SetLocks>,
     /// Places in the log of tables that are being emptied or dropped.
@@ -154,7 +154,7 @@ impl Maintenance {
     /// `through`: how far the group commit applied; without it the set locks know.
     pub(crate) fn start(
         core: Arc<Core>,
-        log: Arc<Log<Job>>,
+        log: Arc<Log<Durable>>,
         through: Option<Arc<AppliedThrough>>,
         set_locks: Arc<SetLocks>,
     ) -> io::Result<Maintenance> {

@@ -20,6 +20,7 @@ use types::TableId;
 use crate::core::split_folder_name;
 use crate::data_dir::{self, DataDir, sync_folder};
 use crate::error::{OpenError, TreeError};
+use crate::index::tree::index_folders;
 use crate::log::{Cut, Position, segment_name};
 use crate::storage::Storage;
 use crate::tree::engine::{FILES_FOLDER, MARKER, is_established};
@@ -35,6 +36,9 @@ pub(crate) const RESTORING: &str = "restore-in-progress";
 const NAME_BYTES_MAX: usize = 200;
 /// How often a tree is begun again because its files changed; each time some compaction has ended.
 const LINK_ROUNDS_MAX: u32 = 1_000;
+
+/// The same for an index, which can be done without.
+const INDEX_ROUNDS_MAX: u32 = 20;
 
 /// What a snapshot is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,7 +252,7 @@ impl Draft {
                 return Ok(());
             }
             match link_tree(from, &to) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return link_indexes(from, &to).map_err(SnapshotError::io(from)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let _ = fs::remove_dir_all(&to);
                 }
@@ -315,6 +319,29 @@ fn link_tree(from: &Path, to: &Path) -> io::Result<()> {
     sync_folder(to)?;
     // The manifest may have changed between the two looks at it.
     read_manifest(to).map(|_| ()).map_err(went)
+}
+
+/// Links the indexes of a table that was linked before: on the disk an index is never behind its
+/// table. One whose files change meanwhile is left out, and built again where it is needed.
+fn link_indexes(from: &Path, to: &Path) -> io::Result<()> {
+    let indexes = match index_folders(from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    for index in indexes {
+        let Some(name) = index.file_name() else { continue };
+        let target = to.join(name);
+        for _ in 0..INDEX_ROUNDS_MAX {
+            match link_tree(&index, &target) {
+                Ok(()) => break,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let _ = fs::remove_dir_all(&target);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    sync_folder(to)
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -11,8 +11,8 @@ use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, 
 use crate::apply::foresee;
 use crate::clock::Clock;
 use crate::commit::{
-    AppliedThrough, Appliers, CommitResult, Committed, Entry, Job, Outcomes, SetLock, SetLocks,
-    apply_entry, encode_body, join_sets, split_by_set, validate,
+    AppliedThrough, Appliers, CommitResult, Committed, Durable, Entry, Job, Outcomes, SetLock,
+    SetLocks, Truncation, apply_entry, encode_body, join_sets, split_by_set, validate,
 };
 use crate::core::Core;
 use crate::data_dir::DataDir;
@@ -40,7 +40,7 @@ const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
 pub struct Storage {
     data_dir: DataDir,
     core: Arc<Core>,
-    log: Arc<Log<Job>>,
+    log: Arc<Log<Durable>>,
     through: Arc<AppliedThrough>,
     set_locks: Arc<SetLocks>,
     maintenance: Maintenance,
@@ -155,7 +155,7 @@ impl Storage {
         let log_path = data_dir.log_folder();
         let through = Arc::new(AppliedThrough::default());
         through.start_at(recovered.end);
-        let sink: Box<dyn DurableSink<Job>> = Box::new(
+        let sink: Box<dyn DurableSink<Durable>> = Box::new(
             Appliers::start(Arc::clone(&core), Arc::clone(&through))
                 .map_err(OpenError::io(&log_path))?,
         );
@@ -269,7 +269,9 @@ impl Storage {
         self.log.append_change(std::iter::once(set), true, &body, |appended, ids| {
             let Appended { position, end } = appended;
             let ids = ids.to_vec();
-            is_group.then(|| Job { position, end, ids, entries, mutation_count: 0, reply })
+            is_group.then(|| {
+                Durable::Change(Job { position, end, ids, entries, mutation_count: 0, reply })
+            })
         })?;
         Ok(receiver)
     }
@@ -281,7 +283,7 @@ impl Storage {
         let make_job = |appended: Appended, ids: &[EntryId]| {
             let Appended { position, end } = appended;
             let (ids, entries) = (ids.to_vec(), entries.take()?);
-            Some(Job { position, end, ids, entries, mutation_count, reply })
+            Some(Durable::Change(Job { position, end, ids, entries, mutation_count, reply }))
         };
         let appended = self.log.append_change(sets.into_iter(), false, body, make_job);
         self.maintenance.after_write();
@@ -410,9 +412,10 @@ impl Storage {
     pub fn drop_table(&self, table: TableId) -> Result<(), CommitError> {
         let mut dropped = None;
         let mut hold = None;
-        let appended = self.log.append_table_end(RecordKind::Drop, table, |position| {
-            hold = Some(self.maintenance.hold_log(position));
+        let appended = self.log.append_table_end(RecordKind::Drop, table, |appended| {
+            hold = Some(self.maintenance.hold_log(appended.position));
             dropped = self.core.drop_store(table);
+            None
         })?;
         self.log.sync_through(appended.end)?;
         if let Some(store) = dropped {
@@ -424,13 +427,26 @@ impl Storage {
 
     /// Removes all rows of a table that were committed before.
     pub fn truncate(&self, table: TableId) -> Result<(), CommitError> {
+        let is_periodic = matches!(self.core.options.commit, CommitMode::Periodic { .. });
+        // Bounded by one: there is one answer.
+        let (reply, emptied) = std::sync::mpsc::sync_channel(1);
+        let mut reply = Some(reply);
         let mut replaced = None;
         let mut hold = None;
-        let appended = self.log.append_table_end(RecordKind::Truncate, table, |position| {
-            hold = Some(self.maintenance.hold_log(position));
-            replaced = self.core.replace_store(table, position);
+        let appended = self.log.append_table_end(RecordKind::Truncate, table, |appended| {
+            hold = Some(self.maintenance.hold_log(appended.position));
+            if is_periodic {
+                // Changes are applied as they are appended, so this is too.
+                replaced = self.core.replace_store(table, appended.position);
+                return None;
+            }
+            let reply = reply.take()?;
+            Some(Durable::Truncation(Truncation { table, appended, reply }))
         })?;
         self.log.sync_through(appended.end)?;
+        if !is_periodic {
+            replaced = emptied.recv().map_err(|_| CommitError::Closed)?;
+        }
         if let Some(store) = replaced {
             self.core.remove_files(&store);
         }

@@ -23,6 +23,22 @@ use crate::tree::engine::{
 use crate::tree::purge::PurgeFactory;
 
 const FOLDER_PREFIX: &str = "index-";
+
+/// The folders of the indexes of a table that hold something.
+pub(crate) fn index_folders(table_folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(table_folder)? {
+        let entry = entry?;
+        let is_index =
+            entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER_PREFIX));
+        if is_index && is_established(&entry.path()) {
+            folders.push(entry.path());
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
 const STATE_VERSION: u8 = 1;
 
 /// How far an index was built.

@@ -251,18 +251,20 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Appends that a table was emptied or dropped. `before_others` runs while no other record can
-    /// be appended, with the position.
+    /// be appended, and makes what is told when the record is durable.
     pub(crate) fn append_table_end(
         &self,
         kind: RecordKind,
         table: TableId,
-        before_others: impl FnOnce(Position),
+        before_others: impl FnOnce(Appended) -> Option<J>,
     ) -> Result<Appended, AppendError> {
         let body = table.0.to_be_bytes();
         let mut gathering = self.make_room(0, body.len())?;
         let synced = self.shared.synced.load(Ordering::Acquire);
         let appended = gathering.push(kind, &[], &body, crc32fast::hash(&body), synced);
-        before_others(appended.position);
+        if let Some(job) = before_others(appended) {
+            gathering.jobs.push(job);
+        }
         self.wake_writer(gathering);
         Ok(appended)
     }

@@ -1,0 +1,238 @@
+//! `helenus export` and `helenus import`: a table as CSV or as JSON lines, through the native protocol,
+//! so from and to any node that can be reached, also one of Cassandra.
+//!
+//! Values are written as `SELECT JSON` writes them; in CSV texts stand as they are, and nothing between
+//! two commas is null, while `""` is an empty text. Timestamps and times to live are not kept.
+//!
+//! Reading order: `cells` (a value as text and back), `lines` (rows in a file), `client` (the wire),
+//! `statement` (what is asked).
+
+mod cells;
+mod client;
+mod lines;
+mod statement;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgMatches, Command};
+
+use self::client::{Client, Login};
+use self::lines::Lines;
+use self::statement::TableShape;
+use crate::config::Config;
+use crate::progress::Progress;
+use crate::{fail, say_error};
+
+/// Rows of one page of an export.
+const PAGE_ROWS: i32 = 1_000;
+/// Rows of an import that are on their way at once.
+const ROWS_IN_FLIGHT: usize = 128;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Csv,
+    Json,
+}
+
+/// A table that goes out or comes in.
+pub(crate) struct Transfer {
+    is_export: bool,
+    table: String,
+    file: Option<PathBuf>,
+    format: Option<Format>,
+    host: Option<String>,
+    login: Login,
+}
+
+/// The subcommands, without the settings that all have.
+pub(crate) fn commands() -> [Command; 2] {
+    let arguments = |file: &'static str| {
+        let value = |name: &'static str, placeholder: &'static str, help: &'static str| {
+            Arg::new(name).long(name).value_name(placeholder).help(help)
+        };
+        [
+            Arg::new("table").value_name("KEYSPACE.TABLE").required(true).help("The table"),
+            Arg::new("file").value_name("FILE").help(file),
+            value(
+                "format",
+                "FORMAT",
+                "csv or json (one object a line) [default: by the file's name, else csv]",
+            )
+            .value_parser(["csv", "json"]),
+            value("host", "ADDR:PORT", "The node [default: server.listen]"),
+            value("user", "ROLE", "The role to log in as"),
+            value("password", "PASSWORD", "Its password"),
+        ]
+    };
+    [
+        Command::new("export")
+            .about("Write a table to a file, as CSV or as JSON lines")
+            .after_help("Timestamps and times to live of cells are not kept.\n\nExamples:\n  helenus export shop.orders orders.csv\n  helenus export shop.orders --format json | gzip > orders.jsonl.gz")
+            .args(arguments("The file to write [default: standard output]")),
+        Command::new("import")
+            .about("Read a table from a file, as CSV with a line of names, or as JSON lines")
+            .after_help("The table must exist. Rows that are there are overwritten, counters are added to.\nAn import that was broken off can be run again, except for counters.\n\nExamples:\n  helenus import shop.orders orders.csv\n  zcat orders.jsonl.gz | helenus import shop.orders --format json")
+            .args(arguments("The file to read [default: standard input]")),
+    ]
+}
+
+/// What the arguments of one of these commands ask for.
+pub(crate) fn asked(command: &str, matches: &ArgMatches) -> Option<Transfer> {
+    let is_export = match command {
+        "export" => true,
+        "import" => false,
+        _ => return None,
+    };
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    Some(Transfer {
+        is_export,
+        table: text("table")?,
+        file: text("file").map(PathBuf::from),
+        format: text("format").map(|name| if name == "json" { Format::Json } else { Format::Csv }),
+        host: text("host"),
+        login: Login { user: text("user"), password: text("password") },
+    })
+}
+
+/// Does it.
+pub(crate) fn run(config: &Config, transfer: &Transfer) -> ExitCode {
+    let done = if transfer.is_export { "exported" } else { "imported" };
+    match transfer.run(config) {
+        Ok(count) => {
+            say_error(&format!("{done} {count} rows"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error),
+    }
+}
+
+impl Transfer {
+    fn run(&self, config: &Config) -> Result<u64, String> {
+        let (keyspace, table) = self
+            .table
+            .split_once('.')
+            .ok_or_else(|| format!("{:?} is not KEYSPACE.TABLE", self.table))?;
+        let address = match &self.host {
+            Some(host) => host.clone(),
+            None => own_address(config.server.listen),
+        };
+        let mut client = Client::connect(&address, &self.login)?;
+        let shape = TableShape::read(&mut client, keyspace, table)?;
+        let format = self.format.unwrap_or_else(|| by_name(self.file.as_deref()));
+        if self.is_export {
+            self.export(&mut client, &shape, format)
+        } else {
+            self.import(&mut client, &shape, format)
+        }
+    }
+
+    fn export(
+        &self,
+        client: &mut Client,
+        shape: &TableShape,
+        format: Format,
+    ) -> Result<u64, String> {
+        let out: Box<dyn Write> = match &self.file {
+            Some(path) => Box::new(File::create(path).map_err(at(path))?),
+            None => Box::new(io::stdout()),
+        };
+        let mut out = BufWriter::new(out);
+        let written = |error: io::Error| match &self.file {
+            Some(path) => format!("{}: {error}", path.display()),
+            None => error.to_string(),
+        };
+        let mut progress = Progress::new("rows", None);
+        let mut count = 0;
+        let mut paging_state = None;
+        let mut text = String::new();
+        loop {
+            let page = client.page(&shape.select(), PAGE_ROWS, paging_state.as_deref())?;
+            let columns = page.metadata.columns.clone().unwrap_or_default();
+            if count == 0 && paging_state.is_none() && format == Format::Csv {
+                let names = columns.iter().map(|column| column.name.as_ref());
+                lines::write_names(names, &mut text);
+            }
+            for row in page.rows() {
+                lines::write_row(format, &columns, &row, &mut text);
+                count += 1;
+            }
+            out.write_all(text.as_bytes()).map_err(written)?;
+            text.clear();
+            progress.add(page.row_count as u64);
+            paging_state.clone_from(&page.metadata.paging_state);
+            if paging_state.is_none() {
+                break;
+            }
+        }
+        out.flush().map_err(written)?;
+        progress.end();
+        Ok(count)
+    }
+
+    fn import(
+        &self,
+        client: &mut Client,
+        shape: &TableShape,
+        format: Format,
+    ) -> Result<u64, String> {
+        let (input, bytes): (Box<dyn Read>, Option<u64>) = match &self.file {
+            Some(path) => {
+                let file = File::open(path).map_err(at(path))?;
+                let bytes = file.metadata().map_err(at(path))?.len();
+                (Box::new(file), Some(bytes))
+            }
+            None => (Box::new(io::stdin()), None),
+        };
+        let input: Box<dyn BufRead> = Box::new(BufReader::new(input));
+        let mut rows = Lines::new(format, input, shape)?;
+        let mut statements = statement::Writers::new(shape);
+        let mut progress = Progress::new("bytes", bytes);
+        let mut count = 0;
+        let mut waiting = Vec::new();
+        loop {
+            let before = rows.bytes_read();
+            let row = rows.next_row()?;
+            progress.add(rows.bytes_read() - before);
+            let is_end = row.is_none();
+            if let Some(row) = row {
+                waiting.push(statements.bind(client, rows.line_number(), &row)?);
+            }
+            if waiting.len() >= ROWS_IN_FLIGHT || is_end {
+                client
+                    .execute_all(&waiting)
+                    .map_err(|error| format!("{error}; {count} rows before it are imported"))?;
+                count += waiting.len() as u64;
+                waiting.clear();
+            }
+            if is_end {
+                progress.end();
+                return Ok(count);
+            }
+        }
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
+
+fn by_name(file: Option<&Path>) -> Format {
+    match file.and_then(Path::extension).and_then(|extension| extension.to_str()) {
+        Some("json" | "jsonl" | "ndjson") => Format::Json,
+        _ => Format::Csv,
+    }
+}
+
+/// Where the node of this configuration is reached from here.
+fn own_address(listen: Option<SocketAddr>) -> String {
+    let mut address = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
+    if address.ip().is_unspecified() {
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    address.to_string()
+}
