@@ -30,30 +30,25 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     let kept = std::fs::read_to_string(&path).ok().and_then(|text| Json::parse(&text).ok());
     let mut figures = Vec::new();
     println!("{:<40} {:>12} {:>12} {:>8}", "median of one round", "now", "kept", "change");
+    let mut cargo = cargo(&["bench", "--quiet", "--locked"]);
     for (package, bench) in BENCHES {
-        let output = run_quietly(&mut cargo(&[
-            "bench",
-            "--quiet",
-            "--locked",
-            "--package",
-            package,
-            "--bench",
-            bench,
-        ]))?;
-        let found = medians(&output);
-        if found.is_empty() {
-            return Err(format!("no figures of {package} {bench}:\n{output}"));
+        cargo.args(["--package", package, "--bench", bench]);
+    }
+    let output = run_quietly(&mut cargo)?;
+    let found = medians(&output);
+    for (_, bench) in BENCHES {
+        if !found.iter().any(|(name, _)| name.starts_with(&format!("{bench}/"))) {
+            return Err(format!("no figures of {bench}:\n{output}"));
         }
-        for (name, nanoseconds) in found {
-            let name = format!("{bench}/{name}");
-            let before = kept.as_ref().and_then(|kept| kept.number_of(&name));
-            let compared = before.map_or((String::from("–"), String::new()), |before| {
-                let change = (nanoseconds / before - 1.0) * 100.0;
-                (format!("{before:.1} ns"), format!("{change:+.0} %"))
-            });
-            println!("{name:<40} {nanoseconds:>9.1} ns {:>12} {:>8}", compared.0, compared.1);
-            figures.push((name, Json::Number((nanoseconds * 10.0).round() / 10.0)));
-        }
+    }
+    for (name, nanoseconds) in found {
+        let before = kept.as_ref().and_then(|kept| kept.number_of(&name));
+        let compared = before.map_or((String::from("–"), String::new()), |before| {
+            let change = (nanoseconds / before - 1.0) * 100.0;
+            (format!("{before:.1} ns"), format!("{change:+.0} %"))
+        });
+        println!("{name:<40} {nanoseconds:>9.1} ns {:>12} {:>8}", compared.0, compared.1);
+        figures.push((name, Json::Number((nanoseconds * 10.0).round() / 10.0)));
     }
     if is_saved {
         let text = format!("{}\n", Json::Object(figures));
@@ -62,19 +57,26 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Name and median of each line that divan printed; arguments stand below their benchmark.
+/// Name and median of each line that divan printed. The head of a table names the benchmark's file; what has arguments
+/// stands above them.
 fn medians(output: &str) -> Vec<(String, f64)> {
     let mut found = Vec::new();
-    let mut parent = String::new();
+    let (mut file, mut parent) = (String::new(), String::new());
     for line in output.lines() {
+        let mut cells = line.split('│');
+        let first = cells.next().unwrap_or_default();
+        if first.contains("fastest") {
+            file = first.split_whitespace().next().unwrap_or_default().to_string();
+            continue;
+        }
         let depth = line.chars().take_while(|letter| !"├╰".contains(*letter)).count();
-        let Some((_, rest)) = line.split_once("─ ") else { continue };
-        let mut cells = rest.split('│');
-        let Some(first) = cells.next() else { continue };
-        let Some(name) = first.split_whitespace().next() else { continue };
+        let Some(name) = line.split_once("─ ").and_then(|(_, rest)| rest.split_whitespace().next())
+        else {
+            continue;
+        };
         match cells.nth(1).and_then(nanoseconds) {
-            Some(median) if depth > 0 => found.push((format!("{parent}/{name}"), median)),
-            Some(median) => found.push((name.to_string(), median)),
+            Some(median) if depth > 0 => found.push((format!("{file}/{parent}/{name}"), median)),
+            Some(median) => found.push((format!("{file}/{name}"), median)),
             None if depth == 0 => parent = name.to_string(),
             None => {}
         }
@@ -110,7 +112,8 @@ token          fastest       │ slowest       │ median        │ mean       
    ├─ 8        10 ns         │ 20 ns         │ 11 ns         │ 12 ns         │ 100     │ 100
    ╰─ 256      1 µs          │ 2 µs          │ 1.5 µs        │ 1.6 µs        │ 100     │ 100
 ";
-        let expected = [("plain", 5.5), ("ring_token/8", 11.0), ("ring_token/256", 1500.0)];
+        let expected =
+            [("token/plain", 5.5), ("token/ring_token/8", 11.0), ("token/ring_token/256", 1500.0)];
         assert_eq!(medians(output), expected.map(|(name, median)| (name.to_string(), median)));
     }
 }

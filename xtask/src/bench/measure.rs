@@ -1,5 +1,6 @@
 //! The run itself: systems in turns, figures kept scenario by scenario, so that a run that broke can go on.
 
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,9 @@ use crate::report::in_seconds;
 const SETTLE_MAX: Duration = Duration::from_secs(20);
 /// And between two scenarios.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
+
+/// The part of Cassandra's peak at which latencies are compared.
+const HALF: f64 = 0.5;
 
 /// What was measured of one system in one scenario.
 #[derive(Clone, Debug)]
@@ -105,6 +109,11 @@ pub(crate) fn run(
         };
         if let Err(error) = run.load(&client, &open) {
             failures.push(format!("{}: {error}", phase.name()));
+        }
+        if phase == Phase::Group
+            && let Some(sync_ms) = measure_sync()
+        {
+            save(SYNC, &Json::object([("sync_ms", Json::Number(sync_ms))]));
         }
         for scenario in open {
             let begin = Instant::now();
@@ -201,8 +210,12 @@ impl<'a> PhaseRun<'a> {
                 warm_up(client, server, scenario, effort)?;
             }
         }
-        for _ in 0..effort.rounds {
+        for round in 0..effort.rounds {
             for (server, figures) in self.servers.iter().zip(&mut systems) {
+                // The limit has nothing in it that varies: once is enough.
+                if server.system == System::Limit && round > 0 {
+                    continue;
+                }
                 figures.rounds.push(client.run(server, scenario, effort.seconds, None)?);
             }
         }
@@ -220,8 +233,8 @@ impl<'a> PhaseRun<'a> {
         };
         for part in effort.rates {
             for (server, figures) in self.servers.iter().zip(&mut figures.systems) {
-                // The curve of the limit tells nobody anything; its figure at one half does.
-                if server.system == System::Limit && *part != 0.5 {
+                let is_wanted = *part == HALF || scenario.has_curve;
+                if !server.system.has_storage() || !is_wanted {
                     continue;
                 }
                 let rate = (peak * part).max(1.0);
@@ -258,7 +271,7 @@ fn warm_up(
     scenario: &Scenario,
     effort: &Effort,
 ) -> Result<(), String> {
-    const SECONDS: f64 = 2.5;
+    const SECONDS: f64 = 2.0;
     /// A turn that takes less CPU than this part of the former one was worth its time.
     const WORTH: f64 = 0.9;
     let mut former_us = f64::MAX;
@@ -392,6 +405,9 @@ pub(crate) fn load_figures(scenario: &Scenario) -> Option<Figures> {
     Some(Figures { scenario: *scenario, systems })
 }
 
+/// The name of the bare sync's figure.
+const SYNC: &str = "sync.json";
+
 const FACT_FIELDS: [&str; 4] =
     ["start_to_first_answer_ms", "resident_bytes_fresh", "resident_bytes_loaded", "disk_bytes"];
 
@@ -400,6 +416,31 @@ fn save_facts(facts: &Facts) {
     let values = [*started_ms, *fresh_bytes, *loaded_bytes, *disk_bytes];
     let json = Json::object(FACT_FIELDS.into_iter().zip(values.map(Json::Number)));
     save(&format!("facts.{}.{}.json", phase.name(), system.name()), &json);
+}
+
+/// What one bare sync of a small write takes here, in milliseconds: the least that a lone writer waits for.
+fn measure_sync() -> Option<f64> {
+    const ROUNDS: u32 = 200;
+    let path = place::bench().join("data/sync");
+    let mut file = std::fs::File::create(&path).ok()?;
+    let mut took = Vec::new();
+    // Room first, as a log has it: growing a file is more than a sync.
+    file.write_all(&[0; 512 * ROUNDS as usize]).ok()?;
+    file.sync_all().ok()?;
+    file.rewind().ok()?;
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        file.write_all(&[1; 512]).ok()?;
+        file.sync_data().ok()?;
+        took.push(begin.elapsed().as_secs_f64() * 1000.0);
+    }
+    let _ = std::fs::remove_file(&path);
+    Some(Spread::over(took).median)
+}
+
+/// What a bare sync took, if group commit was measured.
+pub(crate) fn load_sync() -> Option<f64> {
+    read(SYNC)?.number_of("sync_ms")
 }
 
 /// What was seen of the processes.

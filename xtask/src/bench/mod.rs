@@ -72,6 +72,11 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
             format!("not measured: {}.", failure.lines().next().unwrap_or_default())
         }),
     );
+    notes.extend(measure::load_sync().zip(lone_writer(&all)).map(|(sync_ms, p50_ms)| {
+        format!(
+            "with group commit a lone writer waits {p50_ms:.2} ms (p50); one bare sync of 512 bytes takes {sync_ms:.2} ms here."
+        )
+    }));
     let Effort { rounds, seconds, .. } = options.effort;
     let heading =
         Heading::read(format!("{rounds} rounds of {seconds} s for each system and workload."));
@@ -80,6 +85,13 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     save(&heading, &markdown, &all, &facts, options.is_published)?;
     println!("{} in {}", place::bench().join("report.md").display(), in_seconds(begin.elapsed()));
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+/// The latency of one writer alone with group commit.
+fn lone_writer(all: &[Figures]) -> Option<f64> {
+    let is_alone = |it: &&Figures| it.scenario.phase == Phase::Group && it.scenario.in_flight == 1;
+    let helenus = all.iter().find(is_alone)?.of(system::System::Helenus)?;
+    Some(helenus.spread(|sample| sample.p50_ms).median)
 }
 
 fn save(

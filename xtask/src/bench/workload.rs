@@ -112,8 +112,10 @@ pub(crate) struct Scenario {
     pub(crate) workload: &'static Workload,
     pub(crate) in_flight: u32,
     pub(crate) connections: u32,
-    /// Whether latency at fixed rates is measured as well.
+    /// Whether latency at half of Cassandra's peak is measured as well.
     pub(crate) has_rates: bool,
+    /// Whether it is measured at other rates, too, for the picture.
+    pub(crate) has_curve: bool,
 }
 
 /// Connections where nothing else is said.
@@ -154,9 +156,9 @@ pub(crate) struct Effort {
 impl Level {
     pub(crate) fn effort(self) -> Effort {
         match self {
-            Level::Quick => Effort { rounds: 3, seconds: 1.5, warm_ups_max: 3, rates: &[0.5] },
+            Level::Quick => Effort { rounds: 3, seconds: 1.5, warm_ups_max: 2, rates: &[0.5] },
             Level::Standard => {
-                Effort { rounds: 3, seconds: 2.0, warm_ups_max: 4, rates: &[0.25, 0.5, 0.9] }
+                Effort { rounds: 3, seconds: 1.5, warm_ups_max: 3, rates: &[0.25, 0.5, 0.9] }
             }
             Level::Full => {
                 Effort { rounds: 5, seconds: 5.0, warm_ups_max: 10, rates: &[0.25, 0.5, 0.75, 0.9] }
@@ -174,10 +176,17 @@ impl Level {
         let mut add = |phase, name: &str, in_flight: u32, connections, has_rates| {
             if let Some(workload) = find(name).filter(|workload| wanted(workload)) {
                 let in_flight = if in_flight == 0 { workload.in_flight } else { in_flight };
-                scenarios.push(Scenario { phase, workload, in_flight, connections, has_rates });
+                let has_curve = has_rates && (workload.is_quick || self == Level::Full);
+                let conditions =
+                    Scenario { phase, workload, in_flight, connections, has_rates, has_curve };
+                scenarios.push(conditions);
             }
         };
         for workload in WORKLOADS.iter().filter(|workload| workload.name != "read-disk") {
+            // One workload with hot keys tells the story, unless there is time or it is asked for.
+            if workload.name == "update-hot" && self != Level::Full && only.is_empty() {
+                continue;
+            }
             add(Phase::OneCore, workload.name, 0, CONNECTIONS, true);
         }
         if self == Level::Quick {
