@@ -215,14 +215,13 @@ impl<'a, 'p> Collector<'a, 'p> {
     }
 
     fn take(&mut self, live: &LiveRow<'_>) -> Result<Result<Flow, PlanError>, CorruptRow> {
+        if let Some(meter) = &mut self.meter {
+            meter.on_row(row_bytes(live)?);
+        }
         if let Some(flow) = self.copy(live)? {
             return Ok(Ok(flow));
         }
         let row = StoredRow::new(self.plan.layout, live)?;
-        if let Some(meter) = &mut self.meter {
-            let key_bytes = live.partition_key.len() + live.clustering.map_or(0, <[u8]>::len);
-            meter.on_row(key_bytes as u64 + row.value_bytes());
-        }
         if !self.plan.filters.accepts(&row) {
             return Ok(Ok(Flow::Continue));
         }
@@ -356,6 +355,15 @@ impl<'a, 'p> Collector<'a, 'p> {
         }
         Ok(())
     }
+}
+
+/// The size of a row for its charge: its keys and all its live values, selected or not.
+fn row_bytes(live: &LiveRow<'_>) -> Result<u64, CorruptRow> {
+    let mut bytes = (live.partition_key.len() + live.clustering.map_or(0, <[u8]>::len)) as u64;
+    for cells in [&live.static_row, &live.row].into_iter().flatten() {
+        bytes = bytes.saturating_add(cells.value_bytes()?);
+    }
+    Ok(bytes)
 }
 
 fn position_of(live: &LiveRow<'_>, distinct: bool) -> ReadPosition {

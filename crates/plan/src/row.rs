@@ -125,11 +125,6 @@ pub struct StoredRow<'a> {
 }
 
 impl<'a> StoredRow<'a> {
-    /// The size of its values, those of a static row too.
-    pub fn value_bytes(&self) -> u64 {
-        self.cells.iter().map(CellRef::value_bytes).sum()
-    }
-
     /// Finds the columns of a row.
     pub fn new(layout: &'a RowLayout, row: &LiveRow<'a>) -> Result<StoredRow<'a>, CorruptRow> {
         let table = &layout.table;
