@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
 //! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`] and [`microbench`],
-//! then the small chores [`conformance`], [`differential`], [`crash`] and [`fuzz`].
+//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -26,6 +26,7 @@ mod microbench;
 mod place;
 mod process;
 mod report;
+mod simulate;
 mod suite;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ The chores of the repository.
                       [--without-cassandra]      Helenus, Cassandra and a null server in turns; the report is in target/bench
     cargo xtask instructions [--save]            what one read and one write cost, in instructions, against the stored figures
     cargo xtask microbench [--save]              the steps of a request, in nanoseconds, against the kept figures
+    cargo xtask simulate [FILE.svg]              a year of growth to 100 TB, decided as a node decides, drawn as a picture
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Some("microbench") => microbench::command(rest),
         Some("bench") => bench::command(rest),
         Some("fuzz") => fuzz::command(rest),
+        Some("simulate") => simulate::command(rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             Ok(())

@@ -11,6 +11,8 @@
 //! from what splits, and so for the busiest moment of hours. So load that goes up and down does not
 //! make the map swing.
 
+use std::collections::BTreeSet;
+
 use types::{RingRange, RingToken, SetId};
 
 use crate::map::{PartitionMap, Reason, Space};
@@ -215,7 +217,7 @@ impl SpaceView<'_> {
         if missing == 0 {
             return;
         }
-        let taken: Vec<SetId> = splits.iter().map(|(set, _, _)| *set).collect();
+        let taken: BTreeSet<SetId> = splits.iter().map(|(set, _, _)| *set).collect();
         let mut others: Vec<(u128, SetId, RingToken)> = self
             .map
             .partitions(&self.load.space)

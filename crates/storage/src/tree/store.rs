@@ -328,6 +328,7 @@ pub(crate) struct OpenStore {
     pub(crate) deleted: DeletedPartitions,
     pub(crate) indexes: IndexSet,
     pub(crate) sizes: TableSizes,
+    /// Sorted by their numbers: a table that was split often has many, most of them ended.
     sets: RwLock<Vec<Arc<SetProgress>>>,
     seal: RwLock<()>,
     snapshots: Mutex<Vec<SeqNo>>,
@@ -378,16 +379,24 @@ impl OpenStore {
 
     /// What is known of a set, made if it is new here.
     pub(crate) fn progress(&self, set: SetId) -> Arc<SetProgress> {
-        if let Some(known) = self.sets.read().iter().find(|progress| progress.set == set) {
-            return Arc::clone(known);
+        let find = |sets: &[Arc<SetProgress>]| sets.binary_search_by_key(&set, |known| known.set);
+        {
+            let sets = self.sets.read();
+            if let Some(known) = find(&sets).ok().and_then(|index| sets.get(index)) {
+                return Arc::clone(known);
+            }
         }
         let mut sets = self.sets.write();
-        if let Some(known) = sets.iter().find(|progress| progress.set == set) {
-            return Arc::clone(known);
-        }
+        let index = match find(&sets) {
+            Ok(index) => match sets.get(index) {
+                Some(known) => return Arc::clone(known),
+                None => sets.len(),
+            },
+            Err(index) => index,
+        };
         let fresh = SetProgress::new(set, Applied::default(), self.tree.next_seqno());
         let fresh = Arc::new(fresh);
-        sets.push(Arc::clone(&fresh));
+        sets.insert(index, Arc::clone(&fresh));
         fresh
     }
 

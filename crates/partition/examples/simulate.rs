@@ -1,0 +1,253 @@
+//! A year of a table that grows to 100 TB and 10,000 physical partitions, decided by the function
+//! that a node decides with, and drawn: `cargo xtask simulate [FILE.svg]`.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a tool for people, run by hand"
+)]
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use partition::{
+    Action, Halving, Limits, NodeLoad, Origin, PartitionLoad, PartitionMap, Reason, Space,
+    SpaceLoad, decide,
+};
+use types::{RingRange, RingToken};
+
+const CELL_BITS: u32 = 16;
+const CELLS: usize = 1 << CELL_BITS;
+const HOURS: usize = 365 * 24;
+const BYTES_AT_END: f64 = 100e12;
+const RU_AT_END: f64 = 100e6;
+
+fn main() {
+    let file = std::env::args().nth(1).unwrap_or_else(|| "target/simulation.svg".to_owned());
+    let began = Instant::now();
+    let mut year = Year::new(7);
+    for hour in 0..HOURS {
+        year.pass(hour);
+    }
+    let days = &year.days;
+    let last = days.last().unwrap();
+    let moves: usize = days.iter().map(|day| day.moves).sum();
+    println!(
+        "{} physical partitions hold {:.1} TB after a year, {moves} splits and merges, {:.1} s",
+        last.partitions,
+        last.bytes / 1e12,
+        began.elapsed().as_secs_f64()
+    );
+    std::fs::write(&file, draw(days)).unwrap();
+    println!("drawn in {file}");
+}
+
+/// What is drawn of a day.
+struct Day {
+    partitions: usize,
+    bytes: f64,
+    /// Spent of what may be spent, and stored of what may be stored.
+    budget_share: f64,
+    storage_share: f64,
+    moves: usize,
+}
+
+struct Year {
+    map: PartitionMap,
+    space: Space,
+    /// How fast each cell of the ring grows: some keys are larger than others.
+    weights: Vec<f64>,
+    cells: Vec<f64>,
+    limits: Limits,
+    days: Vec<Day>,
+    moves_today: usize,
+}
+
+impl Year {
+    fn new(seed: u64) -> Year {
+        let space = Space::Table { keyspace: "shop".into(), table: "orders".into() };
+        let mut random = Random(seed);
+        let mut weights: Vec<f64> = (0..CELLS).map(|_| 0.5 + random.next()).collect();
+        // Forty keys that are fifty times as large as their neighbours.
+        for _ in 0..40 {
+            weights[(random.next() * CELLS as f64) as usize] *= 50.0;
+        }
+        let total: f64 = weights.iter().sum();
+        weights.iter_mut().for_each(|weight| *weight /= total);
+        Year {
+            map: PartitionMap::default().with_space(space.clone(), 4, 0),
+            space,
+            weights,
+            cells: vec![0.0; CELLS],
+            limits: Limits::default(),
+            days: Vec::new(),
+            moves_today: 0,
+        }
+    }
+
+    fn pass(&mut self, hour: usize) {
+        let share = (hour + 1) as f64 / HOURS as f64;
+        // Slowly, then fast, then slowly again.
+        let grown = |share: f64| BYTES_AT_END * share * share * (3.0 - 2.0 * share);
+        let added = grown(share) - grown(hour as f64 / HOURS as f64);
+        for (cell, weight) in self.cells.iter_mut().zip(&self.weights) {
+            *cell += added * weight;
+        }
+        // Somebody raises the throughput every month.
+        let month = (hour / (30 * 24)) as f64;
+        let provisioned = (RU_AT_END * ((month + 1.0) / 12.2).powi(2)).clamp(1e5, RU_AT_END);
+        // Busy by day, quiet by night.
+        let of_day = 0.35 + 0.3 * ((hour % 24) as f64 / 24.0 * std::f64::consts::TAU).sin();
+        let spent = provisioned * of_day;
+        let loads = self.loads(provisioned, spent);
+        let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
+        let now_ms = hour as i64 * 3_600_000;
+        for action in decide(&self.map, &[loads], &self.limits, &nodes, now_ms) {
+            self.moves_today += 1;
+            let origin = |reason| Origin { made_at_ms: now_ms, reason };
+            self.map = match action {
+                Action::Split { space, set, at, reason } => {
+                    self.map.with_split(&space, set, at, origin(reason)).unwrap()
+                }
+                Action::Merge { space, set } => {
+                    self.map.with_merge(&space, set, origin(Reason::Cold)).unwrap()
+                }
+            };
+        }
+        if hour % 24 == 23 {
+            let partitions = self.map.partitions(&self.space).len();
+            let bytes: f64 = self.cells.iter().sum();
+            let room = partitions as f64 * self.limits.physical_bytes_max as f64;
+            self.days.push(Day {
+                partitions,
+                bytes,
+                budget_share: of_day.max(0.35),
+                storage_share: bytes / room,
+                moves: std::mem::take(&mut self.moves_today),
+            });
+        }
+    }
+
+    fn loads(&self, provisioned: f64, spent: f64) -> SpaceLoad {
+        let mut sums = Vec::with_capacity(CELLS + 1);
+        sums.push(0.0);
+        for cell in &self.cells {
+            sums.push(sums[sums.len() - 1] + cell);
+        }
+        let total = sums[CELLS].max(1.0);
+        let full = self.limits.physical_bytes_max as f64 / 2.0;
+        let partitions = self.map.partitions(&self.space).iter().map(|partition| {
+            let (first, end) = cells_of(partition.range);
+            let bytes = sums[end] - sums[first];
+            let ru_s = spent * bytes / total;
+            PartitionLoad {
+                set: partition.set,
+                bytes: bytes as u64,
+                ru_s,
+                peak_ru_s: ru_s,
+                bytes_halved: if bytes > full { halving(&sums, first, end) } else { None },
+                heat_halved: None,
+            }
+        });
+        SpaceLoad {
+            space: self.space.clone(),
+            provisioned_ru_s: Some(provisioned as u32),
+            partition_count_min: 4,
+            partitions: partitions.collect(),
+        }
+    }
+}
+
+fn cells_of(range: RingRange) -> (usize, usize) {
+    let shift = 128 - CELL_BITS;
+    ((range.start.0 >> shift) as usize, (range.last.0 >> shift) as usize + 1)
+}
+
+/// The edge between cells that halves best.
+fn halving(sums: &[f64], first: usize, end: usize) -> Option<Halving> {
+    let (low, high) = (sums[first], sums[end]);
+    let middle = low + (high - low) / 2.0;
+    let above = first + sums[first..=end].partition_point(|sum| *sum < middle);
+    let larger = |edge: usize| (sums[edge] - low).max(high - sums[edge]) / (high - low);
+    let edges = [above.saturating_sub(1), above].into_iter();
+    let best = edges
+        .filter(|edge| first < *edge && *edge < end)
+        .min_by(|one, other| larger(*one).total_cmp(&larger(*other)))?;
+    let at = RingToken((best as u128) << (128 - CELL_BITS));
+    Some(Halving { at, larger_share: larger(best) })
+}
+
+/// xorshift: the same year for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+const WIDTH: f64 = 860.0;
+const PANEL: f64 = 190.0;
+
+fn draw(days: &[Day]) -> String {
+    let height = 3.0 * (PANEL + 50.0) + 20.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"960\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    let of = |value: fn(&Day) -> f64| days.iter().map(value).collect::<Vec<f64>>();
+    panel(&mut svg, 0, "Physical partitions", &[("#1f6feb", of(|day| day.partitions as f64))]);
+    panel(
+        &mut svg,
+        1,
+        "Share in use: request units (blue), storage (orange)",
+        &[("#1f6feb", of(|day| day.budget_share)), ("#e36209", of(|day| day.storage_share))],
+    );
+    panel(&mut svg, 2, "Splits and merges per day", &[("#2da44e", of(|day| day.moves as f64))]);
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn panel(svg: &mut String, number: usize, title: &str, lines: &[(&str, Vec<f64>)]) {
+    let top = number as f64 * (PANEL + 50.0) + 30.0;
+    let values = lines.iter().flat_map(|(_, values)| values);
+    let most = values.copied().fold(0.0, f64::max).max(1e-9);
+    let _ = writeln!(svg, "<text x=\"60\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>", top - 8.0);
+    let _ = writeln!(
+        svg,
+        "<rect x=\"60\" y=\"{top}\" width=\"{WIDTH}\" height=\"{PANEL}\" fill=\"none\" stroke=\"#999\"/>"
+    );
+    for (share, y) in [(1.0, top + 12.0), (0.5, top + PANEL / 2.0), (0.0, top + PANEL)] {
+        let value = most * share;
+        let text = if most > 10.0 { format!("{value:.0}") } else { format!("{value:.2}") };
+        let _ = writeln!(svg, "<text x=\"54\" y=\"{y:.0}\" text-anchor=\"end\">{text}</text>");
+    }
+    for month in 1..=12 {
+        let x = 60.0 + WIDTH * f64::from(month) / 12.0;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"end\" fill=\"#666\">month {month}</text>",
+            top + PANEL + 15.0
+        );
+    }
+    for (color, values) in lines {
+        let points: Vec<String> = values
+            .iter()
+            .enumerate()
+            .map(|(day, value)| {
+                let x = 60.0 + WIDTH * day as f64 / values.len() as f64;
+                format!("{x:.1},{:.1}", top + PANEL * (1.0 - value / most))
+            })
+            .collect();
+        let points = points.join(" ");
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.5\"/>"
+        );
+    }
+}
