@@ -111,6 +111,11 @@ impl<'a, 'p> Collector<'a, 'p> {
         collector
     }
 
+    /// What the physical partition that was entered last cost so far.
+    pub(crate) fn last_charge(&self) -> units::Charge {
+        self.meter.as_ref().map_or(units::rules::LEAST, Meter::last_charge)
+    }
+
     /// Told before each physical partition that is read.
     pub(crate) fn enter_physical(&mut self, set: Option<SetId>) {
         if let Some(meter) = &mut self.meter {

@@ -17,6 +17,7 @@ use types::{Done, Mutation, Outcome, SetId};
 use units::price::Prices;
 use units::{Charge, Work};
 
+use crate::admission::estimate;
 use crate::error::ExecuteError;
 use crate::page_state::PagingSecret;
 use crate::rows::Rows;
@@ -25,11 +26,6 @@ use crate::usage::Usage;
 
 /// How often a change is located again before its client is told to come back.
 const MOVES_MAX: u32 = 100;
-
-/// What a write counts in the heat of its physical partition, in millionths of a request unit.
-const WRITE_CHARGE: u64 = 5_000_000;
-/// What a read counts there.
-pub(crate) const READ_CHARGE: u64 = 1_000_000;
 
 /// What the coordinator needs from the world around it.
 pub trait World: Send + Sync {
@@ -307,7 +303,8 @@ impl Coordinator {
                     Some(partition) => {
                         if tries == 0 {
                             let (table, key) = (mutation.table, &mutation.key);
-                            self.traffic.note(partition, table, key, WRITE_CHARGE);
+                            let charge = estimate(&mutation).micros();
+                            self.traffic.note(partition, table, key, charge);
                         }
                         Ok((partition.set, mutation))
                     }

@@ -47,6 +47,12 @@ impl Meter {
         }
     }
 
+    /// What the set that was entered last cost so far; at least what looking for a row costs.
+    pub(crate) fn last_charge(&self) -> Charge {
+        let start = self.entered.last().map_or(Charge::ZERO, |(_, start)| *start);
+        self.work.charge_so_far().less(start).at_least(units::rules::LEAST)
+    }
+
     /// A live row was looked at.
     #[inline]
     pub(crate) fn on_row(&mut self, row_bytes: u64) {

@@ -11,7 +11,7 @@ use types::{
 };
 
 use crate::collect::Collector;
-use crate::coordinator::{Coordinator, READ_CHARGE, RequestContext};
+use crate::coordinator::{Coordinator, RequestContext};
 use crate::error::ExecuteError;
 use crate::meter::Meter;
 use crate::page_state::PageState;
@@ -101,17 +101,19 @@ impl Coordinator {
                 ReadScope::Partition(ref key) => {
                     let partition =
                         map.locate(command.table, key.ring()).ok_or_else(|| unknown_table(plan))?;
-                    self.traffic.note(partition, command.table, key, READ_CHARGE);
                     collector.enter_physical(Some(partition.set));
                     self.replicas().read(partition, &command, collector)?;
+                    let charge = collector.last_charge().micros();
+                    self.traffic.note(partition, command.table, key, charge);
                 }
                 ReadScope::Ring(range) => {
                     for partition in map.overlapping(command.table, range) {
                         let Some(part) = range.intersect(&partition.range) else { continue };
-                        self.traffic.note_ring(partition, part.start, READ_CHARGE);
                         command.scope = ReadScope::Ring(part);
                         collector.enter_physical(Some(partition.set));
                         self.replicas().read(partition, &command, collector)?;
+                        let charge = collector.last_charge().micros();
+                        self.traffic.note_ring(partition, part.start, charge);
                         if collector.is_done() {
                             break;
                         }

@@ -1,6 +1,10 @@
 //! How long it takes to locate a key: `cargo run --release -p partition --example locate`.
 
-#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark measures and tells")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures and tells"
+)]
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -217,7 +217,8 @@ fn panel(svg: &mut String, number: usize, title: &str, lines: &[(&str, Vec<f64>)
     let top = number as f64 * (PANEL + 50.0) + 30.0;
     let values = lines.iter().flat_map(|(_, values)| values);
     let most = values.copied().fold(0.0, f64::max).max(1e-9);
-    let _ = writeln!(svg, "<text x=\"60\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>", top - 8.0);
+    let _ =
+        writeln!(svg, "<text x=\"60\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>", top - 8.0);
     let _ = writeln!(
         svg,
         "<rect x=\"60\" y=\"{top}\" width=\"{WIDTH}\" height=\"{PANEL}\" fill=\"none\" stroke=\"#999\"/>"

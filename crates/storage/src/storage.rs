@@ -487,9 +487,9 @@ impl Storage {
         table: TableId,
         ranges: impl IntoIterator<Item = RingRange>,
     ) -> Vec<RangeSize> {
-        let ring = self.opened_sizes(table, |sizes| sizes.ring());
-        let size_of = |range| ring.as_ref().map(|ring| ring.sum(range)).unwrap_or_default();
-        ranges.into_iter().map(|range| size_of(range).into()).collect()
+        let ranges: Vec<RingRange> = ranges.into_iter().collect();
+        let nothing = vec![RangeSize::default(); ranges.len()];
+        self.opened_sizes(table, |sizes| sizes.sums(ranges)).unwrap_or(nothing)
     }
 
     /// Hands over how the bytes of a table lie in a range of the ring: the first token and the bytes
@@ -498,11 +498,9 @@ impl Storage {
         &self,
         table: TableId,
         range: RingRange,
-        mut take: impl FnMut(RingToken, u64),
+        take: impl FnMut(RingToken, u64),
     ) {
-        if let Some(ring) = self.opened_sizes(table, |sizes| sizes.ring()) {
-            ring.each(range, |token, size| take(token, u64::try_from(size.bytes).unwrap_or(0)));
-        }
+        self.opened_sizes(table, |sizes| sizes.weights(range, take));
     }
 
     /// The largest logical partitions of a table, the largest first.

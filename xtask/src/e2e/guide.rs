@@ -22,8 +22,9 @@ pub(super) struct Page {
     run: fn(&Path, u16) -> Result<String, String>,
 }
 
-pub(super) const PAGES: [Page; 8] = [
+pub(super) const PAGES: [Page; 9] = [
     Page { name: "cqlsh", kit: Kit::Cqlsh, run: run_cqlsh },
+    Page { name: "partitioning", kit: Kit::Cqlsh, run: run_cqlsh },
     Page { name: "python", kit: Kit::Python, run: |folder, _| run_python(Kit::Python, folder) },
     Page {
         name: "python-scylla",

@@ -141,10 +141,9 @@ impl IndexShape {
                 }
             }
             Source::Cells { part, .. } => match part {
-                Part::Value(ty)
-                | Part::Path(ty)
-                | Part::Element(ty)
-                | Part::MapValue(_, ty) => push(ty, &question.value),
+                Part::Value(ty) | Part::Path(ty) | Part::Element(ty) | Part::MapValue(_, ty) => {
+                    push(ty, &question.value)
+                }
                 Part::Entry(key, value) => {
                     push(key, &question.value);
                     push(value, question.entry_value.as_deref().unwrap_or_default());

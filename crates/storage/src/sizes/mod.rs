@@ -25,12 +25,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
-use types::{PartitionKey, RingToken};
+use types::{PartitionKey, RingRange, RingToken};
 
 use crate::error::TreeError;
 use crate::tree::engine::{LATEST, SortedTree, TreeBytes};
 use crate::tree::keys::SPACE_SIZES;
-pub(crate) use ring::RingSums;
+use ring::RingSums;
 pub(crate) use row_size::{Ruler, Size};
 use sketch::Sketch;
 use tracked::Tracked;
@@ -230,9 +230,39 @@ impl TableSizes {
         tracked.passes(bytes, self.bounds.logical_bytes_max, levels)
     }
 
-    /// The sums over the ring as they are.
-    pub(crate) fn ring(&self) -> RingSums {
-        self.inner.lock().ring.clone()
+    /// What lies in each of some parts of the ring. Exact where every key is tracked; else what a
+    /// bound cuts is shared out.
+    pub(crate) fn sums(&self, ranges: impl IntoIterator<Item = RingRange>) -> Vec<RangeSize> {
+        let inner = self.inner.lock();
+        let sum = |range: RingRange| match inner.is_complete() {
+            false => inner.ring.sum(range),
+            true => {
+                let mut sum = Size::default();
+                for (ring, tracked) in &inner.tracked {
+                    if range.contains(RingToken(*ring)) {
+                        sum.add(tracked.size);
+                    }
+                }
+                sum
+            }
+        };
+        ranges.into_iter().map(|range| sum(range).into()).collect()
+    }
+
+    /// Hands over how the bytes lie in a range: by key where every key is tracked, else by part.
+    pub(crate) fn weights(&self, range: RingRange, mut take: impl FnMut(RingToken, u64)) {
+        let inner = self.inner.lock();
+        let mut give = |token, size: Size| take(token, u64::try_from(size.bytes).unwrap_or(0));
+        if !inner.is_complete() {
+            inner.ring.each(range, give);
+            return;
+        }
+        for (ring, tracked) in &inner.tracked {
+            let token = RingToken(*ring);
+            if range.contains(token) {
+                give(token, tracked.size);
+            }
+        }
     }
 
     /// The largest tracked partitions, the largest first.
@@ -299,6 +329,11 @@ fn tracked_key(ring: u128) -> Vec<u8> {
 }
 
 impl Inner {
+    /// Whether every key that has rows is tracked.
+    fn is_complete(&self) -> bool {
+        self.track_from == 0 && !self.is_unknown
+    }
+
     fn encode_state(&self) -> Vec<u8> {
         let mut bytes = vec![STATE_VERSION];
         bytes.extend_from_slice(&self.track_from.to_be_bytes());
