@@ -203,11 +203,11 @@ fn a_full_logical_partition_refuses_writes_until_there_is_room() {
     let mut client = Client::connect(&node.address()).unwrap();
     tell(
         &mut client,
-        "CREATE KEYSPACE full WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE KEYSPACE filled WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     );
-    tell(&mut client, "CREATE TABLE full.t (k text, c int, v text, PRIMARY KEY (k, c))");
+    tell(&mut client, "CREATE TABLE filled.t (k text, c int, v text, PRIMARY KEY (k, c))");
     let insert = |key: &str, row: i32| {
-        format!("INSERT INTO full.t (k, c, v) VALUES ('{key}', {row}, '{}')", "v".repeat(1_000))
+        format!("INSERT INTO filled.t (k, c, v) VALUES ('{key}', {row}, '{}')", "v".repeat(1_000))
     };
     let mut warnings = Vec::new();
     let mut refusal = None;
@@ -221,7 +221,7 @@ fn a_full_logical_partition_refuses_writes_until_there_is_room() {
     }
     let (row, text) = refusal.expect("the twentieth row is too much");
     assert_eq!(row, 19, "{text}");
-    for word in ["'big'", "full.t", "19133", "20000"] {
+    for word in ["'big'", "filled.t", "19133", "20000"] {
         assert!(text.contains(word), "{text} should say {word}");
     }
     for (warning, level) in warnings.iter().zip(["50 %", "80 %", "95 %"]) {
@@ -229,8 +229,8 @@ fn a_full_logical_partition_refuses_writes_until_there_is_room() {
     }
     assert_eq!(warnings.len(), 3, "{warnings:?}");
     tell(&mut client, &insert("other", 1));
-    assert_eq!(ask(&mut client, "SELECT c FROM full.t WHERE k = 'big'", 100).len(), 19);
-    tell(&mut client, "DELETE FROM full.t WHERE k = 'big' AND c < 10");
+    assert_eq!(ask(&mut client, "SELECT c FROM filled.t WHERE k = 'big'", 100).len(), 19);
+    tell(&mut client, "DELETE FROM filled.t WHERE k = 'big' AND c < 10");
     let mut is_taken = false;
     for _ in 0..600 {
         let message = client.query(&insert("big", 100), &Execution::default()).unwrap();
