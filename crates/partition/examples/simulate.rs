@@ -50,7 +50,7 @@ fn main() {
 struct Day {
     partitions: usize,
     bytes: f64,
-    /// Spent of what may be spent, and stored of what may be stored.
+    /// Spent of what may be spent at the busiest hour, and stored of what may be stored.
     budget_share: f64,
     storage_share: f64,
     moves: usize,
@@ -65,6 +65,8 @@ struct Year {
     limits: Limits,
     days: Vec<Day>,
     moves_today: usize,
+    /// The largest share of the budget that was spent.
+    busiest_today: f64,
 }
 
 impl Year {
@@ -86,6 +88,7 @@ impl Year {
             limits: Limits::default(),
             days: Vec::new(),
             moves_today: 0,
+            busiest_today: 0.0,
         }
     }
 
@@ -102,7 +105,9 @@ impl Year {
         let provisioned = (RU_AT_END * ((month + 1.0) / 12.2).powi(2)).clamp(1e5, RU_AT_END);
         // Busy by day, quiet by night.
         let of_day = 0.35 + 0.3 * ((hour % 24) as f64 / 24.0 * std::f64::consts::TAU).sin();
-        let spent = provisioned * of_day;
+        // What is asked for grows with what is stored.
+        let spent = RU_AT_END * share * share * of_day;
+        self.busiest_today = self.busiest_today.max(spent / provisioned);
         let loads = self.loads(provisioned, spent);
         let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
         let now_ms = hour as i64 * 3_600_000;
@@ -125,7 +130,7 @@ impl Year {
             self.days.push(Day {
                 partitions,
                 bytes,
-                budget_share: of_day.max(0.35),
+                budget_share: std::mem::take(&mut self.busiest_today),
                 storage_share: bytes / room,
                 moves: std::mem::take(&mut self.moves_today),
             });
