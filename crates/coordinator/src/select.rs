@@ -6,8 +6,8 @@ use bytes::Bytes;
 use plan::modify::ConditionalResult;
 use plan::{IndexLookup, Partitions, SelectPlan};
 use types::{
-    CorruptRow, Flow, IndexQuestion, LiveRow, ReadCommand, ReadPosition, ReadScope, RowSelection,
-    RowSink, Statics,
+    CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadPosition,
+    ReadScope, RowPosition, RowSelection, RowSink, RowWriter, Statics,
 };
 
 use crate::collect::Collector;
@@ -57,12 +57,11 @@ impl Coordinator {
         })
     }
 
-    /// The clustering key of the first live row of the logical partition that a conditional write
-    /// looked at.
+    /// The first live row of the logical partition that a conditional write looked at.
     pub(crate) fn first_row(
         &self,
         conditional: &ConditionalResult<'_>,
-    ) -> Result<Option<Bytes>, ExecuteError> {
+    ) -> Result<Option<CurrentRow>, ExecuteError> {
         let (table, key) = (conditional.table, conditional.key());
         let map = self.map();
         let Some(partition) = map.locate(table.id, key.ring()) else { return Ok(None) };
@@ -77,9 +76,9 @@ impl Coordinator {
             after: None,
             now_s: conditional.now_s(),
         };
-        let mut first = FirstRow { key: None, needs_marker: !conditional.reads_regulars() };
+        let mut first = FirstRow { row: None, reads_cells: conditional.reads_regulars() };
         self.replicas().read(partition, &command, &mut first)?;
-        Ok(first.key)
+        Ok(first.row)
     }
 
     fn read_partitions(
@@ -207,22 +206,37 @@ impl Coordinator {
     }
 }
 
-/// Keeps the clustering key of the first row it sees.
+/// Keeps the first row it sees.
 struct FirstRow {
-    key: Option<Bytes>,
-    /// Cells are not looked at: only a row that was inserted is there.
-    needs_marker: bool,
+    row: Option<CurrentRow>,
+    /// Otherwise only a row that was inserted is there, and nothing of it is shown but its key.
+    reads_cells: bool,
 }
 
 impl RowSink for FirstRow {
     fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
-        let is_marked = row.row.as_ref().is_some_and(|row| row.has_liveness());
-        if self.needs_marker && !is_marked {
+        let (Some(clustering), Some(cells)) = (row.clustering, &row.row) else {
+            return Ok(Flow::Continue);
+        };
+        if !self.reads_cells && !cells.has_liveness() {
             return Ok(Flow::Continue);
         }
-        self.key = row.clustering.map(Bytes::copy_from_slice);
+        let position = RowPosition::Clustered(Bytes::copy_from_slice(clustering));
+        let row = if self.reads_cells { Some(copy(cells)?) } else { None };
+        self.row = Some(CurrentRow { position, row });
         Ok(Flow::Stop)
     }
+}
+
+/// The live part of a row, as a row.
+fn copy(cells: &LiveCells<'_>) -> Result<Vec<u8>, CorruptRow> {
+    let liveness = cells.view().liveness().filter(|_| cells.has_liveness());
+    let original = cells.view().original_clustering();
+    let mut writer = RowWriter::new(Vec::new(), liveness, None, original);
+    for cell in cells.cells() {
+        writer.push(&cell?);
+    }
+    Ok(writer.finish())
 }
 
 /// What lies after the position. Where a client sends other keys with a paging state than it came

@@ -13,6 +13,7 @@ mod assign;
 mod error;
 pub mod expression;
 pub mod function;
+mod java_hash;
 pub mod modify;
 pub mod plan;
 mod prepare;

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 use schema::Table;
 use types::{
-    CellAction, Condition, CurrentRow, Done, LiveCells, Mutation, Operation, Outcome, RowChange,
-    RowPosition, RowView, SetId,
+    CellAction, Condition, CurrentRow, Done, LiveCells, Mutation, Operation, Outcome, Refusal,
+    RowChange, RowPosition, RowView, SetId,
 };
 
 use crate::cache::CachedRow;
@@ -20,6 +20,7 @@ use crate::heads::{Head, HeadBounds, Unfit};
 use crate::index::maintain::{DeletedIn, IndexWrites, remove_covered};
 use crate::index::shape::{CoveredRow, RowName};
 use crate::log::Position;
+use crate::merge::condition::Judgement;
 use crate::merge::row::{Before, merge};
 use crate::merge::{MergeError, condition};
 use crate::sizes::{Noted, RowDelta, Ruler, Size};
@@ -389,8 +390,15 @@ impl<'c> Change<'c> {
                 let bytes = value_bytes.map_err(of_row)?.map(|bytes| key_bytes + bytes);
                 weight += weigh(Touched::Condition(bytes));
             }
-            let holds = condition::holds(&row_condition.checks, live.as_ref(), table);
-            all_hold &= holds.map_err(of_row)?;
+            let judgement = condition::judge(&row_condition.checks, live.as_ref(), table);
+            match judgement.map_err(of_row)? {
+                Judgement::Holds => {}
+                Judgement::Fails => all_hold = false,
+                Judgement::Refused(reason) if all_hold => {
+                    return Err(CommitError::Refused(Refusal::Invalid(reason.to_string())));
+                }
+                Judgement::Refused(_) => {}
+            }
             let row = live.as_ref().map(condition::live_part).transpose().map_err(of_row)?;
             rows.push(CurrentRow { position: row_condition.position.clone(), row });
         }

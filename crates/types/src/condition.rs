@@ -41,6 +41,9 @@ pub enum Check {
         /// With what; several for `IN`. `None` is null.
         values: Vec<Option<Bytes>>,
     },
+    /// Something is wrong with a value: an error for who comes to it, which is only where every check
+    /// before it holds.
+    Refused(String),
 }
 
 /// What of a column a condition looks at.

@@ -55,8 +55,8 @@ pub enum Refusal {
     ListIsNull,
     /// An element of a list was to be deleted by index, and the list is null.
     ListToDeleteFromIsNull,
-    /// A sum could not be computed; why, in words.
-    Arithmetic(String),
+    /// A value cannot be used; why, in words.
+    Invalid(String),
 }
 
 /// Cassandra's texts.
@@ -72,7 +72,7 @@ impl fmt::Display for Refusal {
             Refusal::ListToDeleteFromIsNull => {
                 f.write_str("Attempted to delete an element from a list which is null")
             }
-            Refusal::Arithmetic(reason) => f.write_str(reason),
+            Refusal::Invalid(reason) => f.write_str(reason),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::scope::Scope;
 use crate::assign;
 use crate::error::PlanError;
 use crate::function::{self, Argument, Call, Fit, Function};
+use crate::java_hash;
 
 /// A term of the syntax tree, seen as the argument of a call.
 pub(crate) struct RawTerm<'a> {
@@ -298,7 +299,6 @@ pub(crate) fn raw_text(term: &Term) -> String {
 /// The fields of a literal in the order in which Cassandra shows them, which is that of a Java hash
 /// table: by bucket, then as they came.
 fn shown_fields(fields: &[(Name, Term)]) -> Vec<(&Name, &Term)> {
-    const BUCKETS_MIN: usize = 16;
     let mut shown: Vec<(&Name, &Term)> = Vec::with_capacity(fields.len());
     for (name, term) in fields {
         match shown.iter_mut().find(|(known, _)| *known == name) {
@@ -306,18 +306,10 @@ fn shown_fields(fields: &[(Name, Term)]) -> Vec<(&Name, &Term)> {
             None => shown.push((name, term)),
         }
     }
-    let mut buckets = BUCKETS_MIN;
-    while shown.len() > buckets / 4 * 3 {
-        buckets *= 2;
-    }
-    let bucket = |name: &Name| {
-        let hash = name.bytes().rev().fold(1_i32, |hash, byte| {
-            hash.wrapping_mul(31).wrapping_add(i32::from(byte.cast_signed()))
-        });
-        let hash = hash.cast_unsigned();
-        (hash ^ hash >> 16) as usize & (buckets - 1)
-    };
-    shown.sort_by_key(|(name, _)| bucket(name));
+    let buckets = java_hash::bucket_count(shown.len());
+    shown.sort_by_key(|(name, _)| {
+        java_hash::bucket(java_hash::bytes_hash(name.as_bytes()), buckets)
+    });
     shown
 }
 

@@ -158,13 +158,13 @@ fn partial(name: &str, first: &dyn Argument, has_padding: bool) -> Result<Functi
     let body = NativeScalar::new(name.to_string(), types, masked, move |arguments, _| {
         let argument = |index: usize| arguments.get(index).and_then(|value| value.as_deref());
         let padding = match argument(3).map(String::from_utf8_lossy) {
-            None => '*',
-            Some(text) => match (text.chars().next(), text.chars().nth(1)) {
+            None => u16::from(b'*'),
+            Some(text) => match (text.encode_utf16().next(), text.encode_utf16().nth(1)) {
                 (Some(only), None) => only,
                 _ => {
                     return invalid!(
                         "The padding argument for function system.{called} should be single-character, but '{text}' has {} characters.",
-                        text.chars().count()
+                        text.encode_utf16().count()
                     );
                 }
             },
@@ -177,15 +177,14 @@ fn partial(name: &str, first: &dyn Argument, has_padding: bool) -> Result<Functi
         };
         let (begin, end) = (number(1), number(2));
         let text = String::from_utf8_lossy(value);
-        let last = text.chars().count() as i64 - 1 - end;
-        let masked: String = text
-            .chars()
-            .zip(0i64..)
-            .map(|(letter, place)| {
-                let is_inside = place >= begin && place <= last;
-                if is_inside == is_inner { padding } else { letter }
-            })
-            .collect();
+        // Java's characters: a letter past 16 bits is two, and half of it reads as a question mark.
+        let last = text.encode_utf16().count() as i64 - 1 - end;
+        let masked = text.encode_utf16().zip(0i64..).map(|(letter, place)| {
+            let is_inside = place >= begin && place <= last;
+            if is_inside == is_inner { padding } else { letter }
+        });
+        let masked: String =
+            char::decode_utf16(masked).map(|letter| letter.unwrap_or('?')).collect();
         Ok(Some(masked.into_bytes()))
     });
     Ok(body.into_function())

@@ -42,12 +42,26 @@ pub struct Signature {
 /// `system.f : (int, text) -> blob`, as messages show it.
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "system.{} : (", cql::quote_if_needed(&self.name))?;
-        for (index, argument) in self.arguments.iter().enumerate() {
-            let separator = if index > 0 { ", " } else { "" };
-            write!(f, "{separator}{}", unfrozen_tuple(argument))?;
-        }
-        write!(f, ") -> {}", unfrozen_tuple(&self.result))
+        f.write_str(&self.with_constants(&[]))
+    }
+}
+
+impl Signature {
+    /// As messages show it for a call some of whose arguments are constants.
+    pub(crate) fn with_constants(&self, constants: &[bool]) -> String {
+        let arguments: Vec<String> = self
+            .arguments
+            .iter()
+            .enumerate()
+            .map(|(index, argument)| {
+                let is_constant = constants.get(index).copied().unwrap_or(false);
+                let suffix = if is_constant { "(constant)" } else { "" };
+                format!("{}{suffix}", unfrozen_tuple(argument))
+            })
+            .collect();
+        let name = cql::quote_if_needed(&self.name);
+        let result = unfrozen_tuple(&self.result);
+        format!("system.{name} : ({}) -> {result}", arguments.join(", "))
     }
 }
 

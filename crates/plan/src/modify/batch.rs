@@ -18,6 +18,7 @@ use super::prepared::{PreparedModification, Target};
 use super::size;
 use crate::error::{PlanError, invalid};
 use crate::expression::{BoundValues, Evaluation};
+use crate::java_hash;
 use crate::plan::{BatchPlan, ModifyPlan, Prepared, PreparedKind};
 use crate::restriction::StatementKind;
 use crate::values::{BindContext, Value, Values};
@@ -267,7 +268,8 @@ fn bind_items<'a>(
 enum RowTests {
     NotExists,
     Exists,
-    Columns(Vec<Check>),
+    /// With the hashes by which Cassandra orders them.
+    Columns(Vec<(i32, Check)>),
 }
 
 /// The rows that conditions look at.
@@ -300,9 +302,14 @@ impl Conditions {
         Ok(())
     }
 
-    fn add_check(&mut self, position: RowPosition, check: Check) -> Result<(), PlanError> {
+    fn add_check(
+        &mut self,
+        position: RowPosition,
+        hash: i32,
+        check: Check,
+    ) -> Result<(), PlanError> {
         match self.rows.entry(position).or_insert_with(|| RowTests::Columns(Vec::new())) {
-            RowTests::Columns(checks) => checks.push(check),
+            RowTests::Columns(checks) => checks.push((hash, check)),
             RowTests::Exists | RowTests::NotExists => {
                 return invalid!("Cannot mix IF conditions and IF NOT EXISTS for the same row");
             }
@@ -331,7 +338,8 @@ impl Conditions {
                 for test in regulars.into_iter().chain(statics) {
                     let position =
                         if test.is_static { RowPosition::Static } else { position.clone() };
-                    self.add_check(position, test.bind(eval)?)?;
+                    let (hash, check) = test.bind(eval)?;
+                    self.add_check(position, hash, check)?;
                     if test.is_static {
                         self.static_columns.push(test.column);
                     }
@@ -358,11 +366,22 @@ impl Conditions {
             checks: match tests {
                 RowTests::NotExists => vec![Check::NotExists],
                 RowTests::Exists => vec![Check::Exists],
-                RowTests::Columns(checks) => checks,
+                RowTests::Columns(checks) => in_order(checks),
             },
         });
         Condition { now_s, rows: rows.collect() }
     }
+}
+
+/// The checks in the order in which Cassandra comes to them: that of a hash table by column and
+/// element.
+fn in_order(mut checks: Vec<(i32, Check)>) -> Vec<Check> {
+    let mut hashes: Vec<i32> = checks.iter().map(|(hash, _)| *hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    let buckets = java_hash::bucket_count(hashes.len());
+    checks.sort_by_key(|(hash, _)| java_hash::bucket(*hash, buckets));
+    checks.into_iter().map(|(_, check)| check).collect()
 }
 
 /// Conditional statements: all on one logical partition, in one mutation.
@@ -414,7 +433,8 @@ fn bind_conditional<'a>(
             if let Err(error) = conditions.add(statement, &target, eval) {
                 refusal.get_or_insert(error);
             }
-            reads_statics |= statement.updates_statics();
+            // Of the statements without a condition Cassandra asks for rows only.
+            reads_statics |= statement.has_conditions() && statement.updates_statics();
             reads_regulars |= statement.updates_rows();
             match statement.changes(&target, stamp, eval) {
                 Ok(changes) => operations.extend(changes.into_iter().map(beneath)),
@@ -425,7 +445,7 @@ fn bind_conditional<'a>(
             Ok(())
         })?;
     }
-    if let Some(refusal) = refusal.or(later_refusal) {
+    if let Some(refusal) = refusal {
         return Err(refusal);
     }
     let Some((table, key)) = bound else {
@@ -440,7 +460,15 @@ fn bind_conditional<'a>(
         key_columns.chain(columns).collect()
     });
     let static_columns = std::mem::take(&mut conditions.static_columns);
-    let condition = conditions.finish(now_s);
+    let mut condition = conditions.finish(now_s);
+    // What is wrong with what would be written is told only where it would be written.
+    match (later_refusal, condition.rows.last_mut()) {
+        (None, _) => {}
+        (Some(PlanError::Invalid(reason)), Some(row)) => {
+            row.checks.push(Check::Refused(reason.into()))
+        }
+        (Some(refusal), _) => return Err(refusal),
+    }
     let wants_first_row = condition.rows.iter().all(|row| row.position == RowPosition::Static);
     let condition = Some(Box::new(condition));
     let mutation = Mutation { table: table.id, key: key.clone(), condition, operations };

@@ -1,6 +1,7 @@
 //! IF: what a write asks of the rows as they are.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cql::ast::{self, ComparisonOperator, ConditionPath, ConditionTest};
@@ -13,6 +14,7 @@ use crate::error::{PlanError, invalid};
 use crate::expression::{
     Evaluated, Evaluation, Receiver, Scope, Term, prepare_in_values, prepare_term,
 };
+use crate::java_hash::{bytes_hash, pair_hash};
 use crate::restriction::InTerms;
 use crate::values::Value;
 
@@ -35,12 +37,16 @@ pub(super) struct ColumnTest {
     /// The column's place in the table.
     pub(super) column: usize,
     pub(super) is_static: bool,
+    name: Arc<str>,
     id: ColumnId,
     ty: CqlType,
     path: TestPath,
     operator: Comparison,
     values: TestValues,
 }
+
+/// A value of a test, or why there is none.
+type BoundValue<'v> = Result<Option<Cow<'v, [u8]>>, String>;
 
 #[derive(Debug)]
 enum TestPath {
@@ -148,6 +154,7 @@ fn prepare_test(
     Ok(ColumnTest {
         column: index,
         is_static: column.kind == schema::ColumnKind::Static,
+        name: Arc::clone(&column.name),
         id: column.id,
         ty: column.cql_type.clone(),
         path,
@@ -245,53 +252,72 @@ fn sign(operator: Comparison) -> &'static str {
 }
 
 impl ColumnTest {
-    /// The check with its values.
-    pub(super) fn bind(&self, eval: &Evaluation<'_>) -> Result<Check, PlanError> {
+    /// The check with its values, and a hash of what it is about.
+    pub(super) fn bind(&self, eval: &Evaluation<'_>) -> Result<(i32, Check), PlanError> {
         let part = self.bind_part(eval)?;
+        let element = match &part {
+            Ok(ColumnPart::MapValue(key)) => bytes_hash(key),
+            Ok(ColumnPart::ListIndex(index)) => bytes_hash(&index.to_be_bytes()),
+            Ok(ColumnPart::Whole | ColumnPart::Field(_)) | Err(_) => 0,
+        };
+        let hash = pair_hash(bytes_hash(self.name.as_bytes()), element);
         let values = self.bind_values(eval)?;
-        let is_whole = part == ColumnPart::Whole;
-        let values: Result<Vec<_>, PlanError> =
-            values.into_iter().map(|value| self.checked(value, is_whole)).collect();
-        Ok(Check::Column { column: self.id, part, operator: self.operator, values: values? })
+        let checked = part.and_then(|part| {
+            let is_whole = part == ColumnPart::Whole;
+            let values: Result<Vec<_>, String> =
+                values.into_iter().map(|value| self.checked(value?, is_whole)).collect();
+            Ok((part, values?))
+        });
+        let check = match checked {
+            Ok((part, values)) => {
+                Check::Column { column: self.id, part, operator: self.operator, values }
+            }
+            Err(reason) => Check::Refused(reason),
+        };
+        Ok((hash, check))
     }
 
-    fn bind_part(&self, eval: &Evaluation<'_>) -> Result<ColumnPart, PlanError> {
-        Ok(match &self.path {
+    /// The part that is looked at, or why there is none: told when the check is come to.
+    fn bind_part(&self, eval: &Evaluation<'_>) -> Result<Result<ColumnPart, String>, PlanError> {
+        Ok(Ok(match &self.path {
             TestPath::Whole => ColumnPart::Whole,
             TestPath::Field(index) => ColumnPart::Field(*index),
             TestPath::Key(term) => match term.evaluate(eval)? {
                 Evaluated::Bytes(bytes) => ColumnPart::MapValue(Bytes::copy_from_slice(&bytes)),
-                _ => return invalid!("Invalid null value for map element access"),
+                _ => return Ok(Err("Invalid null value for map element access".into())),
             },
             TestPath::Index(term) => match term.evaluate(eval)? {
                 Evaluated::Bytes(bytes) => {
                     let index = <[u8; 4]>::try_from(bytes.as_ref()).map_or(-1, i32::from_be_bytes);
                     if index < 0 {
-                        return invalid!("Invalid negative list index {index}");
+                        return Ok(Err(format!("Invalid negative list index {index}")));
                     }
                     ColumnPart::ListIndex(index)
                 }
-                _ => return invalid!("Invalid null value for list element access"),
+                _ => return Ok(Err("Invalid null value for list element access".into())),
             },
-        })
+        }))
     }
 
-    fn bind_values<'v>(
-        &'v self,
-        eval: &Evaluation<'v>,
-    ) -> Result<Vec<Option<Cow<'v, [u8]>>>, PlanError> {
+    /// The values, each with what is told of it when the check is come to.
+    fn bind_values<'v>(&'v self, eval: &Evaluation<'v>) -> Result<Vec<BoundValue<'v>>, PlanError> {
         match &self.values {
-            TestValues::One(term) => Ok(vec![
-                term.evaluate(eval)?
-                    .or_unset_error(|| "Invalid 'unset' value in condition".to_string())?,
-            ]),
+            TestValues::One(term) => Ok(vec![match term.evaluate(eval)? {
+                Evaluated::Null => Ok(None),
+                Evaluated::Bytes(bytes) => Ok(Some(bytes)),
+                // What looks into single cells takes it for an empty value.
+                Evaluated::Unset if self.looks_inside() && self.ty.is_multi_cell() => {
+                    Ok(Some(Cow::Borrowed(&[])))
+                }
+                Evaluated::Unset => Err("Invalid 'unset' value in condition".into()),
+            }]),
             TestValues::In(InTerms::Terms(terms), _) => {
                 let mut values = Vec::with_capacity(terms.len());
                 for term in terms {
                     match term.evaluate(eval)? {
-                        Evaluated::Null => values.push(None),
+                        Evaluated::Null => values.push(Ok(None)),
                         Evaluated::Unset => {}
-                        Evaluated::Bytes(bytes) => values.push(Some(bytes)),
+                        Evaluated::Bytes(bytes) => values.push(Ok(Some(bytes))),
                     }
                 }
                 Ok(values)
@@ -299,7 +325,7 @@ impl ColumnTest {
             TestValues::In(terms @ InTerms::Marker(index), ty) => match eval.values.get(*index) {
                 Value::Null => invalid!("Invalid null list in IN condition"),
                 Value::Unset => invalid!("Invalid 'unset' value in condition"),
-                Value::Bytes(_) => terms.evaluate(eval, "", ty),
+                Value::Bytes(_) => Ok(terms.evaluate(eval, "", ty)?.into_iter().map(Ok).collect()),
             },
         }
     }
@@ -309,21 +335,20 @@ impl ColumnTest {
         &self,
         value: Option<Cow<'_, [u8]>>,
         is_whole: bool,
-    ) -> Result<Option<Bytes>, PlanError> {
+    ) -> Result<Option<Bytes>, String> {
         let takes_null =
             matches!(self.operator, Comparison::Equal | Comparison::NotEqual | Comparison::In);
-        let looks_inside = matches!(self.operator, Comparison::Contains | Comparison::ContainsKey);
         let Some(value) = value else {
             if takes_null {
                 return Ok(None);
             }
-            return invalid!(
+            return Err(format!(
                 "Invalid comparison with null for operator \"{}\"",
                 sign(self.operator)
-            );
+            ));
         };
         let is_empty = is_whole
-            && !looks_inside
+            && !self.looks_inside()
             && self.ty.is_collection()
             && self.ty.is_multi_cell()
             && collection_length(&value) == Some(0);
@@ -338,6 +363,11 @@ impl ColumnTest {
             CqlType::Set { .. } => "set",
             _ => "map",
         };
-        invalid!("Invalid comparison with an empty {kind} for operator \"{}\"", sign(self.operator))
+        let sign = sign(self.operator);
+        Err(format!("Invalid comparison with an empty {kind} for operator \"{sign}\""))
+    }
+
+    fn looks_inside(&self) -> bool {
+        matches!(self.operator, Comparison::Contains | Comparison::ContainsKey)
     }
 }

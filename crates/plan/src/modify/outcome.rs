@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use schema::{ColumnKind, Table};
 use types::{CorruptRow, CqlType, CurrentRow, LiveCells, LiveRow, Outcome, PartitionKey};
 use types::{RowPosition, RowView};
@@ -71,11 +70,11 @@ impl ConditionalResult<'_> {
     }
 
     /// The result set of an outcome: whether it was applied and, where not, the rows as they are.
-    /// `first_row` is the clustering key of the logical partition's first live row, where wanted.
+    /// `first_row` is the logical partition's first live row, where wanted.
     pub fn rows(
         &self,
         outcome: &Outcome,
-        first_row: Option<Bytes>,
+        first_row: Option<CurrentRow>,
     ) -> Result<ConditionalRows, CorruptRow> {
         let applied = self.column(&"[applied]".into(), CqlType::Boolean);
         let rows = match outcome {
@@ -98,8 +97,7 @@ impl ConditionalResult<'_> {
         for row in clustered.filter(|row| row.row.is_some()) {
             result.push(self.row(&layout, &shown, static_row, Some(row))?);
         }
-        if let Some(key) = first_row {
-            let first = CurrentRow { position: RowPosition::Clustered(key), row: None };
+        if let Some(first) = first_row {
             result.push(self.row(&layout, &shown, static_row, Some(&first))?);
         }
         if result.is_empty() && static_row.is_some_and(|row| row.row.is_some()) {

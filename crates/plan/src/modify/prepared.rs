@@ -360,7 +360,7 @@ impl PreparedModification {
         let has_columns = !self.regulars.is_empty() || self.updates_statics();
         match target {
             Target::Ranges(ranges) => {
-                let is_slice = !ranges.is_empty() || self.restrictions.is_sliced_at_null(eval)?;
+                let is_slice = !ranges.is_empty() || self.restrictions.has_idle_slice(eval)?;
                 if has_columns && is_slice {
                     return invalid!("Range deletions are not supported for specific columns");
                 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use schema::{Column, Table};
-use types::value::{encode_ordered, is_canonical};
+use types::value::{compare, encode_ordered, is_canonical};
 use types::{ClusteringRange, PartitionKey, RowSelection, successor};
 
 use super::analysis::{Restrictions, covers};
@@ -202,15 +202,14 @@ impl Restrictions {
 }
 
 impl Restrictions {
-    /// Whether the clustering columns are sliced at a null: such a slice selects nothing, or all, and
-    /// is a slice all the same.
-    pub(crate) fn is_sliced_at_null(&self, eval: &Evaluation<'_>) -> Result<bool, PlanError> {
+    /// Whether the clustering columns are sliced in a way that can select nothing, and is a slice all
+    /// the same: at a null, or between neighbours.
+    pub(crate) fn has_idle_slice(&self, eval: &Evaluation<'_>) -> Result<bool, PlanError> {
         for restriction in self.clustering.iter() {
             if let RestrictionKind::Slice { start, end } = &restriction.kind {
                 let slice =
                     Slice::bind(restriction, start.as_ref(), end.as_ref(), &self.table, eval)?;
-                let bounds = [&slice.start, &slice.end];
-                return Ok(bounds.into_iter().flatten().any(|(row, _)| row.contains(&None)));
+                return Ok(slice.is_idle());
             }
         }
         Ok(false)
@@ -339,6 +338,22 @@ impl<'v> Slice<'v> {
         };
         let (start, end) = (bind(start)?, bind(end)?);
         Ok(Slice { columns, start, end })
+    }
+
+    fn is_idle(&self) -> bool {
+        let bounds = [&self.start, &self.end];
+        if bounds.into_iter().flatten().any(|(row, _)| row.contains(&None)) {
+            return true;
+        }
+        match (self.columns.as_slice(), &self.start, &self.end) {
+            ([column], Some((start, _)), Some((end, _))) => match (start.first(), end.first()) {
+                (Some(Some(start)), Some(Some(end))) => {
+                    compare(&column.cql_type, start, end).is_lt()
+                }
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// The ranges under a prefix.

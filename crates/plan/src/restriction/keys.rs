@@ -17,10 +17,17 @@ use crate::plan::Partitions;
 /// More keys than this in one statement are refused, as no answer could hold them.
 const KEYS_MAX: usize = 1 << 20;
 
+const EMPTY_KEY: &str = "Key may not be empty";
+
+/// Whether a key was refused because it is empty.
+pub(crate) fn is_empty_key(error: &PlanError) -> bool {
+    matches!(error, PlanError::Invalid(text) if **text == *EMPTY_KEY)
+}
+
 /// Refuses keys that Cassandra cannot store.
 fn check_key(bytes: &[u8]) -> Result<(), PlanError> {
     if bytes.is_empty() {
-        return invalid!("Key may not be empty");
+        return invalid!("{EMPTY_KEY}");
     }
     check_length(bytes.len())
 }

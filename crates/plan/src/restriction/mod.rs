@@ -16,6 +16,7 @@ mod text;
 
 pub(crate) use analysis::{Demands, Restrictions, StatementKind};
 pub use filter::{Filter, FilterOperator, Filters};
+pub(crate) use keys::is_empty_key;
 pub(crate) use relation::unknown_column;
 pub(crate) use text::relation_text;
 

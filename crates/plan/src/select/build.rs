@@ -31,6 +31,8 @@ pub(super) struct AggregateCall {
 #[derive(Default)]
 pub(super) struct Builder {
     pub(super) aggregates: Vec<AggregateCall>,
+    /// The first column that was used, after which Cassandra calls whatever cannot be cast.
+    first_column: Option<Arc<str>>,
 }
 
 fn cannot_infer(typed: &Typed<'_>) -> PlanError {
@@ -54,7 +56,10 @@ impl Builder {
         let scope = typed.scope;
         match &typed.selectable {
             Selectable::Column(index) => match scope.table.columns.get(*index) {
-                Some(found) => Ok(column(*index, found)),
+                Some(found) => {
+                    self.first_column.get_or_insert_with(|| Arc::clone(&found.name));
+                    Ok(column(*index, found))
+                }
                 None => Err(cannot_infer(typed)),
             },
             Selectable::Term(term) => {
@@ -79,7 +84,9 @@ impl Builder {
                 match cast_call(argument, *target)? {
                     Some(function) => self.finish_call(&function, vec![built]),
                     None => {
-                        invalid!("{} cannot be cast to {}", argument.text(), target.name())
+                        let first = self.first_column.as_deref();
+                        let shown = first.map_or_else(|| argument.text(), str::to_string);
+                        invalid!("{shown} cannot be cast to {}", target.name())
                     }
                 }
             }
@@ -152,6 +159,7 @@ impl Builder {
         let Some(column) = scope.table.columns.get(index) else {
             return Err(cannot_infer(argument));
         };
+        self.first_column.get_or_insert_with(|| Arc::clone(&column.name));
         if column.is_key() {
             return invalid!(
                 "Cannot use selection function {} on PRIMARY KEY part {}",

@@ -171,10 +171,13 @@ fn check_monotonic(selector: &Selector) -> Result<(), PlanError> {
     match selector {
         Selector::Column(_) | Selector::Term(_) => Ok(()),
         Selector::Call { function, arguments } => {
-            if !function.is_monotonic() {
+            // Beside the first argument there are constants only.
+            let is_constant = |argument: &Selector| matches!(argument, Selector::Term(_));
+            if !function.is_monotonic() || !arguments.iter().skip(1).all(is_constant) {
+                let constants: Vec<bool> = arguments.iter().map(is_constant).collect();
                 return invalid!(
                     "Only monotonic functions are supported in the GROUP BY clause. Got: {} ",
-                    function.signature()
+                    function.signature().with_constants(&constants)
                 );
             }
             arguments.iter().try_for_each(check_monotonic)

@@ -10,13 +10,13 @@ use types::{CqlType, Statics};
 use super::build::Builder;
 use super::grouping::Grouping;
 use super::projection::Projection;
-use super::selectable::{Typed, look_up};
+use super::selectable::look_up;
 use super::selection::Selection;
 use super::sort::{self, Sort};
 use crate::error::{PlanError, invalid};
 use crate::expression::{BoundValues, Evaluated, Evaluation, Receiver, Scope, Term, prepare_term};
 use crate::plan::{Partitions, SelectPlan};
-use crate::restriction::{Demands, Restrictions, StatementKind};
+use crate::restriction::{Demands, Restrictions, StatementKind, is_empty_key};
 use crate::row::RowLayout;
 use crate::values::BindContext;
 
@@ -52,8 +52,7 @@ impl PreparedSelect {
         scope: &Scope<'_>,
     ) -> Result<PreparedSelect, PlanError> {
         let table = &scope.table;
-        let selectables = look_up_all(&select.selection, scope)?;
-        let only_statics = selects_only_statics(&selectables, table);
+        let only_statics = selects_only_statics(&select.selection, scope)?;
         let ordering = sort::ordering_columns(&select.order_by, table)?;
         let restrictions = Restrictions::prepare(
             &select.relations,
@@ -65,7 +64,7 @@ impl PreparedSelect {
             },
             scope,
         )?;
-        let selection = build_selection(select, &selectables, table)?;
+        let selection = build_selection(select, scope)?;
         if select.distinct {
             if select.per_partition_limit.is_some() {
                 return invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
@@ -109,15 +108,27 @@ impl PreparedSelect {
         rows: &types::RowSelection,
         context: &BindContext<'_>,
     ) -> bool {
-        let has_no_rows = match rows {
-            types::RowSelection::Points(keys) => keys.is_empty(),
-            types::RowSelection::Ranges(ranges) => ranges.is_empty(),
-            types::RowSelection::All | types::RowSelection::None => false,
-        };
-        // Static rows are read wherever a table has them.
-        let has_statics = (0..self.table.columns.len()).any(|index| is_static(&self.table, index));
-        let is_empty = has_no_rows && !has_statics || is_nowhere(partitions);
+        let is_scan = matches!(partitions, Partitions::Ring(_));
+        let is_empty = self.reads_nothing(rows, is_scan) || is_nowhere(partitions);
         context.page_size.is_some() && (self.selection.is_grouped() || !is_empty)
+    }
+
+    fn selects_no_rows(&self, eval: &Evaluation<'_>) -> Result<bool, PlanError> {
+        if self.distinct || self.table.clustering_count == 0 {
+            return Ok(false);
+        }
+        Ok(self.reads_nothing(&self.restrictions.bind_rows(eval)?, false))
+    }
+
+    /// Whether such rows are known not to be there. Where a table has static columns Cassandra looks
+    /// for them all the same, but not beside slices of one partition.
+    fn reads_nothing(&self, rows: &types::RowSelection, is_scan: bool) -> bool {
+        let has_statics = self.table.has_statics();
+        match rows {
+            types::RowSelection::Points(keys) => keys.is_empty() && !has_statics,
+            types::RowSelection::Ranges(ranges) => ranges.is_empty() && !(is_scan && has_statics),
+            types::RowSelection::All | types::RowSelection::None => false,
+        }
     }
 
     /// The plan of one execution.
@@ -130,7 +141,13 @@ impl PreparedSelect {
         let limit = bind_limit(self.limit.as_ref(), &eval)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), &eval)?;
         let filters = self.restrictions.bind_filters(&eval)?;
-        let partitions = self.restrictions.bind_partitions(&eval)?;
+        let partitions = match self.restrictions.bind_partitions(&eval) {
+            // Keys are looked at after rows.
+            Err(error) if is_empty_key(&error) && self.selects_no_rows(&eval)? => {
+                Partitions::Keys(Vec::new())
+            }
+            partitions => partitions?,
+        };
         // The rows are not looked at, as in Cassandra, where no partition is asked for.
         let is_nowhere = is_nowhere(&partitions);
         let indexes = self.restrictions.bind_indexes(&eval)?;
@@ -188,39 +205,23 @@ impl PreparedSelect {
     }
 }
 
-/// A selector and its alias.
-type Aliased<'a> = (Typed<'a>, Option<Arc<str>>);
-
-/// The selectors with their aliases; empty for `*`.
-fn look_up_all<'a>(
-    selection: &'a RawSelection,
-    scope: &'a Scope<'a>,
-) -> Result<Vec<Aliased<'a>>, PlanError> {
-    match selection {
-        RawSelection::Wildcard => Ok(Vec::new()),
-        RawSelection::Selectors(selectors) => selectors
-            .iter()
-            .map(|aliased| {
-                let alias = aliased.alias.as_ref().map(|alias| Arc::from(alias.as_str()));
-                Ok((look_up(&aliased.selector, scope)?, alias))
-            })
-            .collect(),
-    }
-}
-
-fn build_selection(
-    select: &ast::Select,
-    selectables: &[Aliased<'_>],
-    table: &Arc<Table>,
-) -> Result<Selection, PlanError> {
+/// Looks up and builds one selector after the other: what is wrong with the first is told first.
+fn build_selection(select: &ast::Select, scope: &Scope<'_>) -> Result<Selection, PlanError> {
+    let table = &scope.table;
     let mut builder = Builder::default();
-    let mut built = Vec::with_capacity(selectables.len());
-    for (typed, alias) in selectables {
-        built.push((builder.build(typed, None)?, alias.clone()));
-    }
-    if let RawSelection::Wildcard = select.selection {
-        for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.is_hidden) {
-            built.push((super::build::column(index, column), None));
+    let mut built = Vec::new();
+    match &select.selection {
+        RawSelection::Selectors(selectors) => {
+            for aliased in selectors {
+                let typed = look_up(&aliased.selector, scope)?;
+                let alias = aliased.alias.as_ref().map(|alias| Arc::from(alias.as_str()));
+                built.push((builder.build(&typed, None)?, alias));
+            }
+        }
+        RawSelection::Wildcard => {
+            for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.is_hidden) {
+                built.push((super::build::column(index, column), None));
+            }
         }
     }
     let has_group_by = !select.group_by.is_empty();
@@ -232,14 +233,24 @@ fn is_static(table: &Table, index: usize) -> bool {
     (first..first + table.static_count).contains(&index)
 }
 
-/// Whether static columns are selected, and beside them only the partition key.
-fn selects_only_statics(selectables: &[Aliased<'_>], table: &Table) -> bool {
-    if table.shape == TableShape::CompactSparse || !table.has_statics() || selectables.is_empty() {
-        return false;
+/// Whether static columns are selected, and beside them only the partition key. Cassandra looks no
+/// further than it must, so that mistakes in the rest are told later.
+fn selects_only_statics(selection: &RawSelection, scope: &Scope<'_>) -> Result<bool, PlanError> {
+    let table = &scope.table;
+    let RawSelection::Selectors(selectors) = selection else { return Ok(false) };
+    if table.shape == TableShape::CompactSparse || !table.has_statics() {
+        return Ok(false);
     }
-    let any = |test: &dyn Fn(usize) -> bool| selectables.iter().any(|(s, _)| s.selects(test));
-    any(&|index| is_static(table, index))
-        && !any(&|index| index >= table.partition_key_count && !is_static(table, index))
+    let any = |test: &dyn Fn(usize) -> bool| -> Result<bool, PlanError> {
+        for aliased in selectors {
+            if look_up(&aliased.selector, scope)?.selects(test) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    let selects_others = |index| index >= table.partition_key_count && !is_static(table, index);
+    Ok(any(&|index| is_static(table, index))? && !any(&selects_others)?)
 }
 
 fn check_distinct(

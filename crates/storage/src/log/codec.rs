@@ -59,6 +59,7 @@ const ADDED_TYPES: [CqlType; 10] = [
 const CHECK_NOT_EXISTS: u8 = 1;
 const CHECK_EXISTS: u8 = 2;
 const CHECK_COLUMN: u8 = 3;
+const CHECK_REFUSED: u8 = 4;
 
 const PART_WHOLE: u8 = 0;
 const PART_MAP_VALUE: u8 = 1;
@@ -241,6 +242,10 @@ fn encode_check(check: &Check, out: &mut Vec<u8>) {
     match check {
         Check::NotExists => out.push(CHECK_NOT_EXISTS),
         Check::Exists => out.push(CHECK_EXISTS),
+        Check::Refused(reason) => {
+            out.push(CHECK_REFUSED);
+            push_counted(out, reason.as_bytes());
+        }
         Check::Column { column, part, operator, values } => {
             out.push(CHECK_COLUMN);
             push_varint(out, u64::from(column.0));
@@ -512,6 +517,10 @@ impl Decoder {
         match self.byte()? {
             CHECK_NOT_EXISTS => Ok(Check::NotExists),
             CHECK_EXISTS => Ok(Check::Exists),
+            CHECK_REFUSED => {
+                let reason = String::from_utf8(self.counted()?.to_vec()).map_err(|_| Malformed)?;
+                Ok(Check::Refused(reason))
+            }
             CHECK_COLUMN => {
                 let column = self.column()?;
                 let part = match self.byte()? {

@@ -125,6 +125,7 @@ fn check() -> impl Strategy<Value = Check> {
     prop_oneof![
         Just(Check::NotExists),
         Just(Check::Exists),
+        Just(Check::Refused("why".into())),
         (any::<u32>(), part, operators, values).prop_map(|(column, part, operator, values)| {
             Check::Column { column: ColumnId(column), part, operator, values }
         }),

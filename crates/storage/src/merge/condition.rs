@@ -8,12 +8,23 @@ use types::{
     Check, ColumnPart, Comparison, CorruptRow, CqlType, LiveCells, Liveness, RowWriter, assemble,
 };
 
+/// What the checks of a row come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement<'c> {
+    /// All of them hold.
+    Holds,
+    /// One does not.
+    Fails,
+    /// One cannot be asked; why, in words.
+    Refused(&'c str),
+}
+
 /// Whether every check holds for a row; `None` when it has no live part.
-pub(crate) fn holds(
-    checks: &[Check],
+pub(crate) fn judge<'c>(
+    checks: &'c [Check],
     row: Option<&LiveCells<'_>>,
     table: Option<&Table>,
-) -> Result<bool, CorruptRow> {
+) -> Result<Judgement<'c>, CorruptRow> {
     for check in checks {
         let is_met = match check {
             Check::NotExists => row.is_none(),
@@ -25,12 +36,13 @@ pub(crate) fn holds(
                     None => false,
                 }
             }
+            Check::Refused(reason) => return Ok(Judgement::Refused(reason)),
         };
         if !is_met {
-            return Ok(false);
+            return Ok(Judgement::Fails);
         }
     }
-    Ok(true)
+    Ok(Judgement::Holds)
 }
 
 fn values_of(values: &[Option<bytes::Bytes>]) -> impl Iterator<Item = Option<&[u8]>> + Clone {

@@ -272,7 +272,7 @@ fn added_values(
         let sum = match current {
             Some(current) => {
                 apply_arithmetic(ArithmeticOperator::Add, cql_type, current, cql_type, value)
-                    .map_err(|error| Refusal::Arithmetic(error.to_string()))?
+                    .map_err(|error| Refusal::Invalid(error.to_string()))?
             }
             None => None,
         };

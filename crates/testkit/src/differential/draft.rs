@@ -17,6 +17,8 @@ pub(super) struct Statement {
     pub(super) values: Option<Vec<OwnedValue>>,
     /// Rows per page.
     pub(super) page_size: Option<i32>,
+    /// The table that it writes to.
+    pub(super) written: Option<String>,
 }
 
 /// A statement while it is written.
@@ -121,6 +123,6 @@ impl Draft {
     /// The finished statement.
     pub(super) fn finish(self) -> Statement {
         let values = if self.is_bound { Some(self.values) } else { None };
-        Statement { text: self.text, values, page_size: None }
+        Statement { text: self.text, values, page_size: None, written: None }
     }
 }

@@ -174,7 +174,9 @@ fn arithmetic(draft: &mut Draft, column: &Column, dice: &mut Dice) {
 
 fn times(draft: &mut Draft, table: &Table, column: &Column, dice: &mut Dice) {
     // Only what the statements themselves say about time is the same on both servers.
-    if table.flavor != Flavor::Plain && matches!(column.role, Role::Regular | Role::Static) {
+    if !matches!(table.flavor, Flavor::Plain | Flavor::Compact)
+        && matches!(column.role, Role::Regular | Role::Static)
+    {
         draft.push(&column.name);
         return;
     }

@@ -2,7 +2,7 @@
 //! Cassandra, and their answers are compared.
 //!
 //! Reading order: [`random`], [`schema`], [`value`], [`draft`], then what statements say
-//! ([`write`], [`select`], [`restriction`], [`expression`], [`broken`]), [`answer`], [`allowed`],
+//! ([`write`], [`select`], [`restriction`], [`expression`], [`broken`], [`definition`]), [`answer`], [`allowed`],
 //! and [`Run`], which puts them together.
 
 #![expect(clippy::indexing_slicing, reason = "a test tool: an index out of bounds is its own bug")]
@@ -10,6 +10,7 @@
 mod allowed;
 mod answer;
 mod broken;
+mod definition;
 mod draft;
 mod expression;
 pub(crate) mod random;

@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::allowed::Allowed;
 use super::answer::{Answer, Relation, ask};
 use super::broken::broken;
+use super::definition;
 use super::draft::Statement;
 use super::random::Dice;
 use super::schema::{self, Flavor, Table};
 use super::select;
 use super::write::{self, Times};
 use crate::{Client, ClientError};
+use types::UserType;
 
 const STATEMENTS_PER_TABLE: usize = 250;
 const TABLES_MIN: usize = 6;
@@ -21,6 +23,9 @@ const READ_PERCENT: usize = 55;
 /// After this many statements about a table all of it is read.
 const DUMP_EVERY: usize = 40;
 const COUNTER_DELETIONS: usize = 8;
+const DEFINITION_PERCENT: usize = 2;
+/// Cassandra builds indexes after the answer.
+const PAUSE_FOR_INDEX: Duration = Duration::from_millis(400);
 const TRIES_MAX: usize = 2;
 const PAUSE_BEFORE_RETRY: Duration = Duration::from_secs(2);
 
@@ -96,26 +101,37 @@ impl<'a> Run<'a> {
         for (_, text) in &types {
             self.compare(&Statement { text: text.clone(), ..Statement::default() })?;
         }
-        let types: Vec<_> = types.into_iter().map(|(ty, _)| Arc::clone(&ty)).collect();
+        let mut types: Vec<_> = types.into_iter().map(|(ty, _)| Arc::clone(&ty)).collect();
         let count = (statements / STATEMENTS_PER_TABLE).clamp(TABLES_MIN, TABLES_MAX);
         for index in 0..count {
-            let table = schema::table(index, &mut dice, &types);
+            let mut table = schema::table(index, &mut dice, &types);
             let text = table.definition.clone();
             self.compare(&Statement { text, ..Statement::default() })?;
             let text = format!("DESCRIBE TABLE {keyspace}.{}", table.name);
             self.compare(&Statement { text, ..Statement::default() })?;
             let share = statements * (index + 1) / count;
-            self.work(&table, share, &mut dice)?;
+            self.work(&mut table, &mut types, share, &mut dice)?;
+            self.quietly(&format!("DROP TABLE IF EXISTS {}", table.name))?;
         }
         self.quietly(&format!("DROP KEYSPACE {keyspace}"))?;
         Ok(self.counts)
     }
 
-    fn work(&mut self, table: &Table, until: usize, dice: &mut Dice) -> Result<(), ClientError> {
+    fn work(
+        &mut self,
+        table: &mut Table,
+        types: &mut [Arc<UserType>],
+        until: usize,
+        dice: &mut Dice,
+    ) -> Result<(), ClientError> {
         let mut times = Times::new();
         let mut since_dump = 0;
         while self.counts.statements < until {
             since_dump += 1;
+            if dice.chance(DEFINITION_PERCENT) {
+                self.define(table, types, dice)?;
+                continue;
+            }
             let statement = if since_dump == DUMP_EVERY {
                 since_dump = 0;
                 select::dump(table)
@@ -143,6 +159,23 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    fn define(
+        &mut self,
+        table: &mut Table,
+        types: &mut [Arc<UserType>],
+        dice: &mut Dice,
+    ) -> Result<(), ClientError> {
+        let definition = definition::definition(table, types, dice);
+        let statement = Statement { text: definition.text.clone(), ..Statement::default() };
+        if self.compare(&statement)? {
+            if definition.builds_index {
+                std::thread::sleep(PAUSE_FOR_INDEX);
+            }
+            definition.accept(table, types);
+        }
+        Ok(())
+    }
+
     /// Sends what is not compared.
     fn quietly(&mut self, text: &str) -> Result<(), ClientError> {
         let statement = Statement { text: text.into(), ..Statement::default() };
@@ -152,7 +185,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn compare(&mut self, statement: &Statement) -> Result<(), ClientError> {
+    /// Sends a statement to both; whether both accepted it.
+    fn compare(&mut self, statement: &Statement) -> Result<bool, ClientError> {
         self.counts.statements += 1;
         let theirs = patiently(&mut self.oracle, statement)?;
         // What is a bug of Cassandra is no model; our server does not get the statement, so that
@@ -161,19 +195,25 @@ impl<'a> Run<'a> {
             self.counts.oracle_failed += 1;
             let told = self.tell(statement, &theirs, &theirs);
             (self.report)(&format!("oracle failed: {told}"));
-            return Ok(());
+            if let Some(table) = &statement.written {
+                // Part of it may have been applied there.
+                self.quietly(&format!("TRUNCATE {table}"))?;
+            }
+            return Ok(false);
         }
         let ours = patiently(&mut self.ours, statement)?;
         if matches!(theirs, Answer::Error { .. }) && matches!(ours, Answer::Error { .. }) {
             self.counts.errors += 1;
         }
+        let is_accepted =
+            ![&theirs, &ours].into_iter().any(|it| matches!(it, Answer::Error { .. }));
         let relation = theirs.relation(&ours);
         if relation == Relation::Equal {
             if self.is_traced {
                 let told = self.tell(statement, &ours, &theirs);
                 (self.report)(&format!("equal: {told}"));
             }
-            return Ok(());
+            return Ok(is_accepted);
         }
         let told = self.tell(statement, &ours, &theirs);
         let reason = self.allowed.reason(&told);
@@ -192,7 +232,7 @@ impl<'a> Run<'a> {
             }
         };
         (self.report)(&format!("{head}: {told}"));
-        Ok(())
+        Ok(is_accepted)
     }
 
     fn tell(&self, statement: &Statement, ours: &Answer, theirs: &Answer) -> String {

@@ -43,6 +43,8 @@ pub(super) enum Flavor {
     Conditional,
     /// Counters.
     Counter,
+    /// Like a plain one, `WITH COMPACT STORAGE`.
+    Compact,
 }
 
 /// A table.
@@ -58,6 +60,10 @@ pub(super) struct Table {
     pub(super) keys: Vec<Vec<Literal>>,
     /// The CREATE statement.
     pub(super) definition: String,
+    /// The names of its indexes.
+    pub(super) indexes: Vec<String>,
+    /// Columns that were dropped.
+    pub(super) dropped: Vec<Column>,
 }
 
 impl Table {
@@ -181,7 +187,8 @@ fn has_duration(ty: &CqlType) -> bool {
     }
 }
 
-fn value_type(dice: &mut Dice, types: &[Arc<UserType>]) -> CqlType {
+/// The type of a column that is not of the key.
+pub(super) fn value_type(dice: &mut Dice, types: &[Arc<UserType>]) -> CqlType {
     if dice.chance(50) {
         return any_native(dice);
     }
@@ -194,9 +201,10 @@ const PARTITIONS: usize = 4;
 
 /// A table with its CREATE statement.
 pub(super) fn table(index: usize, dice: &mut Dice, types: &[Arc<UserType>]) -> Table {
-    let flavor = match index % 6 {
-        2 => Flavor::Conditional,
-        4 => Flavor::Counter,
+    let flavor = match index % 12 {
+        2 | 8 => Flavor::Conditional,
+        4 | 10 => Flavor::Counter,
+        5 => Flavor::Compact,
         _ => Flavor::Plain,
     };
     let mut columns = Vec::new();
@@ -216,16 +224,24 @@ pub(super) fn table(index: usize, dice: &mut Dice, types: &[Arc<UserType>]) -> T
     }
     let has_rows = columns.iter().any(|column| matches!(column.role, Role::Clustering { .. }));
     let is_counter = flavor == Flavor::Counter;
-    let value = |dice: &mut Dice| {
-        if is_counter { CqlType::Counter } else { value_type(dice, types) }
+    let is_compact = flavor == Flavor::Compact;
+    let value = |dice: &mut Dice| match value_type(dice, types) {
+        _ if is_counter => CqlType::Counter,
+        ty if is_compact => ty.freeze(),
+        ty => ty,
     };
-    if has_rows && dice.chance(60) {
+    if has_rows && !is_compact && dice.chance(60) {
         for _ in 0..dice.between(1, 3) {
             let ty = value(dice);
             push(&mut columns, "s", ty, Role::Static);
         }
     }
-    for _ in 0..dice.between(usize::from(is_counter), if is_counter { 3 } else { 6 }) {
+    let regulars_max = match flavor {
+        Flavor::Counter => 3,
+        Flavor::Compact if has_rows => 1,
+        Flavor::Plain | Flavor::Conditional | Flavor::Compact => 6,
+    };
+    for _ in 0..dice.between(usize::from(is_counter), regulars_max) {
         let ty = value(dice);
         push(&mut columns, "v", ty, Role::Regular);
     }
@@ -237,8 +253,15 @@ pub(super) fn table(index: usize, dice: &mut Dice, types: &[Arc<UserType>]) -> T
     let keys = (0..PARTITIONS)
         .map(|_| partition.iter().map(|ty| partition_literal(ty, dice)).collect())
         .collect();
-    let mut table =
-        Table { name: format!("t{index}"), columns, flavor, keys, definition: String::new() };
+    let mut table = Table {
+        name: format!("t{index}"),
+        columns,
+        flavor,
+        keys,
+        definition: String::new(),
+        indexes: Vec::new(),
+        dropped: Vec::new(),
+    };
     table.definition = definition(&table, dice);
     table
 }
@@ -277,6 +300,9 @@ fn definition(table: &Table, dice: &mut Dice) -> String {
         .collect();
     if !orders.is_empty() {
         options.push(format!("CLUSTERING ORDER BY ({})", orders.join(", ")));
+    }
+    if table.flavor == Flavor::Compact {
+        options.push("COMPACT STORAGE".into());
     }
     if table.flavor == Flavor::Plain && dice.chance(15) {
         options.push("default_time_to_live = 8640000".into());
