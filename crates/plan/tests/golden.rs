@@ -126,9 +126,29 @@ fn answer(world: &World, line: &str) -> Vec<String> {
     let uuids = Uuids::default();
     let context = context(&uuids);
     match prepared.bind(&NoValues, &context) {
-        Ok(_) => vec![columns],
+        Ok(plan) => match refusal(&plan) {
+            Some(reason) => vec![format!("error 2200 {reason}")],
+            None => vec![columns],
+        },
         Err(error) => vec![error_line(&error)],
     }
+}
+
+/// What is wrong with a value of a conditional write is told when it is come to: it stands in the
+/// plan.
+fn refusal(plan: &plan::Plan<'_>) -> Option<String> {
+    let mutations = match plan {
+        plan::Plan::Modify(modify) => &modify.mutations,
+        plan::Plan::Batch(batch) => &batch.mutations,
+        _ => return None,
+    };
+    let conditions = mutations.iter().filter_map(|mutation| mutation.condition.as_ref());
+    conditions.flat_map(|condition| &condition.rows).flat_map(|row| &row.checks).find_map(|check| {
+        match check {
+            types::Check::Refused(reason) => Some(reason.clone()),
+            _ => None,
+        }
+    })
 }
 
 fn check(name: &str) {

@@ -319,9 +319,10 @@ fn conditions_name_their_rows() {
             "key 00000001",
             "if static: Column { column: ColumnId(6), part: Whole, operator: Equal, values: \
          [Some(b\"\\0\\0\\0\\x01\")] }",
-            "if 0480000002: Column { column: ColumnId(2), part: Whole, operator: Equal, values: \
-         [None] }, Column { column: ColumnId(4), part: ListIndex(2), operator: Greater, values: \
-         [Some(b\"\\0\\0\\0\\x03\")] }",
+            // In the order in which Cassandra comes to them.
+            "if 0480000002: Column { column: ColumnId(4), part: ListIndex(2), operator: Greater, \
+         values: [Some(b\"\\0\\0\\0\\x03\")] }, Column { column: ColumnId(2), part: Whole, operator: \
+         Equal, values: [None] }",
             "row 0480000002",
             "  v = 00000003 @0",
         ],
