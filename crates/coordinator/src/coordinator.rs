@@ -111,6 +111,9 @@ pub struct RequestContext<'a> {
     pub deadline: &'a dyn Deadline,
     /// The keyspace of `USE`.
     pub keyspace: Option<&'a str>,
+    /// Request units per second that a new table is to have, where the request says it beside the
+    /// statement.
+    pub throughput: Option<u32>,
     /// On whose account, and how long it may wait for its budget.
     pub asking: Asking,
     /// What the request did so far. It is told here, so that a request that fails is charged too.

@@ -78,9 +78,11 @@ impl Coordinator {
             // than a refusal.
             masking_enabled: false,
         };
-        let Some(change) = ddl::apply(&before, statement, &mut context)? else {
+        let Some(mut change) = ddl::apply(&before, statement, &mut context)? else {
             return Ok(Answer::void());
         };
+        let profile = self.settings.profile;
+        ddl::provision(&before, &mut change, profile, request.throughput)?;
         let Change {
             schema,
             event,

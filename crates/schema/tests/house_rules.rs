@@ -106,9 +106,9 @@ fn throughput_is_kept() {
     node.run("ALTER TABLE t WITH comment = 'x'").unwrap();
     assert_eq!(throughput(&node), Some(Throughput::Autoscale(5000)));
     for refused in [
-        "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 399",
-        "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 450",
-        "ALTER TABLE t WITH cosmosdb_autoscale_max_throughput = 1500",
+        "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 0",
+        "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 1000001",
+        "ALTER TABLE t WITH cosmosdb_autoscale_max_throughput = -1",
         "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 'many'",
         "ALTER TABLE t WITH cosmosdb_provisioned_throughput = 400 AND cosmosdb_autoscale_max_throughput = 1000",
     ] {

@@ -22,6 +22,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
 /// What can be asked of a running node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
+    /// What its statements cost and how often they run.
+    Workload,
     Status,
     Flush,
     Compact,
@@ -58,6 +60,7 @@ impl Question {
             Question::Status => vec!["status".to_owned()],
             Question::Flush => vec!["flush".to_owned()],
             Question::Compact => vec!["compact".to_owned()],
+            Question::Workload => vec!["workload".to_owned()],
             Question::Snapshot(name) => vec!["snapshot".to_owned(), name.clone()],
             Question::Partitions(space) => {
                 std::iter::once("partitions".to_owned()).chain(space.clone()).collect()
@@ -93,6 +96,7 @@ impl Question {
             ["status"] => Some(Question::Status),
             ["flush"] => Some(Question::Flush),
             ["compact"] => Some(Question::Compact),
+            ["workload"] => Some(Question::Workload),
             ["snapshot", name] => Some(Question::Snapshot((*name).to_owned())),
             ["partitions"] => Some(Question::Partitions(None)),
             ["partitions", space] => Some(Question::Partitions(Some((*space).to_owned()))),

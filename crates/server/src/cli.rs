@@ -37,6 +37,8 @@ pub(crate) enum Order {
     Transfer(Transfer),
     /// Have the running node split a physical partition.
     Split(Split),
+    /// Reckon what the workload of a file needs and costs, or, without one, that of the node.
+    Estimate(Option<PathBuf>),
 }
 
 /// What stops us before the order is carried out.
@@ -81,6 +83,19 @@ Examples:
 Ctrl-C or SIGTERM stops the node; SIGHUP reads its certificates again.
 All settings: helenus config";
 
+const ESTIMATE_EXAMPLES: &str = "\
+Examples:
+  helenus estimate --file workload.toml
+  helenus estimate --from-node --data-dir /var/lib/helenus
+
+A workload:
+  storage_gb = 20
+  peak_percent = 300            # the highest second against the average
+  [[operation]]
+  kind = \"read\"                # read, query, insert, replace, delete
+  per_second = 400
+  row_bytes = 1024              # also: rows, index_terms, strong, partitions";
+
 /// Reads the arguments; prints help, the version or a usage error itself and ends the process then.
 pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
     let matches = command().get_matches();
@@ -95,6 +110,10 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         Some(("partitions", matches)) => {
             let space = matches.get_one::<String>("space").cloned();
             settled(Order::Partitions { space, watch: matches.get_flag("watch") }, matches)
+        }
+        Some(("estimate", matches)) => {
+            let file = matches.get_one::<String>("file").map(PathBuf::from);
+            settled(Order::Estimate(file), matches)
         }
         Some(("split", matches)) => settled(Order::Split(asked_split(matches)), matches),
         Some((command, matches)) => match upkeep::asked(command, matches) {
@@ -187,6 +206,7 @@ fn command() -> Command {
         .subcommands(transfer::commands().map(|command| command.args(setting_arguments())))
         .subcommand(partitions_command())
         .subcommand(split_command())
+        .subcommand(estimate_command())
 }
 
 fn partitions_command() -> Command {
@@ -197,6 +217,27 @@ fn partitions_command() -> Command {
             Arg::new("space").value_name("KEYSPACE[.TABLE]").help("Only of this keyspace or table"),
         )
         .arg(Arg::new("watch").long("watch").action(ArgAction::SetTrue).help("Again every second"))
+        .args(setting_arguments())
+}
+
+fn estimate_command() -> Command {
+    Command::new("estimate")
+        .about("Reckon the request units, physical partitions, storage and money a workload needs")
+        .after_help(ESTIMATE_EXAMPLES)
+        .arg(
+            Arg::new("file")
+                .long("file")
+                .value_name("FILE")
+                .required_unless_present("from-node")
+                .conflicts_with("from-node")
+                .help("The workload, as TOML"),
+        )
+        .arg(
+            Arg::new("from-node")
+                .long("from-node")
+                .action(ArgAction::SetTrue)
+                .help("What the running node recorded of its prepared statements"),
+        )
         .args(setting_arguments())
 }
 

@@ -13,6 +13,7 @@ mod clients;
 mod config;
 mod connection;
 mod door;
+mod estimate;
 mod events;
 mod facts;
 mod log;
@@ -63,6 +64,18 @@ fn main() -> ExitCode {
         Order::Transfer(transfer) => transfer::run(&loaded.config, &transfer),
         Order::Upkeep(upkeep) => upkeep::run(&loaded.config, upkeep),
         Order::Partitions { space, watch } => partitions::show(data_dir, space, watch),
+        Order::Estimate(file) => {
+            let workload = match file {
+                Some(path) => estimate::from_file(&path),
+                None => admin::ask(data_dir, &Question::Workload)
+                    .map(|record| estimate::of_record(&record))
+                    .map_err(|error| error.to_string()),
+            };
+            match workload {
+                Ok(workload) => say(&workload.describe(&loaded.config.units.prices)),
+                Err(error) => fail(&error),
+            }
+        }
         Order::Split(split) => match admin::ask(data_dir, &Question::Split(split)) {
             Ok(answer) => say(&partitions::describe_split(&answer)),
             Err(error) => fail(&error),

@@ -240,3 +240,36 @@ fn of_commit(error: &CommitError, consistency: Consistency) -> ErrorResponse {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rule of azure-cosmos-cassandra-extensions (Java): fields between commas, split at `=` into
+    /// exactly two parts, the key trimmed, the value straight into an integer parser.
+    fn java_rule(text: &str) -> Option<i32> {
+        text.split(',').find_map(|field| match field.split('=').collect::<Vec<_>>().as_slice() {
+            [key, value] if key.trim() == "RetryAfterMs" => value.parse().ok(),
+            _ => None,
+        })
+    }
+
+    /// The rule of cosmos-cassandra-go-extension: a marker, and the second field.
+    fn go_rule(text: &str) -> Option<i32> {
+        let field = text.contains("TooManyRequests (429)").then(|| text.split(',').nth(1))??;
+        field.trim().strip_prefix("RetryAfterMs=")?.parse().ok()
+    }
+
+    #[test]
+    fn public_retry_policies_read_the_wait() {
+        for wait_ms in [1, 12, 5_000, 60_000] {
+            let error = ExecuteError::Throttled(Duration::from_millis(wait_ms));
+            let response = Failure::from(error).response(Consistency::One);
+            assert_eq!(response.kind.code(), 0x1001);
+            let expected = i32::try_from(wait_ms).ok();
+            assert_eq!(java_rule(&response.message), expected, "{}", response.message);
+            assert_eq!(go_rule(&response.message), expected, "{}", response.message);
+            assert!(response.message.starts_with("Request rate is large: ActivityID="));
+        }
+    }
+}

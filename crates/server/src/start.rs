@@ -15,12 +15,13 @@ use crate::admin::{self, Answerer, Question};
 use crate::config::{Loaded, TlsMode};
 use crate::connection::Limits;
 use crate::door::{self, Door};
+use crate::estimate;
 use crate::facts::RELEASE_VERSION;
 use crate::metrics::{self, Gauge};
 use crate::node::{Node, StartError};
 use crate::partitions;
 use crate::roles::DEFAULT_SUPERUSER;
-use crate::tls::Certificates;
+use crate::tls::{self, Certificates};
 use crate::upkeep;
 use crate::world;
 
@@ -66,7 +67,12 @@ async fn serve(
     let certificates = match config.tls.mode {
         TlsMode::Off => None,
         TlsMode::Optional | TlsMode::Required => {
-            Certificates::open(&config.tls, world::now()).map_err(StartError::Tls)?.map(Arc::new)
+            let mut tls = config.tls.clone();
+            if tls.certificate.is_none() {
+                let (certificate, key) = tls::own_certificate(&folder).map_err(StartError::Tls)?;
+                (tls.certificate, tls.key) = (Some(certificate), Some(key));
+            }
+            Certificates::open(&tls, world::now()).map_err(StartError::Tls)?.map(Arc::new)
         }
     };
     let signals = Signals::install().map_err(StartError::Runtime)?;
@@ -242,6 +248,7 @@ fn serve_questions(folder: &Path, node: &Arc<Node>, address: SocketAddr) {
 fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -> Value {
     let outcome = match question {
         Question::Status => return status(node, folder, address),
+        Question::Workload => return estimate::recorded(node),
         Question::Flush => node.storage.flush(None),
         Question::Compact => node.storage.compact(None),
         Question::Snapshot(name) => return upkeep::take_snapshot(node, &name),

@@ -1,6 +1,8 @@
 //! Encryption of client connections, with certificates that may change while the node runs.
 
 use std::fmt;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -55,6 +57,33 @@ impl fmt::Display for TlsError {
 }
 
 impl std::error::Error for TlsError {}
+
+/// The node's own certificate in its data folder, made at the first start that needs one. Nobody signed
+/// it: clients must trust it by itself or leave it unchecked, as with the original's emulator.
+pub(crate) fn own_certificate(data_dir: &Path) -> Result<(PathBuf, PathBuf), TlsError> {
+    let folder = data_dir.join("tls");
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    if certificate.exists() && key.exists() {
+        return Ok((certificate, key));
+    }
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |error: std::io::Error| TlsError::File { path, message: error.to_string() }
+    };
+    let unusable = |error: rcgen::Error| TlsError::Unusable { message: error.to_string() };
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).map_err(unusable)?;
+    std::fs::create_dir_all(&folder).map_err(at(&folder))?;
+    for (path, text, mode) in
+        [(&key, made.key_pair.serialize_pem(), 0o600), (&certificate, made.cert.pem(), 0o644)]
+    {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(mode).open(path);
+        let mut file = file.map_err(at(path))?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(at(path))?;
+    }
+    Ok((certificate, key))
+}
 
 impl Certificates {
     /// Reads the files of these settings; `None` when they name no certificate.

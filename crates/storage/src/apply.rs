@@ -28,7 +28,7 @@ use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{Applied, OpenStore, SetProgress, TableStore};
-use crate::weigh::{Touched, live_bytes};
+use crate::weigh::{SMALL_ROW_BYTES, Touched, live_bytes};
 
 /// Where a mutation stands in the log.
 #[derive(Clone, Copy, Debug)]
@@ -481,7 +481,9 @@ impl<'c> Change<'c> {
             let key_bytes = self.key_bytes(&row.key);
             let size = |value: &Option<TreeBytes>, covering_us| {
                 let view = value.as_ref().map(|value| self.view(value)).transpose()?;
-                live_bytes(view, key_bytes, covering_us, now_s)
+                let stored_bytes = value.as_ref().map_or(0, |value| value.len() as u64);
+                let is_small = key_bytes + stored_bytes <= SMALL_ROW_BYTES;
+                live_bytes(view, key_bytes, is_small, covering_us, now_s)
             };
             let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
             let before = size(&row.first_value, row.first_covering_us).map_err(of_row)?;

@@ -26,15 +26,23 @@ pub enum Touched {
 /// Weighs what was touched. The weights of a mutation are added up.
 pub type Weigh = fn(Touched) -> u64;
 
-/// The size of a row whose keys take `key_bytes`; `None` if nothing in it is live.
+/// Rows that take no more, keys and all, need not be measured: they all weigh the same.
+pub(crate) const SMALL_ROW_BYTES: u64 = 1024;
+
+/// The size of a row whose keys take `key_bytes`; `None` if nothing in it is live. Of a small row the
+/// values are not measured.
 pub(crate) fn live_bytes(
     row: Option<RowView<'_>>,
     key_bytes: u64,
+    is_small: bool,
     covering_us: i64,
     now_s: u32,
 ) -> Result<Option<u64>, CorruptRow> {
     let Some(row) = row else { return Ok(None) };
     let cells = LiveCells::new(row, covering_us, now_s);
+    if is_small {
+        return Ok(cells.is_live()?.then_some(key_bytes));
+    }
     let value_bytes = cells.value_bytes()?;
     let is_live = value_bytes > 0 || cells.is_live()?;
     Ok(is_live.then_some(key_bytes.saturating_add(value_bytes)))

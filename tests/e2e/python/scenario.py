@@ -7,7 +7,10 @@ NAME is the driver's; PROTOCOL_VERSION the newest version it speaks, which it mu
 
 import datetime
 import decimal
+import re
+import struct
 import sys
+import time
 import uuid
 
 from cassandra import AlreadyExists, InvalidRequest
@@ -100,6 +103,11 @@ class Scenario:
         check("syntax error", self.syntax_error)
         check("missing table", self.missing_table)
         check("keyspace exists already", self.already_exists)
+        if self.session.execute("SELECT * FROM system_virtual_schema.keyspaces WHERE keyspace_name = 'system_helenus'").one():
+            check("charges of requests", self.charges)
+            check("a budget that is spent", self.throttled)
+        else:
+            say("skip charges and budgets: this is not Helenus")
         check("older protocol versions, snappy and lz4", self.older_versions)
         select = self.session.prepare("SELECT v FROM paged WHERE pk = ? AND ck = ?")
         if restart_server():
@@ -282,6 +290,47 @@ class Scenario:
     def already_exists(self):
         raises(AlreadyExists, KEYSPACE, lambda: self.session.execute(
             f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"))
+
+    def charge_of(self, statement, values=None):
+        """Runs a statement; its charge is in the answer, also if that is an error."""
+        future = self.session.execute_async(statement, values)
+        try:
+            future.result()
+        except Exception as error:
+            return struct.unpack(">d", future.custom_payload["RequestCharge"])[0], error
+        return struct.unpack(">d", future.custom_payload["RequestCharge"])[0], None
+
+    def charges(self):
+        self.session.execute("CREATE TABLE charged (id int PRIMARY KEY, v blob)")
+        insert = self.session.prepare("INSERT INTO charged (id, v) VALUES (?, ?)")
+        select = self.session.prepare("SELECT * FROM charged WHERE id = ?")
+        for kib, read, write in ((1, 1.00, 4.95), (4, 1.14, 6.67), (64, 4.76, 22.67), (1024, 145.90, 625.00)):
+            equal(self.charge_of(insert, (kib, bytes(kib * 1024 - 4))), (write, None))
+            equal(self.charge_of(select, (kib,)), (read, None))
+        equal(self.charge_of("SELEC")[0], 1.0)
+        plan = self.session.execute("EXPLAIN SELECT * FROM charged WHERE id = 1").one()
+        equal((plan.estimated_charge, len(plan.physical_partitions)), (1.0, 1))
+
+    def throttled(self):
+        """Twice what the budget allows: refused in the text that retry policies read, and who waits is served."""
+        self.session.execute("CREATE TABLE limited (id int PRIMARY KEY, v text) WITH cosmosdb_provisioned_throughput = 400")
+        insert = self.session.prepare("INSERT INTO limited (id, v) VALUES (?, ?)")
+        refused, spent = 0, 0.0
+        for id in range(160):
+            charge, error = self.charge_of(insert, (id, "v"))
+            if error is not None:
+                refused += 1
+                wait_ms = int(re.search(r", RetryAfterMs=(\d+), ", str(error)).group(1))
+                equal(charge, 0.0)
+                time.sleep(wait_ms / 1000)
+                charge, error = self.charge_of(insert, (id, "v"))
+            equal(error, None)
+            spent += charge
+        equal(round(spent, 2), round(160 * 4.95, 2))
+        if refused == 0:
+            raise AssertionError("nothing was refused")
+        row = self.session.execute("SELECT * FROM system_helenus.throughput WHERE keyspace_name = %s AND table_name = 'limited'", (KEYSPACE,)).one()
+        equal((row.mode, row.maximum_ru_s, row.throttled >= refused), ("manual", 400, True))
 
     def older_versions(self):
         for version, compression in ((3, "snappy"), (4, "snappy"), (4, "lz4"), (4, False)):

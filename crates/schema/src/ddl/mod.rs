@@ -15,6 +15,7 @@ mod keyspace;
 mod mask;
 mod options;
 mod properties;
+mod provision;
 mod replication;
 mod resolve;
 mod retry_policy;
@@ -32,6 +33,7 @@ use crate::model::{Keyspace, Schema, Table};
 
 pub(crate) use access::{is_local_system_keyspace, is_system_keyspace};
 pub(crate) use create_table::{in_definition_order, system_table};
+pub use provision::provision;
 pub use resolve::resolve_type;
 pub use truncate::truncated_table;
 

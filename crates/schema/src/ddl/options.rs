@@ -21,11 +21,8 @@ const CELL_LEVEL: &[&str] = &[
     "cosmosdb_cell_level_timetolive",
 ];
 
-/// Least and step of the two kinds of throughput, and the most of both.
-const MANUAL_MIN: u32 = 400;
-const MANUAL_STEP: u32 = 100;
-const AUTOSCALE_MIN: u32 = 1_000;
-const AUTOSCALE_STEP: u32 = 1_000;
+/// Least and most of both kinds of throughput; the cosmos profile asks for more.
+const THROUGHPUT_MIN: u32 = 1;
 const THROUGHPUT_MAX: u32 = 1_000_000;
 
 /// The smallest rate of false positives that Cassandra's filters reach.
@@ -280,23 +277,23 @@ pub(crate) fn read_throughput(
             "{MANUAL_THROUGHPUT} and {AUTOSCALE_THROUGHPUT} cannot be set together"
         )),
         (Some(value), None) => {
-            let value = bounded(MANUAL_THROUGHPUT, value, MANUAL_MIN, MANUAL_STEP)?;
+            let value = bounded(MANUAL_THROUGHPUT, value)?;
             Ok(Some(Throughput::Manual(value)))
         }
         (None, Some(value)) => {
-            let value = bounded(AUTOSCALE_THROUGHPUT, value, AUTOSCALE_MIN, AUTOSCALE_STEP)?;
+            let value = bounded(AUTOSCALE_THROUGHPUT, value)?;
             Ok(Some(Throughput::Autoscale(value)))
         }
     }
 }
 
-fn bounded(name: &str, value: i32, min: u32, step: u32) -> Result<u32, SchemaError> {
+fn bounded(name: &str, value: i32) -> Result<u32, SchemaError> {
     u32::try_from(value)
         .ok()
-        .filter(|units| (min..=THROUGHPUT_MAX).contains(units) && units.is_multiple_of(step))
+        .filter(|units| (THROUGHPUT_MIN..=THROUGHPUT_MAX).contains(units))
         .ok_or_else(|| {
             configuration!(
-                "{name} must lie between {min} and {THROUGHPUT_MAX} in steps of {step} (got {value})"
+                "{name} must lie between {THROUGHPUT_MIN} and {THROUGHPUT_MAX} (got {value})"
             )
         })
 }

@@ -8,7 +8,7 @@ use toml_edit::{Document, Item, TableLike};
 use super::form::Form;
 use super::nearest::nearest;
 use super::settings::{SETTINGS, Setting};
-use super::{Authenticator, Authorizer, Config, TlsMode};
+use super::{Authenticator, Authorizer, Config, Profile, TlsMode};
 
 const ENVIRONMENT_PREFIX: &str = "HELENUS_";
 
@@ -126,8 +126,12 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let mut config = Config::default();
     let mut texts = Vec::with_capacity(SETTINGS.len());
     let is_given = given.iter().map(Option::is_some).collect();
+    let profile = SETTINGS.iter().zip(&given).find(|(setting, _)| setting.name == "profile");
+    let is_cosmos =
+        profile.is_some_and(|(_, given)| given.as_ref().is_some_and(|(text, _)| text == "cosmos"));
     for (setting, given) in SETTINGS.iter().zip(given) {
-        let (text, origin) = given.unwrap_or_else(|| (setting.default.to_owned(), Origin::Default));
+        let default = if is_cosmos { cosmos_default(setting) } else { setting.default };
+        let (text, origin) = given.unwrap_or_else(|| (default.to_owned(), Origin::Default));
         (setting.apply)(&mut config, &text).map_err(|_| ConfigError::BadValue {
             origin,
             name: setting.name,
@@ -138,6 +142,17 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     }
     check_together(&config)?;
     Ok(Loaded { config, texts, given: is_given })
+}
+
+/// What a setting is where nobody gives it and the profile is that of Azure Cosmos DB (cosmos-facts
+/// 3.1): its port, TLS only, password login.
+fn cosmos_default(setting: &Setting) -> &'static str {
+    match setting.name {
+        "server.listen" => "127.0.0.1:10350",
+        "tls.mode" => "required",
+        "auth.authenticator" => "password",
+        _ => setting.default,
+    }
 }
 
 /// What no single setting can know.
@@ -157,6 +172,11 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
         TlsMode::Required => "required",
     };
     let needs = |missing| Err(ConfigError::Needs { name: "tls.mode", value, missing });
+    // The cosmos profile makes its own.
+    let makes_own = config.profile == Profile::Cosmos && tls.key.is_none();
+    if tls.certificate.is_none() && makes_own {
+        return Ok(());
+    }
     if tls.certificate.is_none() {
         return needs("tls.certificate");
     }

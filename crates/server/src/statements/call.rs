@@ -40,6 +40,11 @@ pub(super) struct Call<'a> {
 /// The key of a charge in the custom payload of an answer (cosmos-facts 2.2).
 const CHARGE_KEY: &str = "RequestCharge";
 
+/// The key of the throughput of a new table in the custom payload of a request.
+const THROUGHPUT_KEY: &str = "cosmosdb_provisioned_throughput";
+/// The most that a table or keyspace may be given (cosmos-facts 2.4).
+const THROUGHPUT_MAX: u32 = 1_000_000;
+
 /// The custom payload of an answer.
 pub(super) struct ChargePayload {
     value: [u8; 8],
@@ -107,6 +112,24 @@ impl<'a> Call<'a> {
     /// What the answer tells of a charge.
     pub(super) fn payload(&self, charge: Charge) -> ChargePayload {
         ChargePayload { value: charge.to_payload(), is_told: self.tells_charge }
+    }
+
+    /// The throughput that its custom payload asks for (cosmos-facts 2.2): a number as text.
+    pub(super) fn throughput(&self) -> Result<Option<u32>, Failure> {
+        let Some(payload) = &self.message.custom_payload else { return Ok(None) };
+        let mut pairs = payload.iter();
+        let Some((_, value)) = pairs.find(|(key, _)| *key == THROUGHPUT_KEY) else {
+            return Ok(None);
+        };
+        let number = value.and_then(|value| std::str::from_utf8(value).ok());
+        let number = number.and_then(|text| text.trim().parse::<u32>().ok());
+        match number.filter(|units| (1..=THROUGHPUT_MAX).contains(units)) {
+            Some(units) => Ok(Some(units)),
+            None => Err(plan::PlanError::invalid(format!(
+                "the payload {THROUGHPUT_KEY} must be a number from 1 to {THROUGHPUT_MAX}"
+            ))
+            .into()),
+        }
     }
 
     /// Who spends, for budgets: each connection for itself.

@@ -457,6 +457,7 @@ impl Inner {
             deadline: &deadline,
             keyspace: call.keyspace(),
             work: call.work,
+            throughput: call.throughput()?,
             asking: Asking {
                 client: call.client_id(),
                 waits: self.waits_for_budget(&call),
@@ -675,6 +676,7 @@ impl Inner {
                 deadline: &Until { at, is_abandoned: None },
                 keyspace: None,
                 work: &Cell::default(),
+                throughput: None,
                 asking: Asking { client: ClientId(0), waits: false, has_waited: true },
             };
             match self.coordinator.execute(plan, &request)? {
