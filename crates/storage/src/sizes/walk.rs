@@ -4,6 +4,8 @@
 //! is applied. What is changed behind its cursor was counted as it was, so the difference is added;
 //! what is changed before it will be read as it is then. So the sum is exact when it is done.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use types::{CorruptRow, PartitionKey, RingToken, RowView};
 
@@ -19,6 +21,8 @@ use crate::tree::store::{OpenStore, TableStore};
 
 /// Rows that are looked at while nothing is applied.
 const ROWS_PER_MOMENT: usize = 64;
+/// Between two such moments.
+const REST: Duration = Duration::from_micros(200);
 
 /// A walk under way.
 #[derive(Debug)]
@@ -111,7 +115,11 @@ fn walk(
             next
         };
         match next {
-            Ok(Some(next)) if goes_on() => start = next,
+            Ok(Some(next)) if goes_on() => {
+                start = next;
+                // A long walk leaves most of the time to those who write.
+                std::thread::sleep(REST);
+            }
             Ok(None) => return Ok(()),
             Ok(Some(_)) => {
                 opened.sizes.give_up_walk();
