@@ -73,6 +73,7 @@ impl Coordinator {
             reversed: false,
             statics: Statics::Skip,
             hidden: table.hidden_cells(),
+            columns: Some(Arc::from([])),
             after: None,
             now_s: conditional.now_s(),
         };
@@ -151,6 +152,7 @@ impl Coordinator {
                 reversed: plan.reversed,
                 statics: plan.statics,
                 hidden: plan.layout.hidden().to_vec(),
+                columns: Some(Arc::clone(plan.read_columns)),
                 after: if resumes_here { after.take() } else { None },
                 now_s: plan.now_s,
             };

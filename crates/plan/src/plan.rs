@@ -132,6 +132,8 @@ pub struct SelectPlan<'a> {
     pub layout: &'a crate::row::RowLayout,
     /// The short way from a row to the result, where values are shown as they are.
     pub projection: Option<&'a crate::select::Projection>,
+    /// The columns outside of the key that are looked at, by id, sorted.
+    pub read_columns: &'a Arc<[types::ColumnId]>,
     /// At most one row per logical partition counts; only partition key and static columns are read.
     pub distinct: bool,
     /// GROUP BY; with it, LIMIT and PER PARTITION LIMIT count groups.

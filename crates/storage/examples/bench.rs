@@ -112,6 +112,7 @@ fn command(partition_number: u32, rows: RowSelection) -> ReadCommand {
         reversed: false,
         statics: Statics::Skip,
         hidden: Vec::new(),
+        columns: None,
         after: None,
         now_s: 1,
     }

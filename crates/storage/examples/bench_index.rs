@@ -174,6 +174,7 @@ fn main() {
             reversed: false,
             statics: Statics::Skip,
             hidden: Vec::new(),
+            columns: None,
             after: None,
             now_s: 1,
         };

@@ -3,14 +3,16 @@
 //! Everything of a mutation is worked out first and written last, under one sequence number, so that
 //! a refusal leaves nothing behind and a reader sees all of it or nothing.
 
+mod spilled;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use schema::Table;
 use types::{
-    CellAction, Condition, CurrentRow, Done, LiveCells, Mutation, Operation, Outcome, Refusal,
-    RowChange, RowPosition, RowView, SetId,
+    CellAction, ColumnId, Condition, CurrentRow, Done, LiveCells, Mutation, Operation, Outcome,
+    Refusal, RowChange, RowPosition, RowView, SetId,
 };
 
 use crate::cache::CachedRow;
@@ -24,6 +26,7 @@ use crate::merge::condition::Judgement;
 use crate::merge::row::{Before, merge};
 use crate::merge::{MergeError, condition};
 use crate::sizes::{Noted, RowDelta, Ruler, Size};
+use crate::spill::{CellWrites, Frozen, Loaded};
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
@@ -119,7 +122,12 @@ pub(crate) fn foresee(core: &Core, mutation: &Mutation) -> Result<(), CommitErro
     let of_tree = |error| CommitError::Tree { table: mutation.table, error };
     let opened = store.for_write().map_err(of_tree)?;
     let _open = opened.hold_open();
-    Change::new(core, &store, opened, mutation, Vec::new(), Vec::new()).work_out().map(|_| ())
+    let mut change = Change::new(core, &store, opened, mutation, Vec::new(), Vec::new());
+    match change.work_out() {
+        // A change of the same row may be half written: only a look ahead, not the judgement.
+        Ok(_) | Err(CommitError::Tree { .. }) => Ok(()),
+        Err(refused) => Err(refused),
+    }
 }
 
 /// A row that the mutation changes.
@@ -136,6 +144,10 @@ struct PendingRow {
     /// The newest deletion over it before the mutation, and now.
     first_covering_us: i64,
     covering_us: i64,
+    /// Cells that were spilled from it changed.
+    has_cell_writes: bool,
+    /// Spilled elements that change: before and after.
+    elements: Vec<(Option<TreeBytes>, Option<TreeBytes>)>,
 }
 
 /// One mutation while it is worked out.
@@ -149,6 +161,8 @@ struct Change<'c> {
     prefix_length: usize,
     row: Vec<u8>,
     rows: Vec<PendingRow>,
+    /// What changes of spilled cells.
+    cell_writes: CellWrites,
     /// Where in `rows` a key is; only kept when there is more than one operation.
     row_index: HashMap<Vec<u8>, usize, FixedState>,
     /// Before and after, once they were needed as a whole.
@@ -185,6 +199,7 @@ impl<'c> Change<'c> {
             prefix_length,
             row,
             rows: Vec::with_capacity(1),
+            cell_writes: CellWrites::new(),
             row_index: HashMap::default(),
             deletions: None,
             may_have_deletions,
@@ -286,16 +301,17 @@ impl<'c> Change<'c> {
         }
         let existed = value.is_some();
         let first_value = value.clone();
-        let is_changed = false;
         self.rows.push(PendingRow {
             key,
             value,
             first_value,
             existed,
             is_cached,
-            is_changed,
+            is_changed: false,
             first_covering_us: i64::MIN,
             covering_us: i64::MIN,
+            has_cell_writes: false,
+            elements: Vec::new(),
         });
         Ok(index)
     }
@@ -341,9 +357,20 @@ impl<'c> Change<'c> {
         };
         let before =
             Before { row, first_row, covering_us, first_covering_us, now_s, hidden: &hidden };
-        let after = merge(before, change, out).map_err(|error| self.of_merge(error))?;
         if let Some(pending) = self.rows.get_mut(index) {
             (pending.first_covering_us, pending.covering_us) = (first_covering_us, covering_us);
+        }
+        let has_spilled = |row: Option<RowView<'_>>| row.is_some_and(|row| row.has_spilled());
+        if has_spilled(row) || has_spilled(first_row) {
+            let frozen = self.merge_spilled(before, change, out)?;
+            self.keep_frozen(index, frozen);
+            return Ok(());
+        }
+        let after = merge(before, change, out).map_err(|error| self.of_merge(error))?;
+        if after.exceeds(self.spill_bounds()) && head_length == 0 && !after.is_empty {
+            let frozen = self.freeze(&after, None, &Loaded::default())?;
+            self.keep_frozen(index, frozen);
+        } else if let Some(pending) = self.rows.get_mut(index) {
             let is_same = match &current {
                 Some(current) => !after.is_empty && **current == *after.bytes,
                 None => after.is_empty,
@@ -355,6 +382,18 @@ impl<'c> Change<'c> {
         }
         self.row = after.bytes;
         Ok(())
+    }
+
+    fn keep_frozen(&mut self, index: usize, frozen: Frozen) {
+        if let Some(pending) = self.rows.get_mut(index) {
+            pending.elements.extend(frozen.elements);
+            pending.has_cell_writes |= !frozen.writes.is_empty();
+            if pending.value.as_deref() != frozen.row.as_deref() {
+                pending.is_changed = true;
+                pending.value = frozen.row.map(TreeBytes::from);
+            }
+        }
+        self.cell_writes.extend(frozen.writes);
     }
 
     /// The rows that a condition looked at, if it does not hold.
@@ -374,10 +413,15 @@ impl<'c> Change<'c> {
             keys::push_position(&mut self.key, &row_condition.position);
             let (value, _) = self.read_row().map_err(|error| self.of_tree(error))?;
             let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
-            let view = match &value {
+            let mut view = match &value {
                 Some(value) => Some(self.view(value).map_err(of_row)?),
                 None => None,
             };
+            let thawed;
+            if let Some(spilled) = view.filter(|view| view.has_spilled()) {
+                thawed = self.thaw_row(&spilled).map_err(|error| self.of_tree(error))?;
+                view = Some(RowView::decode(&thawed).map_err(of_row)?);
+            }
             let live =
                 view.map(|view| LiveCells::new(view, covering_us, condition.now_s).hiding(&hidden));
             let live = match live {
@@ -420,7 +464,8 @@ impl<'c> Change<'c> {
         let mut writes = IndexWrites::default();
         let Some(indexes) = self.opened.indexes.any() else { return Ok(writes) };
         let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
-        for row in self.rows.iter().filter(|row| row.is_changed) {
+        let columns: Vec<ColumnId> = indexes.iter().filter_map(|it| it.shape.column()).collect();
+        for row in self.rows.iter().filter(|row| row.is_changed || row.has_cell_writes) {
             let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
             let name = keys::split_row_key(tree_key)
                 .and_then(|split| RowName::new(tree_key, &split, Some(self.mutation.key.bytes())))
@@ -434,8 +479,11 @@ impl<'c> Change<'c> {
                     (covering_us, covering_us)
                 }
             };
-            let before = self.covered(row.first_value.as_deref(), before_us).map_err(of_row)?;
-            let after = self.covered(row.value.as_deref(), after_us).map_err(of_row)?;
+            let of_tree = |error| self.of_tree(error);
+            let first_value = self.thaw_indexed(row, false, &columns).map_err(of_tree)?;
+            let value = self.thaw_indexed(row, true, &columns).map_err(of_tree)?;
+            let before = self.covered(first_value.as_deref(), before_us).map_err(of_row)?;
+            let after = self.covered(value.as_deref(), after_us).map_err(of_row)?;
             for index in indexes.iter() {
                 writes.add(index, &name, before, after).map_err(of_row)?;
             }
@@ -511,11 +559,12 @@ impl<'c> Change<'c> {
             Some((before, after)) => deletions::difference(self.partition(), before, after),
             None => Vec::new(),
         };
-        if deletion_writes.is_empty() && !self.rows.iter().any(|row| row.is_changed) {
+        self.rows.retain(|row| row.is_changed || row.has_cell_writes);
+        if deletion_writes.is_empty() && self.rows.is_empty() {
             return None;
         }
         let row_count = self.rows.iter().filter(|row| row.is_changed).count();
-        if deletion_writes.len() + row_count > 1 {
+        if deletion_writes.len() + row_count + self.cell_writes.len() > 1 {
             self.is_many = true;
             progress.begin_many();
         }
@@ -532,8 +581,13 @@ impl<'c> Change<'c> {
                 None => tree.remove(&key, seqno),
             };
         }
-        self.rows.retain(|row| row.is_changed);
-        for row in &self.rows {
+        for (key, value) in std::mem::take(&mut self.cell_writes) {
+            bytes += match value {
+                Some(value) => tree.insert(&key, value, seqno),
+                None => tree.remove(&key, seqno),
+            };
+        }
+        for row in self.rows.iter().filter(|row| row.is_changed) {
             let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
             bytes += match &row.value {
                 Some(value) => tree.insert(tree_key, value.clone(), seqno),
@@ -593,13 +647,17 @@ impl<'c> Change<'c> {
                 .and_then(|view| ruler.measure(view, key_bytes, clustering, covering_us));
             size.unwrap_or_default()
         };
-        let deltas = self.rows.iter().map(|row| RowDelta {
-            tree_key: row.key.get(CACHE_ID_BYTES..).unwrap_or_default(),
-            size: measure(row, row.value.as_ref(), false).minus(measure(
-                row,
-                row.first_value.as_ref(),
-                true,
-            )),
+        let element_bytes = |element: &Option<TreeBytes>| match element {
+            Some(element) => ruler.measure_element(element, i64::MIN).unwrap_or(0),
+            None => 0,
+        };
+        let deltas = self.rows.iter().map(|row| {
+            let first_size = measure(row, row.first_value.as_ref(), true);
+            let mut size = measure(row, row.value.as_ref(), false).minus(first_size);
+            for (before, after) in &row.elements {
+                size.bytes += element_bytes(after) - element_bytes(before);
+            }
+            RowDelta { tree_key: row.key.get(CACHE_ID_BYTES..).unwrap_or_default(), size }
         });
         let operations = &self.mutation.operations;
         self.opened.sizes.note(Noted {
@@ -645,7 +703,7 @@ fn change_head(
     for row in rows {
         match keys::split_position(row.key.get(prefix_length..).unwrap_or_default()) {
             Some(Some(clustering)) => head.put(clustering, row.value.as_deref(), bounds)?,
-            Some(None) => head.put_static(row.value.clone()),
+            Some(None) => head.put_static(row.value.clone())?,
             None => return Err(Unfit),
         }
     }

@@ -38,6 +38,7 @@ mod salvage;
 mod schema_source;
 mod sizes;
 mod snapshot;
+mod spill;
 mod storage;
 mod tree;
 mod weigh;

@@ -52,6 +52,10 @@ pub struct Options {
     pub apply_threads: usize,
     /// Threads that compact.
     pub compaction_threads: usize,
+    /// Larger values are kept outside of their rows (D2).
+    pub spilled_value_bytes_min: usize,
+    /// Collections with more elements are kept outside of their rows (D2).
+    pub row_elements_max: usize,
     /// Tombstones stay this long at most (D2); `gc_grace_seconds` may make it shorter.
     pub tombstone_retention_s: u32,
     /// A logical partition may hold this much.
@@ -77,6 +81,8 @@ impl Default for Options {
             weigh: None,
             apply_threads: 2,
             compaction_threads: 1,
+            spilled_value_bytes_min: 4 * 1024,
+            row_elements_max: 64,
             tombstone_retention_s: 600,
             logical_partition_bytes_max: 20_000_000_000,
             physical_partition_bytes_max: 30_000_000_000,

@@ -6,6 +6,7 @@
 
 mod lookup;
 mod slice;
+mod spilled;
 
 use std::cell::RefCell;
 
@@ -18,10 +19,12 @@ use types::{
 use crate::apply::CACHE_ID_BYTES;
 use crate::core::Core;
 use crate::error::{ReadError, TreeError};
+use crate::spill::thaw_value;
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::engine::{LATEST, SeqNo, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{OpenStore, TableStore};
+use spilled::has_spilled;
 
 /// The sink is asked whether to go on once in so many rows.
 const ROWS_PER_QUESTION: u32 = 256;
@@ -47,8 +50,16 @@ pub(crate) fn read(
     let result = store.for_read().and_then(|opened| match opened {
         None => Ok(()),
         Some(opened) => {
-            let mut reader =
-                Reader { core, store: &store, opened, set, command, sink, rows_seen: 0 };
+            let mut reader = Reader {
+                core,
+                store: &store,
+                opened,
+                set,
+                command,
+                sink,
+                rows_seen: 0,
+                seqno: LATEST,
+            };
             if let Some(question) = &command.index
                 && !command.reversed
                 && let Some(index) = opened.indexes.built(question.index)
@@ -89,6 +100,8 @@ struct Reader<'r> {
     command: &'r ReadCommand,
     sink: &'r mut dyn RowSink,
     rows_seen: u32,
+    /// As of when spilled cells are read: with the rows that are being offered.
+    seqno: SeqNo,
 }
 
 /// Where a read of a partition goes on.
@@ -170,10 +183,18 @@ impl<'r> Reader<'r> {
         resume: Resume<'_>,
     ) -> Result<Flow, TreeError> {
         let wants_static = self.command.statics != Statics::Skip;
+        let is_cut = keys::is_cut(key);
         if points.len() <= 1 && !wants_static {
-            return self.offer_points(key, points, resume, &mut |at| source.fetch(at));
-        }
-        if points.len() <= GATHERED_POINTS_MAX {
+            let fetched = match in_order(points, self.command.reversed, resume).next() {
+                Some(clustering) => source.fetch(Some(clustering))?,
+                None => Fetched::default(),
+            };
+            if !has_spilled(fetched.value.as_ref(), is_cut) {
+                let mut fetched = Some(fetched);
+                let mut take = |_: Option<&[u8]>| Ok(fetched.take().unwrap_or_default());
+                return self.offer_points(key, points, resume, &mut take);
+            }
+        } else if points.len() <= GATHERED_POINTS_MAX {
             let progress = self.opened.progress(self.set);
             let epoch = progress.quiet_epoch();
             let mut fetched = Vec::with_capacity(points.len() + 1);
@@ -183,15 +204,17 @@ impl<'r> Reader<'r> {
             for clustering in in_order(points, self.command.reversed, resume) {
                 fetched.push(source.fetch(Some(clustering))?);
             }
-            if epoch.is_some() && progress.quiet_epoch() == epoch {
+            let any_spilled = fetched.iter().any(|it| has_spilled(it.value.as_ref(), is_cut));
+            if !any_spilled && epoch.is_some() && progress.quiet_epoch() == epoch {
                 let mut fetched = fetched.into_iter();
                 let mut next = |_: Option<&[u8]>| Ok(fetched.next().unwrap_or_default());
                 return self.offer_points(key, points, resume, &mut next);
             }
         }
-        // A change of several rows came in between, or may come: from a snapshot, then.
+        // A change of several keys came in between, or may come: from a snapshot, then.
         let snapshot = self.opened.snapshot(self.set);
         source.read_at(snapshot.seqno);
+        self.seqno = snapshot.seqno;
         self.offer_points(key, points, resume, &mut |at| source.fetch(at))
     }
 
@@ -206,7 +229,10 @@ impl<'r> Reader<'r> {
         let is_cut = keys::is_cut(key);
         let fetched_static = match self.command.statics {
             Statics::Skip => Fetched::default(),
-            Statics::Attach | Statics::AttachOrAlone => fetch(None)?,
+            Statics::Attach | Statics::AttachOrAlone => {
+                let fetched = fetch(None)?;
+                Fetched { value: self.thaw_static(key, fetched.value)?, ..fetched }
+            }
         };
         let static_row = match &fetched_static.value {
             Some(value) => Some(row_bytes(value, is_cut)?),
@@ -251,8 +277,17 @@ impl<'r> Reader<'r> {
         row: &[u8],
         covering_us: i64,
     ) -> Result<Offered, TreeError> {
-        let cells = LiveCells::new(RowView::decode(row)?, covering_us, self.command.now_s)
-            .hiding(&self.command.hidden);
+        let mut view = RowView::decode(row)?;
+        let thawed;
+        if view.has_spilled() {
+            match self.thaw_live(partition, clustering, &view, covering_us)? {
+                Some(row) => thawed = row,
+                None => return Ok(Offered::Dead),
+            }
+            view = RowView::decode(&thawed)?;
+        }
+        let cells =
+            LiveCells::new(view, covering_us, self.command.now_s).hiding(&self.command.hidden);
         if !cells.is_live()? {
             return Ok(Offered::Dead);
         }
@@ -265,6 +300,22 @@ impl<'r> Reader<'r> {
             static_row,
         })?;
         Ok(Offered::Taken(flow))
+    }
+
+    /// The value of a static row with everything put back that was spilled.
+    fn thaw_static(
+        &self,
+        key: &PartitionKey,
+        value: Option<TreeBytes>,
+    ) -> Result<Option<TreeBytes>, TreeError> {
+        let Some(value) = value else { return Ok(None) };
+        if !has_spilled(Some(&value), keys::is_cut(key)) {
+            return Ok(Some(value));
+        }
+        let mut row_key = vec![SPACE_ROWS];
+        keys::push_partition_prefix(&mut row_key, key);
+        keys::push_static(&mut row_key);
+        thaw_value(self.opened.tree.as_ref(), &row_key, value, self.seqno).map(Some)
     }
 
     fn live_static<'p>(&self, partition: &Partition<'p>) -> Result<Option<LiveCells<'p>>, TreeError>
@@ -330,6 +381,7 @@ impl<'r> Reader<'r> {
             return self.scan_partition_by_partition(start, &end);
         }
         let snapshot = self.opened.snapshot(self.set);
+        self.seqno = snapshot.seqno;
         let mut scan = Scan { reader: self, seqno: snapshot.seqno, current: None };
         scan.run(start, &end)
     }
@@ -533,7 +585,9 @@ impl Scan<'_, '_> {
         }
         let Some(clustering) = split.clustering else {
             if self.reader.command.statics != Statics::Skip {
-                current.static_value = Some(value.clone());
+                let tree = self.reader.opened.tree.as_ref();
+                let value = thaw_value(tree, key, value.clone(), self.seqno)?;
+                current.static_value = Some(value);
             }
             return Ok(Flow::Continue);
         };
@@ -577,7 +631,11 @@ impl Scan<'_, '_> {
             if reader.command.statics != Statics::Skip {
                 let mut key = current.prefix.clone();
                 keys::push_static(&mut key);
-                current.static_value = reader.opened.tree.get(&key, self.seqno)?;
+                let tree = reader.opened.tree.as_ref();
+                current.static_value = match tree.get(&key, self.seqno)? {
+                    Some(value) => Some(thaw_value(tree, &key, value, self.seqno)?),
+                    None => None,
+                };
             }
         }
         self.current = Some(current);

@@ -104,7 +104,12 @@ fn indexes() -> Vec<Index> {
 }
 
 fn open_at(path: &Path, mode: CommitMode, indexes: &[Index]) -> Storage {
-    open_with(path, small_options(mode), Tables(vec![table(indexes)]), NOW_S)
+    // Half of the runs with nearly everything outside of rows.
+    let options = match mode {
+        CommitMode::Group => small_options(mode),
+        CommitMode::Periodic { .. } => spilling(small_options(mode)),
+    };
+    open_with(path, options, Tables(vec![table(indexes)]), NOW_S)
 }
 
 fn partition(number: u8) -> PartitionKey {

@@ -329,9 +329,13 @@ fn check_pages(storage: &Storage, expected: &[SeenRow], reversed: bool) {
     assert_eq!(seen, expected, "pages, reversed: {reversed}");
 }
 
-fn run(steps: Vec<Step>, mode: CommitMode) {
+fn run(steps: Vec<Step>, mode: CommitMode, spills: bool) {
     let folder = Folder::new("model");
-    let mut storage = open(&folder.0, small_options(mode));
+    let options = || match spills {
+        true => spilling(small_options(mode)),
+        false => small_options(mode),
+    };
+    let mut storage = open(&folder.0, options());
     let mut model = Model::default();
     for step in steps {
         match step {
@@ -351,7 +355,7 @@ fn run(steps: Vec<Step>, mode: CommitMode) {
             Step::Reopen => {
                 storage.close().unwrap();
                 drop(storage);
-                storage = open(&folder.0, small_options(mode));
+                storage = open(&folder.0, options());
             }
             Step::Crash => {
                 if mode != CommitMode::Group {
@@ -359,7 +363,7 @@ fn run(steps: Vec<Step>, mode: CommitMode) {
                     continue;
                 }
                 storage.abandon();
-                storage = open(&folder.0, small_options(mode));
+                storage = open(&folder.0, options());
             }
         }
         check_reads(&storage, &model);
@@ -370,12 +374,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn group_commit_equals_the_model(steps in prop::collection::vec(step(), 1..24)) {
-        run(steps, CommitMode::Group);
+    fn group_commit_equals_the_model(
+        steps in prop::collection::vec(step(), 1..24),
+        spills in any::<bool>(),
+    ) {
+        run(steps, CommitMode::Group, spills);
     }
 
     #[test]
-    fn periodic_commit_equals_the_model(steps in prop::collection::vec(step(), 1..24)) {
-        run(steps, CommitMode::PERIODIC);
+    fn periodic_commit_equals_the_model(
+        steps in prop::collection::vec(step(), 1..24),
+        spills in any::<bool>(),
+    ) {
+        run(steps, CommitMode::PERIODIC, spills);
     }
 }

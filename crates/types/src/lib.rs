@@ -33,5 +33,7 @@ pub use read::{
     Flow, HiddenCells, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadPosition, ReadScope,
     RowSelection, RowSink, Statics,
 };
-pub use row::{CellRef, CellState, CorruptRow, RowView, RowWriter};
+pub use row::{
+    CellRef, CellState, CorruptRow, RowView, RowWriter, SpilledKind, SpilledPart, with_spilled,
+};
 pub use token::{RingRange, RingToken, Token};

@@ -1,5 +1,7 @@
 //! What a read asks for, and how rows come back: one by one, borrowed from where they lie.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::ids::{ColumnId, TableId};
@@ -25,6 +27,8 @@ pub struct ReadCommand {
     pub statics: Statics,
     /// What dropped columns left behind; empty for most tables.
     pub hidden: Vec<HiddenCells>,
+    /// The columns that are looked at; values of others may come empty. `None`: all.
+    pub columns: Option<Arc<[ColumnId]>>,
     /// Where to go on: everything up to and including this position has been returned already.
     pub after: Option<ReadPosition>,
     /// The second since the epoch at which expiry is judged.
@@ -182,7 +186,11 @@ impl<'a> LiveCells<'a> {
     /// The size of the live values, elements of collections with what names them (D5: together with
     /// the keys, the size of the row).
     pub fn value_bytes(&self) -> Result<u64, CorruptRow> {
-        self.cells().try_fold(0u64, |bytes, cell| Ok(bytes.saturating_add(cell?.value_bytes())))
+        self.cells().try_fold(0u64, |bytes, cell| {
+            let cell = cell?;
+            let spilled_bytes = self.view.spilled_bytes(&cell)?;
+            Ok(bytes.saturating_add(cell.value_bytes()).saturating_add(spilled_bytes))
+        })
     }
 
     /// The live cells, ordered by column and path.

@@ -14,6 +14,11 @@
 //! elements), timestamp (8, flag 8), ttl and expiry second (4 + 4, flag 2) or second of deletion
 //! (4, flag 1 or 16), path (v + n, flag 4), value (v + n, unless dead). v is LEB128; the rest is
 //! big-endian.
+//!
+//! A row of version 2 has parts elsewhere: behind its version stand length (v) and list of what was
+//! spilled, then all of the above from the flags on. An entry of the list: column id (v), kind (1: 0
+//! the value of its cell, 1 the value of one element, 2 all elements), path (v + n, kind 1), length of
+//! the value (v, kinds 0 and 1). A cell whose value was spilled stands in the row with an empty one.
 
 use std::fmt;
 
@@ -21,6 +26,11 @@ use crate::ids::ColumnId;
 use crate::mutation::{Deletion, Expiry, Liveness};
 
 const VERSION: u8 = 1;
+const VERSION_SPILLED: u8 = 2;
+
+const SPILLED_VALUE: u8 = 0;
+const SPILLED_ELEMENT: u8 = 1;
+const SPILLED_ELEMENTS: u8 = 2;
 
 const ROW_LIVENESS: u8 = 1;
 const ROW_EXPIRES: u8 = 2;
@@ -131,15 +141,86 @@ pub struct RowView<'a> {
     original_clustering: Option<&'a [u8]>,
     base_us: i64,
     cells: &'a [u8],
+    spilled: &'a [u8],
+}
+
+/// A part of a row that is kept elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpilledPart<'a> {
+    /// Its column.
+    pub column: ColumnId,
+    /// Which part.
+    pub kind: SpilledKind<'a>,
+    /// How long a value is; 0 for elements.
+    pub value_bytes: u64,
+}
+
+/// Which part of a column is kept elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpilledKind<'a> {
+    /// The value of its cell, or of the element with that path; the rest of the cell is in the row.
+    Value(Option<&'a [u8]>),
+    /// All its elements.
+    Elements,
+}
+
+impl SpilledPart<'_> {
+    /// Appends the part to a list.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        push_varint(out, u64::from(self.column.0));
+        match self.kind {
+            SpilledKind::Value(None) => {
+                out.push(SPILLED_VALUE);
+                push_varint(out, self.value_bytes);
+            }
+            SpilledKind::Value(Some(path)) => {
+                out.push(SPILLED_ELEMENT);
+                push_counted(out, path);
+                push_varint(out, self.value_bytes);
+            }
+            SpilledKind::Elements => out.push(SPILLED_ELEMENTS),
+        }
+    }
+}
+
+/// Turns a whole row into one with parts elsewhere. `row`: as [`RowWriter`] wrote it; `parts`: what
+/// [`SpilledPart::encode`] wrote.
+pub fn with_spilled(row: &[u8], parts: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(row.len() + parts.len() + 4);
+    out.push(VERSION_SPILLED);
+    push_counted(&mut out, parts);
+    out.extend_from_slice(row.get(1..).unwrap_or_default());
+    out
+}
+
+/// The parts of a row that are kept elsewhere.
+#[derive(Clone, Debug)]
+pub struct SpilledParts<'a>(Input<'a>);
+
+impl<'a> Iterator for SpilledParts<'a> {
+    type Item = Result<SpilledPart<'a>, CorruptRow>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.0.is_empty() {
+            return None;
+        }
+        let part = self.0.spilled_part();
+        if part.is_err() {
+            self.0 = Input(&[]);
+        }
+        Some(part)
+    }
 }
 
 impl<'a> RowView<'a> {
     /// Reads the head of a row.
     pub fn decode(bytes: &'a [u8]) -> Result<RowView<'a>, CorruptRow> {
         let mut input = Input(bytes);
-        if input.byte()? != VERSION {
-            return Err(CorruptRow);
-        }
+        let spilled = match input.byte()? {
+            VERSION => [].as_slice(),
+            VERSION_SPILLED => input.counted()?,
+            _ => return Err(CorruptRow),
+        };
         let flags = input.byte()?;
         if flags & !(ROW_LIVENESS | ROW_EXPIRES | ROW_DELETION | ROW_ORIGINAL) != 0 {
             return Err(CorruptRow);
@@ -155,7 +236,32 @@ impl<'a> RowView<'a> {
         };
         let original_clustering =
             if flags & ROW_ORIGINAL != 0 { Some(input.counted()?) } else { None };
-        Ok(RowView { liveness, deletion, original_clustering, base_us, cells: input.0 })
+        let cells = input.0;
+        Ok(RowView { liveness, deletion, original_clustering, base_us, cells, spilled })
+    }
+
+    /// Whether parts of it are kept elsewhere.
+    pub fn has_spilled(&self) -> bool {
+        !self.spilled.is_empty()
+    }
+
+    /// How long the value of one of its cells is that is kept elsewhere; 0 for any other cell.
+    pub fn spilled_bytes(&self, cell: &CellRef<'_>) -> Result<u64, CorruptRow> {
+        if self.spilled.is_empty() || !cell.value().is_empty() {
+            return Ok(0);
+        }
+        for part in self.spilled() {
+            let part = part?;
+            if part.column == cell.column && part.kind == SpilledKind::Value(cell.path) {
+                return Ok(part.value_bytes);
+            }
+        }
+        Ok(0)
+    }
+
+    /// The parts of it that are kept elsewhere.
+    pub fn spilled(&self) -> SpilledParts<'a> {
+        SpilledParts(Input(self.spilled))
     }
 
     /// That the row was inserted.
@@ -367,6 +473,21 @@ impl<'a> Input<'a> {
         Ok(bytes)
     }
 
+    fn spilled_part(&mut self) -> Result<SpilledPart<'a>, CorruptRow> {
+        let column = ColumnId(u32::try_from(self.varint()?).map_err(|_| CorruptRow)?);
+        let kind = match self.byte()? {
+            SPILLED_VALUE => SpilledKind::Value(None),
+            SPILLED_ELEMENT => SpilledKind::Value(Some(self.counted()?)),
+            SPILLED_ELEMENTS => SpilledKind::Elements,
+            _ => return Err(CorruptRow),
+        };
+        let value_bytes = match kind {
+            SpilledKind::Value(_) => self.varint()?,
+            SpilledKind::Elements => 0,
+        };
+        Ok(SpilledPart { column, kind, value_bytes })
+    }
+
     fn cell(&mut self, base_us: i64) -> Result<CellRef<'a>, CorruptRow> {
         let column = ColumnId(u32::try_from(self.varint()?).map_err(|_| CorruptRow)?);
         let flags = self.byte()?;
@@ -433,6 +554,34 @@ mod tests {
         assert_eq!(view.original_clustering(), Some(b"raw".as_slice()));
         let back: Vec<_> = view.cells().map(Result::unwrap).collect();
         assert_eq!(back, cells);
+    }
+
+    #[test]
+    fn a_row_with_parts_elsewhere_comes_back() {
+        let (bytes, cells) = sample();
+        let parts = [
+            SpilledPart { column: ColumnId(1), kind: SpilledKind::Value(None), value_bytes: 5000 },
+            SpilledPart {
+                column: ColumnId(300),
+                kind: SpilledKind::Value(Some(b"p")),
+                value_bytes: 9,
+            },
+            SpilledPart { column: ColumnId(400), kind: SpilledKind::Elements, value_bytes: 0 },
+        ];
+        let mut list = Vec::new();
+        parts.iter().for_each(|part| part.encode(&mut list));
+        assert_eq!(list, [1, 0, 0x88, 0x27, 0xac, 2, 1, 1, b'p', 9, 0x90, 3, 2]);
+        let spilled = with_spilled(&bytes, &list);
+        assert_eq!(spilled[..2], [2, 13]);
+        assert_eq!(spilled[15..], bytes[1..]);
+        let view = RowView::decode(&spilled).unwrap();
+        assert!(view.has_spilled() && !RowView::decode(&bytes).unwrap().has_spilled());
+        assert_eq!(view.spilled().map(Result::unwrap).collect::<Vec<_>>(), parts);
+        assert_eq!(view.cells().map(Result::unwrap).collect::<Vec<_>>(), cells);
+        for length in 0..list.len() {
+            let cut = with_spilled(&bytes, &list[..length]);
+            let _ = RowView::decode(&cut).unwrap().spilled().collect::<Result<Vec<_>, _>>();
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cql::ast::{self, Selection as RawSelection};
 use schema::{Table, TableShape};
 use types::value::validate;
-use types::{CqlType, Statics};
+use types::{ColumnId, CqlType, Statics};
 
 use super::build::Builder;
 use super::grouping::Grouping;
@@ -31,6 +31,8 @@ pub struct PreparedSelect {
     pub layout: RowLayout,
     /// The short way from a row to the result, where there is one.
     pub projection: Option<Projection>,
+    /// The columns outside of the key that are looked at.
+    pub read_columns: Arc<[ColumnId]>,
     /// GROUP BY.
     pub grouping: Option<Grouping>,
     /// ORDER BY over several logical partitions.
@@ -89,6 +91,7 @@ impl PreparedSelect {
             table: Arc::clone(table),
             layout: RowLayout::new(table),
             projection: Projection::new(&selection, table),
+            read_columns: read_columns(&selection, &restrictions, table),
             selection,
             grouping,
             sort: order.sort,
@@ -178,6 +181,7 @@ impl PreparedSelect {
             selection: &self.selection,
             layout: &self.layout,
             projection: self.projection.as_ref(),
+            read_columns: &self.read_columns,
             distinct: self.distinct,
             grouping: self.grouping.as_ref(),
             sort: self.sort.as_ref(),
@@ -203,6 +207,24 @@ impl PreparedSelect {
             Vec::new()
         }
     }
+}
+
+/// The columns outside of the key that are shown or compared.
+fn read_columns(
+    selection: &Selection,
+    restrictions: &Restrictions,
+    table: &Table,
+) -> Arc<[ColumnId]> {
+    let others = restrictions.other_columns();
+    let columns = selection.used_columns().iter().chain(&others);
+    let mut ids: Vec<ColumnId> = columns
+        .filter_map(|index| table.columns.get(*index))
+        .filter(|column| !column.is_key())
+        .map(|column| column.id)
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into()
 }
 
 /// Looks up and builds one selector after the other: what is wrong with the first is told first.

@@ -153,10 +153,16 @@ impl Head {
     }
 
     /// The static row was changed.
-    pub(crate) fn put_static(&mut self, value: Option<TreeBytes>) {
+    pub(crate) fn put_static(&mut self, value: Option<TreeBytes>) -> Result<(), Unfit> {
         if matches!(self.static_row, HeadStatic::Known(..)) {
+            if let Some(value) = &value
+                && has_spilled(value)?
+            {
+                return Err(Unfit);
+            }
             self.static_row = HeadStatic::Known(value, i64::MIN);
         }
+        Ok(())
     }
 
     /// A row was changed; `None`: nothing is left of it. What deletions cover is not in it.
@@ -170,6 +176,7 @@ impl Head {
             return Ok(());
         }
         let value = match value {
+            Some(value) if has_spilled(value)? => return Err(Unfit),
             Some(value) if may_live(value, i64::MIN, 0)? => Some(value),
             _ => None,
         };
@@ -337,6 +344,11 @@ impl Head {
 
 /// So much may be wasted before rows are put together again.
 const UNUSED_BYTES_FREE: usize = 4 * 1024;
+
+/// Whether parts of a row are kept elsewhere: it is too large for a head.
+pub(crate) fn has_spilled(value: &[u8]) -> Result<bool, CorruptRow> {
+    Ok(RowView::decode(value)?.has_spilled())
+}
 
 /// Whether anything of a row is live under a deletion, at that second or later.
 pub(crate) fn may_live(value: &[u8], covering_us: i64, now_s: u32) -> Result<bool, CorruptRow> {

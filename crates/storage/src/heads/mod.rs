@@ -31,7 +31,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, MutexGuard};
 
-pub(crate) use head::{Head, HeadBounds, HeadRow, HeadStatic, Unfit, may_live};
+pub(crate) use head::{Head, HeadBounds, HeadRow, HeadStatic, Unfit, has_spilled, may_live};
 
 const SHARDS_MAX: u64 = 64;
 const SHARD_BYTES_MIN: u64 = 1024 * 1024;

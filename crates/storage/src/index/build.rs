@@ -13,6 +13,7 @@ use super::shape::CoveredRow;
 use super::tree::{BuildState, IndexTree};
 use crate::core::Core;
 use crate::error::TreeError;
+use crate::spill::thaw_value;
 use crate::tree::deletions;
 use crate::tree::engine::LATEST;
 use crate::tree::keys::SPACE_ROWS;
@@ -171,6 +172,7 @@ fn build_some(
             break;
         }
         row_count += 1;
+        let value = thaw_value(tree, &key, value, LATEST)?;
         let Some((name, view)) = read_row(&key, &value)? else { continue };
         let prefix = crate::tree::keys::split_prefix(&key).and_then(|(prefix, _)| prefix.get(1..));
         let covering_us = match prefix {

@@ -9,6 +9,7 @@ use super::maintain::{read_row, value_of};
 use super::shape::{CoveredRow, Entry, RowName};
 use super::tree::IndexTree;
 use crate::error::TreeError;
+use crate::spill::thaw_value;
 use crate::tree::deletions;
 use crate::tree::engine::SeqNo;
 use crate::tree::keys::{self, SPACE_ROWS};
@@ -68,6 +69,7 @@ impl Comparison<'_> {
         };
         for item in self.opened.tree.range(&[SPACE_ROWS], &[SPACE_ROWS + 1], self.seqno) {
             let (key, value) = item?;
+            let value = thaw_value(self.opened.tree.as_ref(), &key, value, self.seqno)?;
             let Some((name, entries)) = self.entries(&key, &value)? else { continue };
             for entry in entries {
                 let key = entry_key(&entry.value, name.tree_key);
@@ -126,6 +128,7 @@ impl Comparison<'_> {
                 continue;
             }
             let Some(row) = self.opened.tree.get(&row_key, self.seqno)? else { continue };
+            let row = thaw_value(self.opened.tree.as_ref(), &row_key, row, self.seqno)?;
             let Some((_, entries)) = self.entries(&row_key, &row)? else { continue };
             if entries.iter().any(|entry| Some(entry.value.as_slice()) == value.get(1..)) {
                 return Ok(true);

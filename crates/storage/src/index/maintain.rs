@@ -8,6 +8,7 @@ use super::keys::{EntryValue, entry_key};
 use super::shape::{CoveredRow, Entry, RowName};
 use super::tree::IndexTree;
 use crate::error::TreeError;
+use crate::spill::thaw_value;
 use crate::tree::deletions::PartitionDeletions;
 use crate::tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
@@ -124,6 +125,7 @@ pub(crate) fn remove_covered(
         }
         for item in partition.tree.range(&start, &end, LATEST) {
             let (key, value) = item?;
+            let value = thaw_value(partition.tree, &key, value, LATEST)?;
             bytes += remove_entries(indexes, partition, &key, &value, seqno)?;
         }
     }

@@ -121,6 +121,14 @@ impl IndexShape {
     }
 
     /// Whether what it finds are logical partitions, of which all selected rows are candidates.
+    /// The column whose cells it looks at, if it does.
+    pub(crate) fn column(&self) -> Option<ColumnId> {
+        match &self.source {
+            Source::Cells { column, .. } => Some(*column),
+            _ => None,
+        }
+    }
+
     pub(crate) fn finds_partitions(&self) -> bool {
         match self.source {
             Source::PartitionKey { .. } => true,

@@ -11,6 +11,8 @@ use types::{
 
 use super::MergeError;
 use super::lists;
+use crate::spill::SpillBounds;
+
 use super::reconcile::{newer_cell, newer_deletion, newer_liveness};
 
 /// A row before it is changed.
@@ -38,6 +40,17 @@ pub(crate) struct After {
     pub(crate) bytes: Vec<u8>,
     /// Nothing is left, not even a tombstone.
     pub(crate) is_empty: bool,
+    /// The bytes of its largest value.
+    largest_value: usize,
+    /// The elements of its largest collection.
+    most_elements: usize,
+}
+
+impl After {
+    /// Whether parts of it should be kept elsewhere.
+    pub(crate) fn exceeds(&self, bounds: SpillBounds) -> bool {
+        self.largest_value > bounds.value_bytes_max || self.most_elements > bounds.elements_max
+    }
 }
 
 /// Merges a change into a row, appending the result to `out`.
@@ -96,6 +109,7 @@ fn write_row(
         counters: changed.counters,
     };
     let mut elements_gone: Option<(ColumnId, i64)> = None;
+    let (mut largest_value, mut most_elements, mut elements) = (0, 0, (None, 0));
     while let Some(cell) = merged.next_cell()? {
         let over_us = match elements_gone {
             Some((column, gone_us)) if column == cell.column => shadow_us.max(gone_us),
@@ -108,9 +122,17 @@ fn write_row(
             elements_gone = Some((cell.column, cell.timestamp_us));
         }
         is_empty = false;
+        largest_value = largest_value.max(cell.value().len());
+        if cell.path.is_some() {
+            elements = (
+                Some(cell.column),
+                if elements.0 == Some(cell.column) { elements.1 + 1 } else { 1 },
+            );
+            most_elements = most_elements.max(elements.1);
+        }
         writer.push(&cell);
     }
-    Ok(After { bytes: writer.finish(), is_empty })
+    Ok(After { bytes: writer.finish(), is_empty, largest_value, most_elements })
 }
 
 /// Two sorted runs of cells as one, one cell per place.

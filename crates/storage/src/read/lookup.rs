@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use types::{CorruptRow, Flow, IndexQuestion, PartitionKey, ReadCommand, ReadScope, RingToken};
 
+use super::spilled::has_spilled;
 use super::{Fetched, PointSource, Reader, Resume, Selected, in_order, select};
 use crate::error::TreeError;
 use crate::index::keys::{EntryValue, value_prefix};
@@ -195,12 +196,15 @@ impl Reader<'_> {
         for clustering in in_order(points, self.command.reversed, resume) {
             fetched.push(source.fetch(Some(clustering))?);
         }
-        if view.epoch.is_some() && view.progress.quiet_epoch() == view.epoch {
+        let is_cut = keys::is_cut(key);
+        let any_spilled = fetched.iter().any(|it| has_spilled(it.value.as_ref(), is_cut));
+        if !any_spilled && view.epoch.is_some() && view.progress.quiet_epoch() == view.epoch {
             let mut fetched = fetched.into_iter();
             let mut next = |_: Option<&[u8]>| Ok(fetched.next().unwrap_or_default());
             return self.offer_points(key, points, resume, &mut next);
         }
         source.read_at(view.seqno);
+        self.seqno = view.seqno;
         self.offer_points(key, points, resume, &mut |at| source.fetch(at))
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use types::{ClusteringRange, CorruptRow, Flow, PartitionKey, Statics};
 
+use super::spilled::has_spilled;
 use super::{KEY, Offered, Partition, Reader, Resume, row_bytes};
 use crate::apply::CACHE_ID_BYTES;
 use crate::error::TreeError;
-use crate::heads::{Found, Head, HeadRow, HeadStatic, Heads, may_live};
+use crate::heads::{self, Found, Head, HeadRow, HeadStatic, Heads, may_live};
 use crate::tree::covering::{Covering, SlicePart};
 use crate::tree::deletions::partition_deletion_us;
 use crate::tree::engine::{SeqNo, TreeBytes};
@@ -182,7 +183,14 @@ impl<'s, 'r> Slice<'s, 'r> {
         } else {
             i64::MIN
         };
-        Ok(HeadStatic::Known(opened.tree.get(&static_key, seqno)?, covering_us))
+        let mut value = opened.tree.get(&static_key, seqno)?;
+        if has_spilled(value.as_ref(), keys::is_cut(self.key)) {
+            // Too large for a head.
+            self.version = None;
+            self.reader.seqno = seqno;
+            value = self.reader.thaw_static(self.key, value)?;
+        }
+        Ok(HeadStatic::Known(value, covering_us))
     }
 
     /// Reads one range: what the head covers, then the rest.
@@ -285,6 +293,7 @@ impl<'s, 'r> Slice<'s, 'r> {
         range: &ClusteringRange,
     ) -> Result<Flow, TreeError> {
         let (seqno, reversed) = (self.seqno(), self.reader.command.reversed);
+        self.reader.seqno = seqno;
         let prefix = self.prefix();
         let opened = self.reader.opened;
         let part = SlicePart {
@@ -399,7 +408,8 @@ impl Gathered {
             return Ok(());
         }
         let bounds = heads.bounds();
-        let is_large = row.clustering.len() + row.value.len() > bounds.bytes_max / ROW_SHARE;
+        let is_large = row.clustering.len() + row.value.len() > bounds.bytes_max / ROW_SHARE
+            || heads::has_spilled(row.value)?;
         if is_large || !self.rows.has_room(bounds) {
             self.end_before(row.clustering);
             return Ok(());

@@ -3,7 +3,7 @@
 
 use schema::Table;
 use types::value::decode_ordered;
-use types::{CellRef, CorruptRow, CqlType, LiveCells, PartitionKey, RowView};
+use types::{CellRef, CorruptRow, CqlType, LiveCells, PartitionKey, RowView, SpilledKind};
 
 /// What a row, or the difference between two forms of one, counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,15 +54,33 @@ impl Ruler<'_> {
         let mut is_live = cells.has_liveness();
         let mut bytes = 0;
         for cell in cells.cells() {
+            let cell = cell?;
             is_live = true;
-            bytes += self.cell_bytes(&cell?);
+            bytes += self.cell_bytes(&cell);
+            bytes += usize::try_from(row.spilled_bytes(&cell)?).unwrap_or(usize::MAX);
         }
+        // Spilled elements are counted one by one; a row that has any counts as live.
+        is_live |= row.spilled().any(|part| part.is_ok_and(|it| it.kind == SpilledKind::Elements));
         if !is_live {
             return Ok(Size::default());
         }
         bytes += key_bytes + clustering.map_or(0, |clustering| self.clustering_bytes(clustering));
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         Ok(Size { bytes, rows: i64::from(clustering.is_some()) })
+    }
+
+    /// The bytes of a spilled element, if it is live under what covers it.
+    pub(crate) fn measure_element(
+        &self,
+        element: &[u8],
+        covering_us: i64,
+    ) -> Result<i64, CorruptRow> {
+        let cells = LiveCells::new(RowView::decode(element)?, covering_us, self.now_s);
+        let mut bytes = 0;
+        for cell in cells.cells() {
+            bytes += self.cell_bytes(&cell?);
+        }
+        Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 
     fn cell_bytes(&self, cell: &CellRef<'_>) -> usize {

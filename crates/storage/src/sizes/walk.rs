@@ -14,6 +14,7 @@ use super::row_size::{Ruler, Size};
 use super::{RowDelta, TableSizes};
 use crate::core::Core;
 use crate::error::TreeError;
+use crate::spill::elements_of;
 use crate::tree::deletions::PartitionDeletions;
 use crate::tree::engine::LATEST;
 use crate::tree::keys::{self, SPACE_ROWS};
@@ -180,7 +181,11 @@ fn count_some(
             deletions.as_ref().map_or(i64::MIN, |it| it.covering_us(split.clustering));
         let view = RowView::decode(row)?;
         let key_bytes = ruler.key_bytes(partition_key);
-        let size = ruler.measure(view, key_bytes, split.clustering, covering_us)?;
+        let mut size = ruler.measure(view, key_bytes, split.clustering, covering_us)?;
+        for element in elements_of(opened.tree.as_ref(), &tree_key, &view, LATEST)? {
+            let own_us = view.deletion().map_or(i64::MIN, |deletion| deletion.timestamp_us);
+            size.bytes += ruler.measure_element(&element, covering_us.max(own_us))?;
+        }
         if let Some(first) = first_expiry(&view, ruler.now_s)?
             && let Some(tracked) = inner.tracked.get_mut(&split.ring.0)
         {

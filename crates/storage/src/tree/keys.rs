@@ -5,7 +5,7 @@
 //! says what lives there: replay points, deletions, or rows. A row's key is
 //! `ROWS ‖ partition prefix ‖ kind ‖ clustering key`.
 
-use types::{PartitionKey, RingRange, RingToken, RowPosition, SetId};
+use types::{ColumnId, PartitionKey, RingRange, RingToken, RowPosition, SetId};
 
 /// Replay points: how far each replica set was applied.
 pub(crate) const SPACE_PROGRESS: u8 = 0;
@@ -13,6 +13,8 @@ pub(crate) const SPACE_PROGRESS: u8 = 0;
 pub(crate) const SPACE_DELETIONS: u8 = 1;
 /// Static rows and rows.
 pub(crate) const SPACE_ROWS: u8 = 2;
+/// Cells that were spilled from their rows.
+pub(crate) const SPACE_CELLS: u8 = 4;
 
 /// How large partitions are.
 pub(crate) const SPACE_SIZES: u8 = 3;
@@ -53,6 +55,13 @@ pub(crate) fn push_partition_prefix(out: &mut Vec<u8>, key: &PartitionKey) {
             out.extend_from_slice(bytes);
         }
     }
+}
+
+/// As [`push_partition_prefix`], for a partition key that is not cut.
+pub(crate) fn push_whole_prefix(out: &mut Vec<u8>, ring: RingToken, key: &[u8]) {
+    out.extend_from_slice(&ring.to_bytes());
+    out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+    out.extend_from_slice(key);
 }
 
 /// Appends the kind and clustering key that name a row within its partition.
@@ -155,6 +164,71 @@ pub(crate) fn split_prefix(key: &[u8]) -> Option<(&[u8], &[u8])> {
     key.split_at_checked(19 + length)
 }
 
+/// Longer paths are cut in the keys of spilled cells, and their hash takes the place of the tail.
+const PATH_WHOLE_BYTES_MAX: usize = 1024;
+const CUT_PATH_BYTES: usize = PATH_WHOLE_BYTES_MAX - 16;
+const PATH_NONE: u8 = 0;
+const PATH_WHOLE: u8 = 1;
+const PATH_CUT: u8 = 2;
+
+/// What the keys of all spilled cells of a row begin with: cell space, partition prefix, kind, and
+/// for a clustered row the length (2) and bytes of its clustering key.
+pub(crate) fn cells_prefix(row_key: &[u8]) -> Option<Vec<u8>> {
+    let (prefix, rest) = split_prefix(row_key)?;
+    let mut out = Vec::with_capacity(row_key.len() + 64);
+    out.push(SPACE_CELLS);
+    out.extend_from_slice(prefix.get(1..)?);
+    match split_position(rest)? {
+        None => out.push(KIND_STATIC),
+        Some(clustering) => {
+            out.push(KIND_ROW);
+            out.extend_from_slice(&u16::try_from(clustering.len()).ok()?.to_be_bytes());
+            out.extend_from_slice(clustering);
+        }
+    }
+    Some(out)
+}
+
+/// The row of a spilled cell: its key, and how long the prefix of its cells is.
+pub(crate) fn row_of_cell(key: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (prefix, rest) = split_prefix(key)?;
+    let mut row_key = vec![SPACE_ROWS];
+    row_key.extend_from_slice(prefix.get(1..)?);
+    match rest.split_first()? {
+        (&KIND_STATIC, _) => {
+            row_key.push(KIND_STATIC);
+            Some((row_key, prefix.len() + 1))
+        }
+        (&KIND_ROW, rest) => {
+            let (length, rest) = rest.split_first_chunk::<2>()?;
+            let clustering = rest.get(..usize::from(u16::from_be_bytes(*length)))?;
+            push_clustering(&mut row_key, clustering);
+            Some((row_key, prefix.len() + 3 + clustering.len()))
+        }
+        _ => None,
+    }
+}
+
+/// Appends what names a spilled cell within its row: column (4), then its path.
+pub(crate) fn push_cell(out: &mut Vec<u8>, column: ColumnId, path: Option<&[u8]>) {
+    out.extend_from_slice(&column.0.to_be_bytes());
+    match path {
+        None => out.push(PATH_NONE),
+        Some(path) if path.len() <= PATH_WHOLE_BYTES_MAX => {
+            out.push(PATH_WHOLE);
+            out.extend_from_slice(path);
+        }
+        Some(path) => {
+            let (start, tail) = path.split_at(CUT_PATH_BYTES);
+            out.push(PATH_CUT);
+            out.extend_from_slice(start);
+            let (high, low) = types::token::murmur3(tail);
+            out.extend_from_slice(&high.to_be_bytes());
+            out.extend_from_slice(&low.to_be_bytes());
+        }
+    }
+}
+
 /// What stands in the deletion space after the partition prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeletionKey<'a> {
@@ -227,6 +301,22 @@ mod tests {
         let key = PartitionKey::new(Bytes::from(vec![1; PartitionKey::BYTES_MAX]));
         let clustering = RowPosition::Clustered(Bytes::from(vec![2; CLUSTERING_BYTES_MAX]));
         assert!(row_key(&key, &clustering).len() <= usize::from(u16::MAX));
+    }
+
+    #[test]
+    fn spilled_cells_find_their_row() {
+        let key = PartitionKey::new(Bytes::from_static(b"key"));
+        for position in [RowPosition::Static, RowPosition::Clustered(Bytes::from_static(b"\x01c"))]
+        {
+            let row = row_key(&key, &position);
+            let prefix = cells_prefix(&row).unwrap();
+            for path in [None, Some([7; 3].as_slice()), Some(&[7; 5000])] {
+                let mut cell = prefix.clone();
+                push_cell(&mut cell, ColumnId(5), path);
+                assert_eq!(row_of_cell(&cell), Some((row.clone(), prefix.len())));
+                assert!(cell.len() < prefix.len() + 1100);
+            }
+        }
     }
 
     #[test]

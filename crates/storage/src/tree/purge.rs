@@ -113,6 +113,10 @@ pub(crate) enum Purged {
 /// Drops what died before the horizon; a smaller row is appended to `out`.
 pub(crate) fn purge_row(row: &[u8], horizon_s: u32, out: Vec<u8>) -> Result<Purged, CorruptRow> {
     let view = RowView::decode(row)?;
+    if view.has_spilled() {
+        // What goes with it has keys of its own: the sweep sees to both.
+        return Ok(Purged::Unchanged);
+    }
     let is_expired =
         |expiry: Option<Expiry>| expiry.is_some_and(|expiry| expiry.expires_at_s < horizon_s);
     let is_old = |deleted_at_s: u32| deleted_at_s < horizon_s;

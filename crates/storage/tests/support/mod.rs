@@ -66,6 +66,11 @@ pub(crate) fn small_options(commit: CommitMode) -> Options {
     }
 }
 
+/// Nearly everything is kept outside of rows.
+pub(crate) fn spilling(options: Options) -> Options {
+    Options { spilled_value_bytes_min: 1, row_elements_max: 1, ..options }
+}
+
 pub(crate) fn open(path: &Path, options: Options) -> Storage {
     open_with(path, options, Tables::default(), NOW_S)
 }
@@ -89,6 +94,7 @@ pub(crate) fn command(scope: ReadScope, rows: RowSelection) -> ReadCommand {
         reversed: false,
         statics: Statics::AttachOrAlone,
         hidden: Vec::new(),
+        columns: None,
         after: None,
         now_s: NOW_S,
     }
