@@ -11,7 +11,7 @@ use storage::{CommitMode, Options, Storage};
 use support::*;
 use types::{
     CellAction, CellChange, ClusteringRange, ColumnId, Deletion, Expiry, Liveness, Mutation,
-    Operation, Outcome, ReadScope, RowChange, RowPosition, RowSelection, Statics,
+    Operation, ReadScope, RowChange, RowPosition, RowSelection, Statics,
 };
 
 const INT: u32 = 1;
@@ -36,9 +36,9 @@ fn change_of(position: RowPosition, cells: Vec<CellChange>) -> RowChange {
     RowChange { position, original_clustering: None, liveness: None, deletion: None, cells }
 }
 
-fn commit(storage: &Storage, operations: Vec<Operation>) -> Outcome {
+fn commit(storage: &Storage, operations: Vec<Operation>) {
     let mutation = Mutation { table: TABLE, key: key(0), condition: None, operations };
-    storage.commit(vec![(support::SET, mutation)]).wait().unwrap().remove(0)
+    storage.commit(vec![(support::SET, mutation)]).wait().unwrap();
 }
 
 fn write(storage: &Storage, cells: Vec<CellChange>) {
