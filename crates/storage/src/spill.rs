@@ -341,11 +341,14 @@ pub(crate) fn freeze(
     Ok(Frozen { row, writes, elements })
 }
 
+/// A column, and the path of an element.
+type CellPlace<'a> = (ColumnId, Option<&'a [u8]>);
+
 /// What of a stored row lies elsewhere.
 #[derive(Default)]
 struct OldParts<'a> {
     /// Values: the times of their cells, and their lengths.
-    values: BTreeMap<(ColumnId, Option<&'a [u8]>), (i64, u64)>,
+    values: BTreeMap<CellPlace<'a>, (i64, u64)>,
     elements: BTreeSet<ColumnId>,
 }
 
