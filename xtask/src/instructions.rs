@@ -24,6 +24,9 @@ const TOLERANCE: f64 = 0.03;
 /// Where counting begins and ends.
 const FUNCTION: &str = "helenus::connection::Connection<S>::poll";
 const REQUESTS: u32 = 4096;
+/// Each count is taken so often and the least of them holds: how many requests a turn gathers depends on the machine,
+/// and a turn that gathers fewer only adds to it.
+const ROUNDS: u32 = 3;
 const START_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 const HOT_PATHS: [&str; 2] = ["read", "write"];
@@ -103,14 +106,22 @@ fn count_all(binary: &Path) -> Result<[(&'static str, f64); 2], String> {
     let steady = place::target().join("release/steady");
     let mut counts = HOT_PATHS.map(|name| (name, 0.0));
     for (name, count) in &mut counts {
-        let less = collected(binary, &steady, name, REQUESTS)?;
-        let more = collected(binary, &steady, name, 2 * REQUESTS)?;
+        let less = least_collected(binary, &steady, name, REQUESTS)?;
+        let more = least_collected(binary, &steady, name, 2 * REQUESTS)?;
         *count = (more - less) / f64::from(REQUESTS);
         if *count < 1.0 {
             return Err(format!("nothing was counted; is {FUNCTION} still there?"));
         }
     }
     Ok(counts)
+}
+
+fn least_collected(binary: &Path, steady: &Path, what: &str, requests: u32) -> Result<f64, String> {
+    let mut least = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        least = least.min(collected(binary, steady, what, requests)?);
+    }
+    Ok(least)
 }
 
 /// What callgrind counted in a node that served this many requests.
