@@ -122,7 +122,7 @@ fn phase_lines(phase: Phase) -> &'static str {
         Phase::SmallCache => {
             "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\nfile_cache_size: 12MiB\n"
         }
-        // The window that Cassandra's own documentation and its group-commit benchmarks use.
+        // Cassandra has no default for it; a window of a few syncs, so that a group gathers.
         Phase::Group => "commitlog_sync: group\ncommitlog_sync_group_window: 10ms\n",
         Phase::Batch => "commitlog_sync: batch\n",
     }
