@@ -40,7 +40,8 @@ pub(crate) fn live_bytes(
 ) -> Result<Option<u64>, CorruptRow> {
     let Some(row) = row else { return Ok(None) };
     let cells = LiveCells::new(row, covering_us, now_s);
-    if is_small {
+    // What was spilled is not in the bytes that made it look small.
+    if is_small && !row.has_spilled() {
         return Ok(cells.is_live()?.then_some(key_bytes));
     }
     let value_bytes = cells.value_bytes()?;
