@@ -17,6 +17,10 @@ use crate::metrics::RequestKind;
 /// What drivers know Cassandra's password check as.
 const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
+/// Drivers, by the name they tell, that take a custom payload for the beginning of the answer: they
+/// are never sent one.
+const DRIVERS_WITHOUT_PAYLOAD: [&str; 1] = ["cdrs-tokio"];
+
 /// The version of CQL that is spoken.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
 
@@ -48,6 +52,8 @@ pub(crate) struct Client {
     pub(crate) keyspace: Option<Arc<str>>,
     /// The role that is logged in; `None` where nobody has to.
     pub(crate) role: Option<Arc<str>>,
+    /// Its driver understands custom payloads.
+    pub(crate) takes_payload: bool,
 }
 
 /// How far a request is after its first step.
@@ -136,7 +142,7 @@ impl Session {
         registration: Registration,
         statements: Arc<dyn Statements>,
     ) -> Session {
-        let client = Client { address, keyspace: None, role: None };
+        let client = Client { address, keyspace: None, role: None, takes_payload: true };
         let stage = Stage::Fresh;
         Session { stage, client, throw_on_overload: false, statements, registration }
     }
@@ -196,6 +202,9 @@ impl Session {
                 return Effect::error(head, &ErrorResponse::of_protocol_error(&error), out);
             }
         };
+        let mut names = options.iter().filter(|(name, _)| *name == "DRIVER_NAME");
+        self.client.takes_payload =
+            !names.any(|(_, driver)| DRIVERS_WITHOUT_PAYLOAD.contains(&driver));
         let kept = kept_options(options);
         self.registration.update(|details| {
             details.version = Some(head.version);

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use types::TableId;
 
-use crate::core::split_folder_name;
 use crate::data_dir::{self, DataDir, sync_folder};
 use crate::error::{OpenError, TreeError};
 use crate::index::tree::index_folders;
@@ -147,7 +146,7 @@ impl Storage {
         // From here on the log keeps what the first tree that is linked may still need.
         let _hold = self.hold_whole_log();
         draft.add_documents(self.data_dir().path())?;
-        for folder in folders(&self.data_dir().trees_folder())? {
+        for (_, folder) in self.store_folders() {
             draft.add_tree(&folder)?;
         }
         let cut = self.cut_log().map_err(SnapshotError::Flush)?;
@@ -165,9 +164,11 @@ impl Storage {
         for table in tables {
             self.flush(Some(*table)).map_err(SnapshotError::Flush)?;
         }
-        let wanted: Vec<PathBuf> = folders(&self.data_dir().trees_folder())?
+        let wanted: Vec<PathBuf> = self
+            .store_folders()
             .into_iter()
-            .filter(|folder| is_established(folder) && tables.contains(&table_of(folder)))
+            .filter(|(table, folder)| tables.contains(table) && is_established(folder))
+            .map(|(_, folder)| folder)
             .collect();
         if wanted.is_empty() {
             return Ok(None);
@@ -182,11 +183,6 @@ impl Storage {
         write_file(&path, &bytes).map_err(SnapshotError::io(&path))?;
         draft.finish(self.now_s(), false, why).map(Some)
     }
-}
-
-fn table_of(folder: &Path) -> TableId {
-    let name = folder.file_name().and_then(|name| name.to_str());
-    name.and_then(split_folder_name).map_or(TableId(0), |(table, _)| table)
 }
 
 fn folders(folder: &Path) -> Result<Vec<PathBuf>, SnapshotError> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -544,6 +545,16 @@ impl Storage {
 
     pub(crate) fn now_s(&self) -> u32 {
         self.core.clock.now_s()
+    }
+
+    /// Where the rows of each table are. Not every folder among the trees is one of these: what was
+    /// emptied or dropped goes a little later.
+    pub(crate) fn store_folders(&self) -> Vec<(TableId, PathBuf)> {
+        let stores = self.core.all_stores();
+        let mut folders: Vec<(TableId, PathBuf)> =
+            stores.iter().map(|store| (store.id, store.folder().clone())).collect();
+        folders.sort_unstable();
+        folders
     }
 
     /// Keeps the log as it is now from being shortened.

@@ -198,7 +198,7 @@ impl Statements for Engine {
             started,
             trace: trace.as_ref(),
             work: &work,
-            tells_charge: self.0.charging.tells,
+            tells_charge: self.0.charging.tells && client.takes_payload,
             has_waited: false,
         };
         if let Some(parameters) = call.parameters() {
