@@ -17,9 +17,9 @@ use crate::metrics::RequestKind;
 /// What drivers know Cassandra's password check as.
 const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
-/// Drivers, by the name they tell, that take a custom payload for the beginning of the answer: they
-/// are never sent one.
-const DRIVERS_WITHOUT_PAYLOAD: [&str; 1] = ["cdrs-tokio"];
+/// The driver that takes a custom payload for the beginning of the answer, by the name it tells with
+/// protocol v5. With v4 it tells none: so who tells no name is sent no payload either.
+const DRIVER_WITHOUT_PAYLOAD: &str = "cdrs-tokio";
 
 /// The version of CQL that is spoken.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
@@ -142,7 +142,7 @@ impl Session {
         registration: Registration,
         statements: Arc<dyn Statements>,
     ) -> Session {
-        let client = Client { address, keyspace: None, role: None, takes_payload: true };
+        let client = Client { address, keyspace: None, role: None, takes_payload: false };
         let stage = Stage::Fresh;
         Session { stage, client, throw_on_overload: false, statements, registration }
     }
@@ -202,9 +202,9 @@ impl Session {
                 return Effect::error(head, &ErrorResponse::of_protocol_error(&error), out);
             }
         };
-        let mut names = options.iter().filter(|(name, _)| *name == "DRIVER_NAME");
+        let driver = options.iter().find(|(name, _)| *name == "DRIVER_NAME");
         self.client.takes_payload =
-            !names.any(|(_, driver)| DRIVERS_WITHOUT_PAYLOAD.contains(&driver));
+            driver.is_some_and(|(_, driver)| driver != DRIVER_WITHOUT_PAYLOAD);
         let kept = kept_options(options);
         self.registration.update(|details| {
             details.version = Some(head.version);

@@ -362,7 +362,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "units.payload",
         Form::Flag,
         "true",
-        "Whether clients are told what a request cost, in the custom payload RequestCharge of its\nanswer (protocol versions 4 and 5).",
+        "Whether clients are told what a request cost, in the custom payload RequestCharge of its\nanswer (protocol versions 4 and 5). Only drivers that tell their name are: one that tells none cannot read it.",
         units.payload = form::flag
     ),
     setting!(
