@@ -20,9 +20,10 @@ pub(crate) struct Stored {
 }
 
 impl Coordinator {
-    /// One round. Called every second by one thread.
+    /// One round. Called every second by one thread, or as often as it is set.
     pub fn balance(&self) {
-        self.traffic.tick();
+        let now_us = self.world.now_us();
+        self.traffic.tick(now_us, self.settings.limits.merge_age_ms);
         let map = self.map.load_full();
         let schema = self.schema.load_full();
         let loads: Vec<SpaceLoad> =
@@ -30,8 +31,7 @@ impl Coordinator {
         let bytes = loads.iter().flat_map(|load| &load.partitions).map(|it| it.bytes).sum();
         let nodes =
             [NodeLoad { host_id: self.world.facts(false).host_id, bytes, is_writable: true }];
-        let now_ms = self.world.now_us() / 1000;
-        for action in decide(&map, &loads, &self.settings.limits, &nodes, now_ms) {
+        for action in decide(&map, &loads, &self.settings.limits, &nodes, now_us / 1000) {
             let done = match &action {
                 Action::Split { space, set, at, reason } => {
                     self.split_set(space, *set, *at, *reason)

@@ -399,4 +399,10 @@ impl RowSink for Collector<'_, '_> {
         }
         !self.is_done()
     }
+
+    fn on_entries(&mut self, count: u64) {
+        if let Some(meter) = &mut self.meter {
+            meter.on_entries(count);
+        }
+    }
 }

@@ -64,6 +64,11 @@ impl Meter {
         }
     }
 
+    /// Entries of a secondary index were followed.
+    pub(crate) fn on_entries(&mut self, count: u64) {
+        self.work.index_entry_count += count;
+    }
+
     /// All rows of a key were seen, or no more are wanted. What was asked for and is not there was
     /// looked for all the same.
     pub(crate) fn leave_scope(&mut self, is_cut_short: bool) {

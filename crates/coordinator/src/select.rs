@@ -133,29 +133,14 @@ impl Coordinator {
         collector: &mut Collector<'_, '_>,
         mut read: impl FnMut(ReadCommand, &mut Collector<'_, '_>) -> Result<(), ExecuteError>,
     ) -> Result<(), ExecuteError> {
-        let scopes: Vec<ReadScope> = match &plan.partitions {
-            Partitions::Key(key) => vec![ReadScope::Partition(key.clone())],
-            Partitions::Keys(keys) => keys.iter().cloned().map(ReadScope::Partition).collect(),
-            Partitions::Ring(ranges) => ranges.iter().copied().map(ReadScope::Ring).collect(),
-        };
-        for scope in remaining(scopes, after.as_ref()) {
+        for scope in remaining(scopes_of(plan), after.as_ref()) {
             let resumes_here = match (&scope, &after) {
                 (ReadScope::Partition(key), Some(position)) => *key == position.key,
                 (ReadScope::Ring(range), Some(position)) => range.contains(position.key.ring()),
                 (_, None) => false,
             };
-            let mut command = ReadCommand {
-                table: plan.table.id,
-                scope,
-                rows: plan.rows.clone(),
-                index: None,
-                reversed: plan.reversed,
-                statics: plan.statics,
-                hidden: plan.layout.hidden().to_vec(),
-                columns: Some(Arc::clone(plan.read_columns)),
-                after: if resumes_here { after.take() } else { None },
-                now_s: plan.now_s,
-            };
+            let mut command = command_of(plan, scope);
+            command.after = if resumes_here { after.take() } else { None };
             command.index = self.choose_index(plan, &command)?;
             let is_resumed = command.after.is_some();
             read(command, collector)?;
@@ -168,10 +153,66 @@ impl Coordinator {
     }
 }
 
+fn scopes_of(plan: &SelectPlan<'_>) -> Vec<ReadScope> {
+    match &plan.partitions {
+        Partitions::Key(key) => vec![ReadScope::Partition(key.clone())],
+        Partitions::Keys(keys) => keys.iter().cloned().map(ReadScope::Partition).collect(),
+        Partitions::Ring(ranges) => ranges.iter().copied().map(ReadScope::Ring).collect(),
+    }
+}
+
+/// What is asked of one key or range of a plan, from its beginning and without an index.
+fn command_of(plan: &SelectPlan<'_>, scope: ReadScope) -> ReadCommand {
+    ReadCommand {
+        table: plan.table.id,
+        scope,
+        rows: plan.rows.clone(),
+        index: None,
+        reversed: plan.reversed,
+        statics: plan.statics,
+        hidden: plan.layout.hidden().to_vec(),
+        columns: Some(Arc::clone(plan.read_columns)),
+        after: None,
+        now_s: plan.now_s,
+    }
+}
+
+fn question(lookup: &IndexLookup<'_>) -> IndexQuestion {
+    IndexQuestion {
+        index: lookup.index.id,
+        value: Bytes::copy_from_slice(&lookup.value),
+        entry_value: lookup.entry_value.as_deref().map(Bytes::copy_from_slice),
+    }
+}
+
 /// So many entries of each index are counted to find out which has the fewest.
 const COUNTED_ENTRIES_MAX: usize = 256;
+/// A lookup of no more entries, in no more physical partitions, is as short as a few point reads.
+const SHORT_LOOKUP_MAX: usize = 64;
 
 impl Coordinator {
+    /// Whether a read is one that a secondary index answers with a few rows.
+    pub fn is_short_lookup(&self, plan: &SelectPlan<'_>) -> bool {
+        if plan.reversed || plan.table.is_virtual || plan.indexes.is_empty() {
+            return false;
+        }
+        let mut scopes = scopes_of(plan);
+        let (Some(scope), true) = (scopes.pop(), scopes.is_empty()) else { return false };
+        if let ReadScope::Ring(range) = &scope {
+            let map = self.map();
+            let partitions = map.overlapping(plan.table.id, *range);
+            if partitions.take(SHORT_LOOKUP_MAX + 1).count() > SHORT_LOOKUP_MAX {
+                return false;
+            }
+        }
+        let mut command = command_of(plan, scope);
+        plan.indexes.iter().any(|lookup| {
+            command.index = Some(question(lookup));
+            // Where it fails, it fails again when it is read.
+            self.replicas().is_short_lookup(&command, SHORT_LOOKUP_MAX).unwrap_or(false)
+        })
+    }
+
     /// The index that gives the fewest candidates. One that is being built is not asked: then the
     /// rows are read and filtered.
     fn choose_index(
@@ -179,11 +220,6 @@ impl Coordinator {
         plan: &SelectPlan<'_>,
         command: &ReadCommand,
     ) -> Result<Option<IndexQuestion>, ExecuteError> {
-        let question = |lookup: &IndexLookup<'_>| IndexQuestion {
-            index: lookup.index.id,
-            value: Bytes::copy_from_slice(&lookup.value),
-            entry_value: lookup.entry_value.as_deref().map(Bytes::copy_from_slice),
-        };
         match plan.indexes.as_slice() {
             [] => Ok(None),
             [only] => Ok(Some(question(only))),

@@ -1,27 +1,25 @@
 //! How busy physical partitions and single keys are: counted at each request in fixed memory, turned
-//! into rates once a second.
+//! into rates once a round.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use partition::{PartitionMap, PhysicalPartition};
+use partition::{PartitionMap, PhysicalPartition, Space};
 use types::{PartitionKey, RingRange, RingToken, SetId, TableId};
 
 /// Each physical partition's ring is counted in so many parts, to find where its traffic halves.
 const PARTS: usize = 32;
-/// The rate of a minute: how much of it is new after a second.
-const MINUTE_WEIGHT: f64 = 1.0 / 30.0;
-/// The rate that is shown: how much of it is new after a second.
-const NOW_WEIGHT: f64 = 1.0 / 3.0;
-/// The most of the last hours is kept for each of so many spans.
+/// The rate of a minute: after so many seconds two thirds of it are new.
+const MINUTE_S: f64 = 30.0;
+/// The same of the rate that is shown.
+const NOW_S: f64 = 2.5;
+/// The busiest moment is kept for each of so many spans.
 const PEAK_SPANS: usize = 12;
-/// Ticks of one span: ten minutes.
-const PEAK_SPAN_TICKS: u64 = 600;
 /// Hot keys that are followed for each table.
 const KEYS_PER_TABLE: usize = 64;
 /// Tables whose keys are followed.
@@ -37,11 +35,27 @@ pub(crate) struct Traffic {
     sets: ArcSwap<HashMap<SetId, Arc<SetTraffic>, FixedState>>,
     keys: ArcSwap<HashMap<TableId, Arc<Mutex<HotKeys>>, FixedState>>,
     requests: AtomicU64,
-    ticks: AtomicU64,
+    /// When counts last became rates, in microseconds; zero: never.
+    ticked_us: AtomicI64,
+}
+
+/// How much of the time since the last round is new in a rate that follows within so many seconds.
+fn share_of_new(passed_s: f64, follows_s: f64) -> f64 {
+    1.0 - (-passed_s / follows_s).exp()
+}
+
+/// A round: how long the last one is ago, and where peaks are kept now.
+#[derive(Clone, Copy)]
+struct Round {
+    passed_s: f64,
+    span: usize,
+    /// Spans that began since the last round.
+    new_spans: usize,
 }
 
 /// The traffic of one physical partition. Charges are in millionths of a request unit.
 struct SetTraffic {
+    space: Space,
     range: RingRange,
     counts: [AtomicU64; PARTS],
     rates: Mutex<Rates>,
@@ -78,34 +92,37 @@ struct HotKey {
 }
 
 impl SetTraffic {
-    fn new(range: RingRange, rates: Rates) -> SetTraffic {
-        SetTraffic { range, counts: Default::default(), rates: Mutex::new(rates) }
+    fn new(space: Space, range: RingRange, rates: Rates) -> SetTraffic {
+        SetTraffic { space, range, counts: Default::default(), rates: Mutex::new(rates) }
     }
 
     fn part_of(&self, ring: RingToken) -> usize {
-        let offset = ring.0.saturating_sub(self.range.start.0);
-        let width = (self.range.last.0 - self.range.start.0) / PARTS as u128 + 1;
-        ((offset / width) as usize).min(PARTS - 1)
+        part_of(self.range, ring)
     }
 
     fn part_start(&self, part: usize) -> RingToken {
-        let width = (self.range.last.0 - self.range.start.0) / PARTS as u128 + 1;
-        RingToken(self.range.start.0.saturating_add(width.saturating_mul(part as u128)))
+        part_start(self.range, part)
     }
 
-    fn tick(&self, span: usize, is_new_span: bool) {
+    fn tick(&self, round: Round) {
         let mut rates = self.rates.lock();
         let rates = &mut *rates;
-        let mut total = 0;
+        let new_of_minute = share_of_new(round.passed_s, MINUTE_S);
+        let mut total = 0.0;
         for (count, rate) in self.counts.iter().zip(&mut rates.parts) {
-            let count = count.swap(0, Ordering::Relaxed);
-            total += count;
-            *rate += (count as f64 - *rate) * MINUTE_WEIGHT;
+            let of_second = count.swap(0, Ordering::Relaxed) as f64 / round.passed_s;
+            total += of_second;
+            *rate += (of_second - *rate) * new_of_minute;
         }
-        rates.now += (total as f64 - rates.now) * NOW_WEIGHT;
-        rates.minute += (total as f64 - rates.minute) * MINUTE_WEIGHT;
-        if let Some(peak) = rates.peaks.get_mut(span) {
-            *peak = if is_new_span { rates.minute } else { peak.max(rates.minute) };
+        rates.now += (total - rates.now) * share_of_new(round.passed_s, NOW_S);
+        rates.minute += (total - rates.minute) * new_of_minute;
+        for back in 0..round.new_spans.min(PEAK_SPANS) {
+            if let Some(peak) = rates.peaks.get_mut((round.span + PEAK_SPANS - back) % PEAK_SPANS) {
+                *peak = 0.0;
+            }
+        }
+        if let Some(peak) = rates.peaks.get_mut(round.span) {
+            *peak = peak.max(rates.minute);
         }
     }
 
@@ -121,20 +138,58 @@ impl SetTraffic {
         }
     }
 
-    /// What a new physical partition inherits of this one.
-    fn inherited(&self, range: RingRange) -> Rates {
-        let Some(common) = self.range.intersect(&range) else { return Rates::default() };
-        let width = |range: RingRange| (range.last.0 - range.start.0) as f64 + 1.0;
-        let share = width(common) / width(self.range);
+    /// What a new physical partition inherits of this one: the traffic of the parts that it takes
+    /// over, and of the busiest moments the same share.
+    fn leave_to(&self, range: RingRange, heir: &mut Rates) {
         let rates = self.rates.lock();
-        let scaled = |rate: &f64| rate * share;
-        Rates {
-            now: scaled(&rates.now),
-            minute: scaled(&rates.minute),
-            parts: [rates.minute * share / PARTS as f64; PARTS],
-            peaks: rates.peaks.each_ref().map(scaled),
+        let width = |range: RingRange| (range.last.0 - range.start.0) as f64 + 1.0;
+        let mut inherited = 0.0;
+        for (part, rate) in rates.parts.iter().enumerate() {
+            let start = self.part_start(part);
+            let last = match self.part_start(part + 1).0.checked_sub(1) {
+                Some(last) if part + 1 < PARTS => RingToken(last).min(self.range.last),
+                _ => self.range.last,
+            };
+            // Of a range of a few tokens the last parts are empty.
+            if start > last {
+                continue;
+            }
+            let whole = RingRange { start, last };
+            let Some(common) = whole.intersect(&range) else { continue };
+            let rate = rate * width(common) / width(whole);
+            inherited += rate;
+            spread(&mut heir.parts, range, common, rate);
+        }
+        let total: f64 = rates.parts.iter().sum();
+        let common = self.range.intersect(&range).map_or(0.0, width);
+        // Of what is quiet now nobody knows where its peaks were.
+        let share = if total > 0.0 { inherited / total } else { common / width(self.range) };
+        heir.now += rates.now * share;
+        heir.minute += rates.minute * share;
+        for (peak, old) in heir.peaks.iter_mut().zip(&rates.peaks) {
+            *peak += old * share;
         }
     }
+}
+
+/// Where a part of a range begins.
+fn part_start(range: RingRange, part: usize) -> RingToken {
+    let width = (range.last.0 - range.start.0) / PARTS as u128 + 1;
+    RingToken(range.start.0.saturating_add(width.saturating_mul(part as u128)))
+}
+
+/// Which part of a range a token lies in.
+fn part_of(range: RingRange, ring: RingToken) -> usize {
+    let offset = ring.0.saturating_sub(range.start.0);
+    let width = (range.last.0 - range.start.0) / PARTS as u128 + 1;
+    ((offset / width) as usize).min(PARTS - 1)
+}
+
+/// Adds a rate to the parts of a range that share tokens with a piece of it.
+fn spread(parts: &mut [f64; PARTS], range: RingRange, piece: RingRange, rate: f64) {
+    let (first, last) = (part_of(range, piece.start), part_of(range, piece.last));
+    let each = rate / (last - first + 1) as f64;
+    parts.iter_mut().take(last + 1).skip(first).for_each(|part| *part += each);
 }
 
 impl Traffic {
@@ -175,25 +230,18 @@ impl Traffic {
             .filter(|(set, _)| map.origin(**set).is_none())
             .map(|(_, traffic)| traffic)
             .collect();
-        for (_, partitions) in map.spaces() {
+        for (space, partitions) in map.spaces() {
             for partition in partitions {
                 let traffic = match before.get(&partition.set) {
                     Some(known) => Arc::clone(known),
                     None => {
                         let mut rates = Rates::default();
-                        // Sets end together only where they are neighbours of one space.
-                        for old in gone.iter().take(2) {
-                            let more = old.inherited(partition.range);
-                            rates.now += more.now;
-                            rates.minute += more.minute;
-                            for (peak, other) in rates.peaks.iter_mut().zip(more.peaks) {
-                                *peak += other;
-                            }
-                            for (part, other) in rates.parts.iter_mut().zip(more.parts) {
-                                *part += other;
+                        for old in gone.iter().filter(|old| old.space == *space) {
+                            if old.range.intersect(&partition.range).is_some() {
+                                old.leave_to(partition.range, &mut rates);
                             }
                         }
-                        Arc::new(SetTraffic::new(partition.range, rates))
+                        Arc::new(SetTraffic::new(space.clone(), partition.range, rates))
                     }
                 };
                 sets.insert(partition.set, traffic);
@@ -208,15 +256,25 @@ impl Traffic {
         self.keys.store(Arc::new(keys));
     }
 
-    /// Called once a second: counts become rates.
-    pub(crate) fn tick(&self) {
-        let tick = self.ticks.fetch_add(1, Ordering::Relaxed);
-        let span = (tick / PEAK_SPAN_TICKS) as usize % PEAK_SPANS;
+    /// Counts become rates. What was the busiest moment is remembered for `peaks_for_ms`.
+    pub(crate) fn tick(&self, now_us: i64, peaks_for_ms: i64) {
+        let before_us = self.ticked_us.swap(now_us, Ordering::Relaxed);
+        // The first round, or a clock that was set back: what was counted belongs to no known time.
+        if before_us == 0 || now_us <= before_us {
+            return;
+        }
+        let span_us = (peaks_for_ms.max(1).saturating_mul(1000) / PEAK_SPANS as i64).max(1);
+        let new_spans = now_us / span_us - before_us / span_us;
+        let round = Round {
+            passed_s: (now_us - before_us) as f64 / 1e6,
+            span: (now_us / span_us).rem_euclid(PEAK_SPANS as i64) as usize,
+            new_spans: usize::try_from(new_spans).unwrap_or(0),
+        };
         for set in self.sets.load().values() {
-            set.tick(span, tick.is_multiple_of(PEAK_SPAN_TICKS));
+            set.tick(round);
         }
         for keys in self.keys.load().values() {
-            keys.lock().tick();
+            keys.lock().tick(round.passed_s);
         }
     }
 
@@ -254,10 +312,11 @@ impl HotKeys {
         }
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, passed_s: f64) {
+        let new = share_of_new(passed_s, NOW_S);
         for hot in &mut self.keys {
-            let count = std::mem::take(&mut hot.count) as f64;
-            hot.rate += (count - hot.rate) * NOW_WEIGHT;
+            let of_second = std::mem::take(&mut hot.count) as f64 / passed_s;
+            hot.rate += (of_second - hot.rate) * new;
         }
         self.keys.retain(|hot| hot.rate >= KEY_RATE_MIN);
     }
@@ -270,6 +329,9 @@ mod tests {
 
     use super::*;
 
+    const SECOND_US: i64 = 1_000_000;
+    const TWO_HOURS_MS: i64 = 2 * 3_600_000;
+
     #[test]
     fn rates_follow_the_traffic_and_are_inherited() {
         let space = Space::Keyspace("ks".into());
@@ -279,13 +341,16 @@ mod tests {
         traffic.follow(&map, [table].into_iter());
         let partition = map.partitions(&space)[0];
         let hot = PartitionKey::new(Bytes::from_static(b"hot"));
-        for _ in 0..100 {
-            for number in 0..80u32 {
+        let begin_us = 1_700_000_000 * SECOND_US;
+        traffic.tick(begin_us, TWO_HOURS_MS);
+        // Rounds of half a second: rates are those of a second all the same.
+        for round in 1..=200 {
+            for number in 0..40u32 {
                 traffic.note(partition, table, &hot, 1_000_000);
                 let cold = PartitionKey::new(Bytes::from(number.to_be_bytes().to_vec()));
                 traffic.note(partition, table, &cold, 10_000);
             }
-            traffic.tick();
+            traffic.tick(begin_us + round * SECOND_US / 2, TWO_HOURS_MS);
         }
         let heat = traffic.heat(partition.set);
         assert!((79.0..82.0).contains(&heat.now_ru_s), "{heat:?}");
@@ -297,8 +362,64 @@ mod tests {
         let origin = Origin { made_at_ms: 0, reason: Reason::Hand };
         let next = map.with_split(&space, partition.set, RingToken(1 << 127), origin).unwrap();
         traffic.follow(&next, [table].into_iter());
+        let is_left = hot.ring().0 < 1 << 127;
         let halves: Vec<f64> =
             next.partitions(&space).iter().map(|it| traffic.heat(it.set).now_ru_s).collect();
-        assert!((39.0..42.0).contains(&halves[0]) && (39.0..42.0).contains(&halves[1]));
+        let (with_hot, without) =
+            if is_left { (halves[0], halves[1]) } else { (halves[1], halves[0]) };
+        assert!(with_hot > 78.0 && without < 2.0, "the heat stays where it is: {halves:?}");
+        let one = next.with_merge(&space, next.partitions(&space)[0].set, origin).unwrap();
+        traffic.follow(&one, [table].into_iter());
+        let whole = traffic.heat(one.partitions(&space)[0].set);
+        assert!((79.0..82.0).contains(&whole.now_ru_s), "{whole:?}");
+        let parts: u64 = whole.parts.iter().map(|(_, rate)| rate).sum();
+        assert!((74_000_000..82_000_000).contains(&parts), "{parts}");
+    }
+
+    #[test]
+    fn heat_of_one_space_is_not_inherited_by_another() {
+        let (shared, own) = (
+            Space::Keyspace("ks".into()),
+            Space::Table { keyspace: "ks".into(), table: "t".into() },
+        );
+        let map = PartitionMap::default().with_space(shared.clone(), 4, 0);
+        let table = TableId(4);
+        let traffic = Traffic::default();
+        traffic.follow(&map, [table].into_iter());
+        traffic.tick(SECOND_US, TWO_HOURS_MS);
+        for partition in map.partitions(&shared) {
+            traffic.note_ring(*partition, partition.range.start, 8_000_000);
+        }
+        traffic.tick(2 * SECOND_US, TWO_HOURS_MS);
+        let before: Vec<SetHeat> =
+            map.partitions(&shared).iter().map(|it| traffic.heat(it.set)).collect();
+        let next = map.with_fresh_sets(&shared, 0).with_space(own.clone(), 2, 0);
+        traffic.follow(&next, [table].into_iter());
+        for (partition, before) in next.partitions(&shared).iter().zip(before) {
+            let after = traffic.heat(partition.set);
+            assert!((after.now_ru_s - before.now_ru_s).abs() < 0.01, "{after:?} was {before:?}");
+        }
+        for partition in next.partitions(&own) {
+            assert_eq!(traffic.heat(partition.set).now_ru_s, 0.0);
+        }
+    }
+
+    #[test]
+    fn busy_moments_are_forgotten_after_their_time() {
+        let space = Space::Keyspace("ks".into());
+        let map = PartitionMap::default().with_space(space.clone(), 1, 0);
+        let traffic = Traffic::default();
+        traffic.follow(&map, [].into_iter());
+        let partition = map.partitions(&space)[0];
+        traffic.tick(SECOND_US, 60_000);
+        traffic.note_ring(partition, RingToken(5), 900_000_000);
+        traffic.tick(2 * SECOND_US, 60_000);
+        let peak = traffic.heat(partition.set).peak_ru_s;
+        assert!(peak > 10.0);
+        traffic.tick(40 * SECOND_US, 60_000);
+        assert_eq!(traffic.heat(partition.set).peak_ru_s, peak);
+        // A long pause, as of a machine that slept, ends it too.
+        traffic.tick(4_000 * SECOND_US, 60_000);
+        assert!(traffic.heat(partition.set).peak_ru_s < 0.001);
     }
 }

@@ -21,8 +21,10 @@ use types::{RingRange, RingToken};
 const CELL_BITS: u32 = 16;
 const CELLS: usize = 1 << CELL_BITS;
 const HOURS: usize = 365 * 24;
-/// A node decides every second; a year is told in steps of hours.
+/// A year is told in steps of hours.
 const STEP_HOURS: usize = 3;
+/// A node decides every second: so often, at most, in a step.
+const ROUNDS_MAX: usize = STEP_HOURS * 3_600;
 const BYTES_AT_END: f64 = 100e12;
 const RU_AT_END: f64 = 100e6;
 
@@ -108,20 +110,11 @@ impl Year {
         // What is asked for grows with what is stored.
         let spent = RU_AT_END * share * share * of_day;
         self.busiest_today = self.busiest_today.max(spent / provisioned);
-        let loads = self.loads(provisioned, spent);
-        let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
         let now_ms = hour as i64 * 3_600_000;
-        for action in decide(&self.map, &[loads], &self.limits, &nodes, now_ms) {
-            self.moves_today += 1;
-            let origin = |reason| Origin { made_at_ms: now_ms, reason };
-            self.map = match action {
-                Action::Split { space, set, at, reason } => {
-                    self.map.with_split(&space, set, at, origin(reason)).unwrap()
-                }
-                Action::Merge { space, set } => {
-                    self.map.with_merge(&space, set, origin(Reason::Cold)).unwrap()
-                }
-            };
+        for _ in 0..ROUNDS_MAX {
+            if !self.decide(provisioned, spent, now_ms) {
+                break;
+            }
         }
         if hour % 24 == 24 - STEP_HOURS {
             let partitions = self.map.partitions(&self.space).len();
@@ -135,6 +128,26 @@ impl Year {
                 moves: std::mem::take(&mut self.moves_today),
             });
         }
+    }
+
+    /// One round; whether anything was decided.
+    fn decide(&mut self, provisioned: f64, spent: f64, now_ms: i64) -> bool {
+        let loads = self.loads(provisioned, spent);
+        let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
+        let actions = decide(&self.map, &[loads], &self.limits, &nodes, now_ms);
+        self.moves_today += actions.len();
+        for action in &actions {
+            let origin = |reason| Origin { made_at_ms: now_ms, reason };
+            self.map = match action {
+                Action::Split { space, set, at, reason } => {
+                    self.map.with_split(space, *set, *at, origin(*reason)).unwrap()
+                }
+                Action::Merge { space, set } => {
+                    self.map.with_merge(space, *set, origin(Reason::Cold)).unwrap()
+                }
+            };
+        }
+        !actions.is_empty()
     }
 
     fn loads(&self, provisioned: f64, spent: f64) -> SpaceLoad {
@@ -198,58 +211,151 @@ impl Random {
     }
 }
 
-const WIDTH: f64 = 860.0;
-const PANEL: f64 = 190.0;
+const LEFT: f64 = 70.0;
+const WIDTH: f64 = 850.0;
+const PANEL: f64 = 180.0;
+const PANEL_STEP: f64 = PANEL + 70.0;
+const TOP: f64 = 90.0;
+const BLUE: &str = "#1f6feb";
+const ORANGE: &str = "#bc4c00";
+const GREEN: &str = "#1a7f37";
+
+/// One picture of the three, with its lines and what they are called.
+struct Panel<'p> {
+    title: &'p str,
+    is_share: bool,
+    lines: Vec<(&'static str, &'p str, Vec<f64>)>,
+}
 
 fn draw(days: &[Day]) -> String {
-    let height = 3.0 * (PANEL + 50.0) + 20.0;
+    let height = TOP + 3.0 * PANEL_STEP;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"960\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"960\" height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
-    let of = |value: fn(&Day) -> f64| days.iter().map(value).collect::<Vec<f64>>();
-    panel(&mut svg, 0, "Physical partitions", &[("#1f6feb", of(|day| day.partitions as f64))]);
-    panel(
-        &mut svg,
-        1,
-        "Share in use: request units (blue), storage (orange)",
-        &[("#1f6feb", of(|day| day.budget_share)), ("#e36209", of(|day| day.storage_share))],
+    let last = days.last().unwrap();
+    let moves: usize = days.iter().map(|day| day.moves).sum();
+    let _ = writeln!(
+        svg,
+        "<text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"bold\">A table grows to {:.0} TB in a year</text>\n\
+         <text x=\"{LEFT}\" y=\"48\" fill=\"#555\">{} physical partitions of at most 30 GB and 10,000 RU/s each in the end; {moves} splits and merges, \
+         each decided by the function that a node decides with</text>",
+        last.bytes / 1e12,
+        thousands(last.partitions as f64),
     );
-    panel(&mut svg, 2, "Splits and merges per day", &[("#2da44e", of(|day| day.moves as f64))]);
+    let of = |value: fn(&Day) -> f64| days.iter().map(value).collect::<Vec<f64>>();
+    let panels = [
+        Panel {
+            title: "Physical partitions",
+            is_share: false,
+            lines: vec![(BLUE, "", of(|day| day.partitions as f64))],
+        },
+        Panel {
+            title: "Share in use",
+            is_share: true,
+            lines: vec![
+                (
+                    BLUE,
+                    "request units: busiest hour against the budget",
+                    of(|day| day.budget_share),
+                ),
+                (
+                    ORANGE,
+                    "storage: bytes against what the partitions may hold",
+                    of(|day| day.storage_share),
+                ),
+            ],
+        },
+        Panel {
+            title: "Splits and merges per day",
+            is_share: false,
+            lines: vec![(GREEN, "", of(|day| day.moves as f64))],
+        },
+    ];
+    for (number, panel) in panels.iter().enumerate() {
+        draw_panel(&mut svg, TOP + number as f64 * PANEL_STEP, panel);
+    }
     svg.push_str("</svg>\n");
     svg
 }
 
-fn panel(svg: &mut String, number: usize, title: &str, lines: &[(&str, Vec<f64>)]) {
-    let top = number as f64 * (PANEL + 50.0) + 30.0;
-    let values = lines.iter().flat_map(|(_, values)| values);
-    let most = values.copied().fold(0.0, f64::max).max(1e-9);
-    let _ =
-        writeln!(svg, "<text x=\"60\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>", top - 8.0);
+/// A round number that is not below any value: one, two or five, and zeros.
+fn axis_end(most: f64) -> f64 {
+    let mut end = 1.0;
+    for factor in [2.0, 2.5, 2.0].into_iter().cycle() {
+        if end >= most {
+            break;
+        }
+        end *= factor;
+    }
+    end
+}
+
+fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn draw_panel(svg: &mut String, top: f64, panel: &Panel<'_>) {
+    let values = panel.lines.iter().flat_map(|(_, _, values)| values);
+    let end = if panel.is_share { 1.0 } else { axis_end(values.copied().fold(1.0, f64::max)) };
+    let title = panel.title;
     let _ = writeln!(
         svg,
-        "<rect x=\"60\" y=\"{top}\" width=\"{WIDTH}\" height=\"{PANEL}\" fill=\"none\" stroke=\"#999\"/>"
+        "<text x=\"{LEFT}\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>",
+        top - 10.0
     );
-    for (share, y) in [(1.0, top + 12.0), (0.5, top + PANEL / 2.0), (0.0, top + PANEL)] {
-        let value = most * share;
-        let text = if most > 10.0 { format!("{value:.0}") } else { format!("{value:.2}") };
-        let _ = writeln!(svg, "<text x=\"54\" y=\"{y:.0}\" text-anchor=\"end\">{text}</text>");
-    }
-    for month in 1..=12 {
-        let x = 60.0 + WIDTH * f64::from(month) / 12.0;
+    let mut x = LEFT + 130.0;
+    for (color, name, _) in panel.lines.iter().filter(|(_, name, _)| !name.is_empty()) {
+        let y = top - 10.0;
         let _ = writeln!(
             svg,
-            "<text x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"end\" fill=\"#666\">month {month}</text>",
-            top + PANEL + 15.0
+            "<line x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"{:.0}\" y2=\"{:.0}\" stroke=\"{color}\" stroke-width=\"3\"/>\
+             <text x=\"{:.0}\" y=\"{y:.0}\" fill=\"#333\">{name}</text>",
+            x + 18.0,
+            y - 4.0,
+            y - 4.0,
+            x + 24.0
+        );
+        x += 360.0;
+    }
+    for quarter in 0..=4 {
+        let share = f64::from(quarter) / 4.0;
+        let y = top + PANEL * (1.0 - share);
+        let value = end * share;
+        let text =
+            if panel.is_share { format!("{:.0} %", value * 100.0) } else { thousands(value) };
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
+             <text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\" fill=\"#555\">{text}</text>",
+            LEFT + WIDTH,
+            LEFT - 8.0,
+            y + 4.0
         );
     }
-    for (color, values) in lines {
+    for month in 1..=12 {
+        let x = LEFT + WIDTH * (f64::from(month) - 0.5) / 12.0;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">month {month}</text>",
+            top + PANEL + 18.0
+        );
+    }
+    for (color, _, values) in &panel.lines {
         let points: Vec<String> = values
             .iter()
             .enumerate()
             .map(|(day, value)| {
-                let x = 60.0 + WIDTH * day as f64 / values.len() as f64;
-                format!("{x:.1},{:.1}", top + PANEL * (1.0 - value / most))
+                let x = LEFT + WIDTH * day as f64 / values.len() as f64;
+                format!("{x:.1},{:.1}", top + PANEL * (1.0 - (value / end).min(1.0)))
             })
             .collect();
         let points = points.join(" ");

@@ -30,6 +30,8 @@ pub struct Limits {
     pub hot_ru_min: f64,
     /// Hot means so many times the mean of the others.
     pub hot_factor: f64,
+    /// After a split for heat the halves are left in peace this long, in milliseconds.
+    pub hot_age_ms: i64,
     /// Whether there are merges: the `cosmos` profile has none.
     pub merges: bool,
     /// A physical partition younger than this is not merged, in milliseconds.
@@ -46,6 +48,7 @@ impl Default for Limits {
             partition_ru_max: 10_000,
             hot_ru_min: 2_000.0,
             hot_factor: 4.0,
+            hot_age_ms: 60_000,
             merges: true,
             merge_age_ms: 2 * 3_600_000,
             partitions_max: 100_000,
@@ -53,12 +56,12 @@ impl Default for Limits {
     }
 }
 
-/// After a split for heat the halves are left in peace this long, in milliseconds.
-const HEAT_AGE_MS: i64 = 60_000;
 /// Two that together hold less than this share of a full one are small.
 const SMALL_SHARE: f64 = 0.4;
 /// Two that together spend less than this share of what one may are cold.
 const COLD_SHARE: f64 = 0.25;
+/// Two that together reach this share of what splits for heat are warm.
+const WARM_SHARE: f64 = 0.5;
 /// A split that leaves more than this on one side helps nobody.
 const LARGER_SHARE_MAX: f64 = 0.9;
 /// Splits and merges of one round.
@@ -253,7 +256,7 @@ impl SpaceView<'_> {
             Some(budget) => hottest.ru_s >= budget * 0.9 && others < budget * 0.5,
             None => hottest.ru_s >= others * self.limits.hot_factor,
         };
-        let is_settled = loads.iter().all(|load| self.age_ms(load.set) >= HEAT_AGE_MS);
+        let is_settled = loads.iter().all(|load| self.age_ms(load.set) >= self.limits.hot_age_ms);
         (is_hot && is_settled && loads.len() > 1 && hottest.ru_s >= self.limits.hot_ru_min)
             .then_some((hottest.set, halving.at, Reason::Heat))
     }
@@ -278,17 +281,32 @@ impl SpaceView<'_> {
                 None => f64::INFINITY,
             });
         let is_old = |load: &PartitionLoad| self.age_ms(load.set) >= self.limits.merge_age_ms;
+        let total_ru_s: f64 = loads.iter().map(|load| load.ru_s).sum();
+        // Together they would be on the way to being split for heat again.
+        let is_warm = |one: &PartitionLoad, other: &PartitionLoad| {
+            let peak_ru_s = one.peak_ru_s + other.peak_ru_s;
+            let others = loads.len().saturating_sub(2).max(1) as f64;
+            let others_ru_s = (total_ru_s - one.ru_s - other.ru_s).max(0.0) / others;
+            peak_ru_s >= self.limits.hot_ru_min * WARM_SHARE
+                && peak_ru_s > others_ru_s * self.limits.hot_factor * WARM_SHARE
+        };
         let may_merge = |pair: &&[PartitionLoad]| match pair {
             [one, other] => {
                 is_old(one)
                     && is_old(other)
                     && ((one.bytes + other.bytes) as f64) < full * SMALL_SHARE
                     && one.peak_ru_s + other.peak_ru_s < budget * COLD_SHARE
+                    && !is_warm(one, other)
             }
             _ => false,
         };
-        let bytes = |pair: &&[PartitionLoad]| pair.iter().map(|load| load.bytes).sum::<u64>();
-        let smallest = loads.windows(2).filter(may_merge).min_by_key(bytes)?;
+        // The smallest; of the same size the coldest.
+        let weight = |pair: &&[PartitionLoad]| {
+            let bytes: u64 = pair.iter().map(|load| load.bytes).sum();
+            let peak_ru_s: f64 = pair.iter().map(|load| load.peak_ru_s).sum();
+            (bytes, peak_ru_s as u64)
+        };
+        let smallest = loads.windows(2).filter(may_merge).min_by_key(weight)?;
         let set = smallest.first()?.set;
         Some(Action::Merge { space: self.load.space.clone(), set })
     }

@@ -214,6 +214,17 @@ fn load_that_goes_up_and_down_does_not_make_the_map_swing() {
     assert!(changed_at.iter().all(|minute| *minute <= 5 * 60), "{changed_at:?}");
 }
 
+/// Split for heat, then a little cooler: together the halves would be split again.
+#[test]
+fn what_was_split_for_heat_is_not_merged_while_it_is_warm() {
+    let world = World::new(4);
+    world.check(&[(1, 1_050.0), (1, 1_050.0), (1, 5.0), (1, 5.0)], &["merge 2 and the next"]);
+    let cool = [(1, 450.0), (1, 450.0), (2, 5.0), (2, 5.0)];
+    world.check(&cool, &["merge 0 and the next"]);
+    // Where all are as busy, none is hot.
+    world.check(&[(1, 600.0); 4], &["merge 0 and the next"]);
+}
+
 #[test]
 fn thousands_of_tables_are_quiet_and_quick() {
     let mut map = PartitionMap::default();

@@ -125,6 +125,15 @@ impl ReplicaSets {
         self.storage.index_weight(command, bound).map_err(ReadError::Storage)
     }
 
+    /// Whether the index of a command gives no more than so many entries, each for one row.
+    pub fn is_short_lookup(
+        &self,
+        command: &ReadCommand,
+        entries_max: usize,
+    ) -> Result<bool, ReadError> {
+        self.storage.is_short_lookup(command, entries_max).map_err(ReadError::Storage)
+    }
+
     /// Commits one atomic change over any number of sets: all of it or nothing.
     pub fn commit_many(&self, change: Vec<(SetId, Mutation)>) -> Committed {
         self.storage.commit(change)

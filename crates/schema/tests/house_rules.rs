@@ -56,6 +56,19 @@ fn node_with_table() -> Node {
     node
 }
 
+/// Cassandra ends in an exception of Java here, with the index in its schema.
+#[test]
+fn the_class_of_plain_indexes_can_be_asked_for_by_name() {
+    let mut node = node_with_table();
+    let text = "CREATE CUSTOM INDEX i ON k.t (v) USING 'org.apache.cassandra.index.internal.CassandraIndex'";
+    let change = node.run(text).unwrap().unwrap();
+    assert_eq!(change.created_indexes.len(), 1);
+    let table = node.schema.table("k", "t").unwrap();
+    assert!(table.indexes.values().all(|index| index.target == IndexTarget::Value));
+    let refusal = node.refuse(&format!("{} WITH OPTIONS = {{'a': 'b'}}", text.replace("v", "c")));
+    assert!(refusal.contains("has no options"), "{refusal}");
+}
+
 #[test]
 fn what_we_lack_is_refused_in_plain_words() {
     let mut node = node_with_table();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use coordinator::{Coordinator, ExecuteError, PagingSecret, Settings};
@@ -143,7 +144,7 @@ impl Node {
         ));
         let settings = Settings {
             data_center: config.server.data_center.clone(),
-            partitions_per_space: u32::try_from(world::core_count()).unwrap_or(1),
+            partitions_per_space: partitions_per_space(config),
             profile: match config.profile {
                 Profile::Default => schema::Profile::Default,
                 Profile::Cosmos => schema::Profile::Cosmos,
@@ -271,13 +272,20 @@ fn cosmos_only(config: &Config, bytes: u64) -> Option<u64> {
     (config.profile == Profile::Cosmos).then_some(bytes)
 }
 
+fn partitions_per_space(config: &Config) -> u32 {
+    let count = config.partitions.per_space.unwrap_or_else(world::core_count);
+    u32::try_from(count).unwrap_or(1)
+}
+
 fn partition_limits(config: &Config) -> partition::Limits {
+    let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     partition::Limits {
         physical_bytes_max: config.limits.physical_partition_bytes,
         split_share: config.partitions.split_percent as f64 / 100.0,
         hot_ru_min: config.partitions.hot_ru as f64,
         merges: config.profile != Profile::Cosmos,
-        merge_age_ms: i64::try_from(config.partitions.merge_age.as_millis()).unwrap_or(i64::MAX),
+        hot_age_ms: milliseconds(config.partitions.hot_age),
+        merge_age_ms: milliseconds(config.partitions.merge_age),
         ..partition::Limits::default()
     }
 }

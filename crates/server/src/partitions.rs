@@ -176,26 +176,28 @@ fn draw(answer: &Value) -> String {
     if partitions.is_empty() {
         return "no physical partitions: no keyspace has been created yet\n".to_owned();
     }
-    let number = |partition: &Value, name: &str| partition[name].as_f64().unwrap_or_default();
     let mut text = String::new();
-    let mut space = "";
+    // They come in the order of spaces and rings.
+    for of_space in partitions.chunk_by(|one, other| one["space"] == other["space"]) {
+        draw_space(&mut text, of_space);
+    }
+    text
+}
+
+fn draw_space(text: &mut String, partitions: &[Value]) {
+    let number = |partition: &Value, name: &str| partition[name].as_f64().unwrap_or_default();
+    let space = partitions.first().and_then(|first| first["space"].as_str()).unwrap_or_default();
+    let bytes = || partitions.iter().map(|partition| number(partition, "bytes"));
+    let (count, size, fullest) =
+        (partitions.len(), size_text(bytes().sum()), bytes().fold(0.0, f64::max));
+    let noun = if count == 1 { "physical partition" } else { "physical partitions" };
+    let _ = writeln!(text, "{space}: {count} {noun}, {size}");
+    let _ = writeln!(
+        text,
+        "{:>6}  {:>20}  {:BAR_CELLS$}  {:>9}  {:>9}  {:>8}  {:>5}",
+        "id", "first token", "", "bytes", "rows", "RU/s", "heat"
+    );
     for partition in partitions {
-        let its_space = partition["space"].as_str().unwrap_or_default();
-        if its_space != space {
-            space = its_space;
-            let of_space =
-                || partitions.iter().filter(|other| other["space"] == partition["space"]);
-            let bytes: f64 = of_space().map(|other| number(other, "bytes")).sum();
-            let (count, size) = (of_space().count(), size_text(bytes));
-            let _ = writeln!(text, "{space}: {count} physical partitions, {size}");
-            let _ = writeln!(
-                text,
-                "{:>6}  {:>20}  {:BAR_CELLS$}  {:>9}  {:>9}  {:>8}  {:>5}",
-                "id", "first token", "", "bytes", "rows", "RU/s", "heat"
-            );
-        }
-        let same = partitions.iter().filter(|other| other["space"] == partition["space"]);
-        let fullest = same.map(|other| number(other, "bytes")).fold(0.0, f64::max);
         // Before anything is stored, the share of the ring is all there is to show.
         let share = match fullest > 0.0 {
             true => number(partition, "bytes") / fullest,
@@ -213,7 +215,6 @@ fn draw(answer: &Value) -> String {
             number(partition, "heat"),
         );
     }
-    text
 }
 
 /// A bar of eighths of a cell.

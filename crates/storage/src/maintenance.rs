@@ -431,6 +431,7 @@ impl Shared {
         if opened.tree.compact(watermark)? | opened.indexes.compact(watermark)? {
             self.queue_compaction(store, Compaction::Usual);
         }
+        self.core.queue_builds(store);
         Ok(())
     }
 
@@ -446,6 +447,7 @@ impl Shared {
         let watermark = opened.watermark();
         opened.tree.compact_all(watermark)?;
         opened.indexes.compact_all(watermark)?;
+        self.core.queue_builds(store);
         opened.sizes.ask_for_full_walk();
         Ok(())
     }

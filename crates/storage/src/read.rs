@@ -47,6 +47,7 @@ pub(crate) fn read(
     let Some(store) = core.store(command.table) else {
         return Ok(());
     };
+    let mut is_index_damaged = false;
     let result = store.for_read().and_then(|opened| match opened {
         None => Ok(()),
         Some(opened) => {
@@ -58,13 +59,20 @@ pub(crate) fn read(
                 command,
                 sink,
                 rows_seen: 0,
+                entries_followed: 0,
                 seqno: LATEST,
             };
             if let Some(question) = &command.index
                 && !command.reversed
                 && let Some(index) = opened.indexes.built(question.index)
             {
-                return reader.look_up(&index, question);
+                let found = reader.look_up(&index, question);
+                reader.sink.on_entries(reader.entries_followed);
+                is_index_damaged = found.is_err() && index.is_condemned();
+                // Where nothing was offered yet, the rows are read and filtered instead.
+                if !is_index_damaged || reader.entries_followed > 0 {
+                    return found;
+                }
             }
             match &command.scope {
                 ReadScope::Partition(key) => reader.read_partition(key).map(|_| ()),
@@ -72,7 +80,14 @@ pub(crate) fn read(
             }
         }
     });
-    result.map_err(ReadError::of_tree(command.table))
+    let result = result.map_err(ReadError::of_tree(command.table));
+    // An index is built anew; of a table somebody must hear.
+    if let Err(ReadError::Corrupt { table, what }) = &result
+        && !is_index_damaged
+    {
+        core.damage.note(*table, what);
+    }
+    result
 }
 
 /// About how many entries the index of a command would be asked for, counted up to a bound; `None`
@@ -92,6 +107,25 @@ pub(crate) fn index_weight(
     Ok(Some(index.tree.range(&start, &end, LATEST).take(bound).count()))
 }
 
+/// Whether an index can answer a command by following no more than so many entries, each to one row.
+pub(crate) fn is_short_lookup(
+    core: &Core,
+    command: &ReadCommand,
+    entries_max: usize,
+) -> Result<bool, ReadError> {
+    let (Some(store), Some(question)) = (core.store(command.table), &command.index) else {
+        return Ok(false);
+    };
+    let of_table = ReadError::of_tree(command.table);
+    let Some(opened) = store.for_read().map_err(of_table)? else { return Ok(false) };
+    let index = opened.indexes.built(question.index);
+    let Some(index) = index.filter(|index| !index.shape.finds_partitions()) else {
+        return Ok(false);
+    };
+    let (_, start, end) = lookup::bounds(&index, question, command);
+    Ok(index.tree.range(&start, &end, LATEST).take(entries_max + 1).count() <= entries_max)
+}
+
 struct Reader<'r> {
     core: &'r Core,
     store: &'r TableStore,
@@ -100,6 +134,8 @@ struct Reader<'r> {
     command: &'r ReadCommand,
     sink: &'r mut dyn RowSink,
     rows_seen: u32,
+    /// Of a secondary index.
+    entries_followed: u64,
     /// As of when spilled cells are read: with the rows that are being offered.
     seqno: SeqNo,
 }

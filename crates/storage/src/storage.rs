@@ -351,11 +351,7 @@ impl Storage {
         command: &ReadCommand,
         sink: &mut dyn RowSink,
     ) -> Result<(), ReadError> {
-        let result = read::read(&self.core, set, command, sink);
-        if let Err(ReadError::Corrupt { table, what }) = &result {
-            self.core.damage.note(*table, what);
-        }
-        result
+        read::read(&self.core, set, command, sink)
     }
 
     /// About how many entries an index would look at for a command, counted up to a bound; `None` if
@@ -366,6 +362,16 @@ impl Storage {
         bound: usize,
     ) -> Result<Option<usize>, ReadError> {
         read::index_weight(&self.core, command, bound)
+    }
+
+    /// Whether an index can answer a command by following no more than so many entries, each to one
+    /// row.
+    pub fn is_short_lookup(
+        &self,
+        command: &ReadCommand,
+        entries_max: usize,
+    ) -> Result<bool, ReadError> {
+        read::is_short_lookup(&self.core, command, entries_max)
     }
 
     /// Maintains an index from now on, and builds it in the background.

@@ -631,12 +631,24 @@ fn a_damaged_index_is_built_anew() {
     let mut sink = Remember::default();
     assert!(storage.read(SET, &by_value(&index, "v"), &mut sink).is_err());
     assert_eq!(read_all(&storage, &by_value(&index, "v")).len(), 2_000, "by a scan");
+    assert!(storage.statistics().damaged.is_empty(), "the table is whole");
+    // Without a restart, and under writes.
+    storage.commit(vec![(SET, put(2_000, "v", 1))]).wait().unwrap();
+    wait_built(&storage);
+    for _ in 0..2 {
+        check_indexes(&storage, false);
+        assert_eq!(storage.compare_indexes(TABLE).unwrap()[0].entry_count, 2_001);
+        assert_eq!(read_all(&storage, &by_value(&index, "v")).len(), 2_001);
+        storage.compact(None).unwrap();
+    }
     storage.close().unwrap();
     drop(storage);
     let storage = open_at(&folder.0, CommitMode::Group, defined);
+    assert!(storage.index_builds().iter().all(|build| build.is_built));
     check_indexes(&storage, false);
-    assert_eq!(storage.compare_indexes(TABLE).unwrap()[0].entry_count, 2_000);
-    assert_eq!(read_all(&storage, &by_value(&index, "v")).len(), 2_000);
+    let left = fs::read_dir(tree).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("index-")).collect();
+    assert_eq!(left.len(), 1, "the damaged one is gone: {left:?}");
 }
 
 /// A dropped index leaves no files, nor does one that a crash kept from being removed.

@@ -119,6 +119,9 @@ pub trait RowSink {
     fn go_on(&mut self) -> bool {
         true
     }
+
+    /// Told how many entries of a secondary index were followed to find the rows.
+    fn on_entries(&mut self, _count: u64) {}
 }
 
 /// A row in which something is live, with the deletions that lie over it.

@@ -14,6 +14,9 @@ use super::{Change, DdlContext};
 use crate::error::{SchemaError, configuration, invalid};
 use crate::model::{Column, ColumnKind, Index, IndexTarget, Keyspace, Schema, Table, TableShape};
 
+/// The class of Cassandra's plain indexes: asked for by name, it is one.
+const PLAIN_CLASS: &str = "org.apache.cassandra.index.internal.CassandraIndex";
+
 pub(super) fn create(
     schema: &Schema,
     statement: &CreateIndex,
@@ -45,8 +48,8 @@ pub(super) fn create(
     for target in &statement.targets {
         targets.push(resolve_target(table, target)?);
     }
-    if let Some(class) = custom_class {
-        return Err(refuse_custom(&class));
+    if let Some(class) = custom_class.as_deref().filter(|class| *class != PLAIN_CLASS) {
+        return Err(refuse_custom(class));
     }
     let (column, target) = match targets.as_slice() {
         [] => {
@@ -78,7 +81,7 @@ pub(super) fn create(
         id: TableId((context.fresh_id)()),
         column: column.id,
         target,
-        class: None,
+        class: custom_class.map(Arc::from),
         options: BTreeMap::new(),
     };
     let pair = (table.id, index.id);
@@ -111,6 +114,9 @@ fn check_properties(statement: &CreateIndex) -> Result<Option<String>, SchemaErr
         if options.get(reserved).is_some() {
             return Err(invalid!("Cannot specify {reserved} as a CUSTOM option"));
         }
+    }
+    if class == Some(PLAIN_CLASS) && !options.is_empty() {
+        return Err(invalid!("An index of class {PLAIN_CLASS} has no options"));
     }
     Ok(class.map(str::to_string))
 }

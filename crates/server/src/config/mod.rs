@@ -115,8 +115,11 @@ pub(crate) struct Limits {
 /// When physical partitions are split and merged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Partitions {
+    /// `None`: one for each core.
+    pub(crate) per_space: Option<usize>,
     pub(crate) split_percent: usize,
     pub(crate) hot_ru: usize,
+    pub(crate) hot_age: Duration,
     pub(crate) merge_age: Duration,
     pub(crate) interval: Duration,
 }

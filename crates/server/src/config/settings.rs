@@ -36,6 +36,9 @@ macro_rules! setting {
     };
 }
 
+/// More physical partitions than this are not made at once.
+const PARTITIONS_PER_SPACE_MAX: usize = 10_000;
+
 const PROFILE: Form = Form::Choice(&["default", "cosmos"]);
 const COMMIT: Form = Form::Choice(&["group", "periodic"]);
 const AUTHENTICATOR: Form = Form::Choice(&["allow_all", "password"]);
@@ -282,6 +285,19 @@ pub(super) static SETTINGS: &[Setting] = &[
         limits.row_bytes = form::bytes_or_auto
     ),
     setting!(
+        "partitions.per_space",
+        Form::Count,
+        "auto",
+        "Physical partitions that a keyspace or table without provisioned throughput starts with, and\nis never merged below. auto: one for each core.",
+        partitions.per_space = |text: &str| match text.trim() {
+            "auto" => Ok(None),
+            text => match form::count_of_at_least(text, 1)? {
+                count if count <= PARTITIONS_PER_SPACE_MAX => Ok(Some(count)),
+                _ => Err(BadValue),
+            },
+        }
+    ),
+    setting!(
         "partitions.split_percent",
         Form::Count,
         "85",
@@ -296,18 +312,28 @@ pub(super) static SETTINGS: &[Setting] = &[
         partitions.hot_ru = |text| form::count_of_at_least(text, 1)
     ),
     setting!(
+        "partitions.hot_age",
+        Form::Duration,
+        "60s",
+        "After any change of its space a physical partition is not split for heat for this time.",
+        partitions.hot_age = form::duration
+    ),
+    setting!(
         "partitions.merge_age",
         Form::Duration,
         "2h",
-        "Neighbours that are small and cold become one when both are older than this.",
+        "Neighbours become one when both are older than this, small, and were cold for this long.",
         partitions.merge_age = form::duration
     ),
     setting!(
         "partitions.interval",
         Form::Duration,
         "1s",
-        "How often it is decided whether something should be split or merged.",
-        partitions.interval = form::duration
+        "How often it is decided whether something should be split or merged, at least 1ms.",
+        partitions.interval = |text: &str| match form::duration(text)? {
+            interval if interval.is_zero() => Err(BadValue),
+            interval => Ok(interval),
+        }
     ),
     setting!(
         "timeouts.read",

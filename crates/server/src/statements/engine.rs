@@ -431,7 +431,9 @@ impl Inner {
         if let Some(kind) = plans::level_kind(&plan) {
             consistency::check(kind, parameters.consistency, parameters.serial_consistency)?;
         }
-        if let (Pace::Inline, Some(is_scan)) = (pace, plans::long(&plan)) {
+        if let (Pace::Inline, Some(is_scan)) = (pace, plans::long(&plan))
+            && !self.is_short_lookup(&plan)
+        {
             let is_truncate = matches!(plan, Plan::Truncate(_));
             let patience = is_truncate.then_some(self.timeouts.truncate);
             return Ok(Ran::Long(Long { is_scan, patience }));
@@ -474,6 +476,11 @@ impl Inner {
                 Ok(Ran::Waits(Waits { outcome, ticket, warnings, write_type, timeout }))
             }
         }
+    }
+
+    /// Whether a read looks long and is not: an index names the few rows it wants.
+    fn is_short_lookup(&self, plan: &Plan<'_>) -> bool {
+        matches!(plan, Plan::Select(select) if self.coordinator.is_short_lookup(select))
     }
 
     fn run_roles(

@@ -87,6 +87,7 @@ pub(crate) fn run(
         let goes_on = || !is_stopping() && !store.is_dropped();
         match build(core, &store, id, &goes_on) {
             Ok(Built::Stopped) if is_stopping() => return,
+            Ok(Built::Again) => continue,
             Ok(Built::Stopped) => {}
             Ok(Built::Done) => {
                 if let Err(error) = flush(&store) {
@@ -106,6 +107,8 @@ pub(crate) fn run(
 
 enum Built {
     Done,
+    /// It was found to be damaged meanwhile.
+    Again,
     /// The table, the index or the node is going.
     Stopped,
 }
@@ -117,6 +120,9 @@ fn build(
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Built, TreeError> {
     let opened = store.for_write()?;
+    if opened.indexes.get(id).is_some_and(|index| index.is_condemned()) {
+        store.renew_index(id)?;
+    }
     let Some(index) = opened.indexes.get(id) else { return Ok(Built::Stopped) };
     if index.is_built() {
         return Ok(Built::Done);
@@ -129,6 +135,9 @@ fn build(
     loop {
         if !goes_on() || index.is_dropped() {
             return Ok(Built::Stopped);
+        }
+        if index.is_condemned() {
+            return Ok(Built::Again);
         }
         // Behind writers when memory is short.
         if core.pressure.admit().is_err() {

@@ -1,6 +1,5 @@
 //! The indexes of one table.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,11 +7,10 @@ use arc_swap::ArcSwap;
 use types::TableId;
 
 use super::shape::IndexShape;
-use super::tree::{BuildState, IndexTree, remove_strangers};
+use super::tree::{Beside, BuildState, IndexTree, remove_strangers};
 use crate::error::TreeError;
-use crate::tree::engine::{LATEST, SeqNo, SortedTree, TreeShared};
+use crate::tree::engine::{LATEST, SeqNo, SortedTree};
 use crate::tree::keys::SPACE_ROWS;
-use crate::tree::purge::PurgeFactory;
 
 /// The opened indexes of a table. Changed while no change is applied; a table without any is asked
 /// one flag.
@@ -26,16 +24,14 @@ impl IndexSet {
     /// Opens all indexes of a table.
     pub(crate) fn open(
         shapes: &[Arc<IndexShape>],
-        table_folder: &Path,
-        table_tree: &dyn SortedTree,
-        shared: &TreeShared,
-        purge: &Arc<PurgeFactory>,
+        beside: Beside<'_>,
     ) -> Result<IndexSet, TreeError> {
-        remove_strangers(table_folder, shapes).map_err(|error| TreeError::Io(Arc::new(error)))?;
+        remove_strangers(beside.table_folder, shapes)
+            .map_err(|error| TreeError::Io(Arc::new(error)))?;
         let set = IndexSet::default();
         for shape in shapes {
-            let index = IndexTree::open(shape, table_folder, table_tree, shared, purge)?;
-            set.attach(Arc::new(index), table_tree)?;
+            let index = IndexTree::open(shape, beside)?;
+            set.attach(Arc::new(index), beside.table_tree)?;
         }
         Ok(set)
     }
@@ -71,6 +67,17 @@ impl IndexSet {
             !is_it
         });
         self.replace(trees);
+    }
+
+    /// Puts an index in the place of a damaged one of the same name. The caller keeps changes from being
+    /// applied.
+    pub(crate) fn exchange(
+        &self,
+        index: Arc<IndexTree>,
+        table_tree: &dyn SortedTree,
+    ) -> Result<(), TreeError> {
+        self.detach(index.shape.id);
+        self.attach(index, table_tree)
     }
 
     fn replace(&self, trees: Vec<Arc<IndexTree>>) {
@@ -113,18 +120,31 @@ impl IndexSet {
     /// Merges sorted files where there are too many; `true` if something was done.
     pub(crate) fn compact(&self, watermark: SeqNo) -> Result<bool, TreeError> {
         let mut is_changed = false;
-        for index in self.all().iter().filter(|index| !index.is_dropped()) {
+        self.compact_each(|index| {
             is_changed |= index.tree.compact(watermark)?;
-        }
+            Ok(())
+        })?;
         Ok(is_changed)
+    }
+
+    /// A damaged one does not keep the others, or the table, from being compacted.
+    fn compact_each(
+        &self,
+        mut compact: impl FnMut(&IndexTree) -> Result<(), TreeError>,
+    ) -> Result<(), TreeError> {
+        let is_of_use = |index: &&Arc<IndexTree>| !index.is_dropped() && !index.is_condemned();
+        for index in self.all().iter().filter(is_of_use) {
+            match compact(index) {
+                Err(error @ TreeError::Corrupt(_)) => index.condemn(&error),
+                other => other?,
+            }
+        }
+        Ok(())
     }
 
     /// Merges all sorted files of each, without entries whose end has passed.
     pub(crate) fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError> {
-        self.all()
-            .iter()
-            .filter(|index| !index.is_dropped())
-            .try_for_each(|index| index.tree.compact_all(watermark))
+        self.compact_each(|index| index.tree.compact_all(watermark))
     }
 
     pub(crate) fn disk_bytes(&self) -> u64 {

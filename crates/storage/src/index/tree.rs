@@ -86,6 +86,7 @@ pub(crate) struct IndexTree {
     is_established: AtomicBool,
     is_built: AtomicBool,
     is_dropped: AtomicBool,
+    is_condemned: AtomicBool,
     state: Mutex<BuildState>,
 }
 
@@ -117,66 +118,122 @@ pub(crate) fn is_index_folder(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(FOLDER_PREFIX))
 }
 
-/// The folder of an index within that of its table.
-fn folder_of(table_folder: &Path, index: TableId) -> PathBuf {
-    table_folder.join(format!("{FOLDER_PREFIX}{:032x}", index.0))
+/// The folder of an index within that of its table. One that was damaged while it was in use has a
+/// successor in a folder of its own, with a number behind the name.
+fn folder_of(table_folder: &Path, index: TableId, generation: u32) -> PathBuf {
+    table_folder.join(match generation {
+        0 => format!("{FOLDER_PREFIX}{:032x}", index.0),
+        _ => format!("{FOLDER_PREFIX}{:032x}-{generation}", index.0),
+    })
+}
+
+/// Which index a folder is of, and the how manieth.
+fn parse_folder(path: &Path) -> Option<(TableId, u32)> {
+    let name = path.file_name()?.to_str()?.strip_prefix(FOLDER_PREFIX)?;
+    let (id, generation) = match name.split_once('-') {
+        Some((id, generation)) => (id, generation.parse().ok()?),
+        None => (name, 0),
+    };
+    Some((TableId(u128::from_str_radix(id, 16).ok()?), generation))
+}
+
+/// The folders of one index, the newest last.
+fn generations(table_folder: &Path, index: TableId) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(table_folder)? {
+        match parse_folder(&entry?.path()) {
+            Some((id, generation)) if id == index => found.push(generation),
+            _ => {}
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// Removes the folders of indexes that are not defined any more.
 pub(crate) fn remove_strangers(table_folder: &Path, known: &[Arc<IndexShape>]) -> io::Result<()> {
     for entry in fs::read_dir(table_folder)? {
-        let entry = entry?;
-        let is_known = known.iter().any(|shape| folder_of(table_folder, shape.id) == entry.path());
-        if is_index_folder(&entry.path()) && !is_known {
-            fs::remove_dir_all(entry.path())?;
+        let path = entry?.path();
+        let is_known =
+            parse_folder(&path).is_some_and(|(id, _)| known.iter().any(|shape| shape.id == id));
+        if is_index_folder(&path) && !is_known {
+            fs::remove_dir_all(path)?;
         }
     }
     Ok(())
 }
 
+/// What an index is opened with: its table's folder, the table's tree, whose counter it shares, and
+/// what all trees share.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside<'t> {
+    pub(crate) table_folder: &'t Path,
+    pub(crate) table_tree: &'t dyn SortedTree,
+    pub(crate) shared: &'t TreeShared,
+    pub(crate) purge: &'t Arc<PurgeFactory>,
+}
+
 impl IndexTree {
-    /// Opens an index beside its table's tree, whose counter it shares, or begins it. What cannot be
-    /// read is begun anew: an index can always be built again.
-    pub(crate) fn open(
-        shape: &IndexShape,
-        table_folder: &Path,
-        table_tree: &dyn SortedTree,
-        shared: &TreeShared,
-        purge: &Arc<PurgeFactory>,
-    ) -> Result<IndexTree, TreeError> {
+    /// Opens an index, or begins it. What cannot be read is begun anew: an index can always be built
+    /// again.
+    pub(crate) fn open(shape: &IndexShape, beside: Beside<'_>) -> Result<IndexTree, TreeError> {
         let of_io = |error| TreeError::Io(Arc::new(error));
-        let folder = folder_of(table_folder, shape.id);
-        if folder.exists() && !is_established(&folder) {
-            fs::remove_dir_all(&folder).map_err(of_io)?;
-        }
-        let open = || {
-            if !folder.exists() {
-                shared.create(&folder)?;
+        let mut kept = None;
+        for generation in generations(beside.table_folder, shape.id).map_err(of_io)? {
+            let folder = folder_of(beside.table_folder, shape.id, generation);
+            if !is_established(&folder) {
+                fs::remove_dir_all(&folder).map_err(of_io)?;
+            } else if let Some(older) = kept.replace(folder) {
+                fs::remove_dir_all(&older).map_err(of_io)?;
             }
-            let filter = Arc::new(ExpiryFactory { purge: Arc::clone(purge) });
-            let tree = LsmTree::open_beside(&folder, shared, Some(filter), table_tree.counter())?;
-            let state = match tree.get(&[SPACE_STATE], LATEST)? {
-                Some(bytes) => BuildState::decode(&bytes)
-                    .ok_or_else(|| TreeError::Corrupt("the state of an index".into()))?,
-                None => BuildState::default(),
-            };
-            Ok((tree, state))
-        };
-        let (tree, state) = match open() {
+        }
+        let folder = kept.unwrap_or_else(|| folder_of(beside.table_folder, shape.id, 0));
+        match IndexTree::open_folder(shape, beside, &folder) {
             Err(TreeError::Corrupt(what)) => {
                 tracing::error!(index = %shape.name, %what, "an index is damaged; it is built anew");
                 fs::remove_dir_all(&folder).map_err(of_io)?;
-                open()?
+                IndexTree::open_folder(shape, beside, &folder)
             }
-            other => other?,
+            other => other,
+        }
+    }
+
+    /// Begins an index in a new folder, to take the place of one that is in use.
+    pub(crate) fn begin_anew(
+        shape: &IndexShape,
+        beside: Beside<'_>,
+    ) -> Result<IndexTree, TreeError> {
+        let of_io = |error| TreeError::Io(Arc::new(error));
+        let newest = generations(beside.table_folder, shape.id).map_err(of_io)?.pop();
+        let next = newest.map_or(0, |newest| newest.saturating_add(1));
+        let folder = folder_of(beside.table_folder, shape.id, next);
+        IndexTree::open_folder(shape, beside, &folder)
+    }
+
+    fn open_folder(
+        shape: &IndexShape,
+        beside: Beside<'_>,
+        folder: &Path,
+    ) -> Result<IndexTree, TreeError> {
+        if !folder.exists() {
+            beside.shared.create(folder)?;
+        }
+        let filter = Arc::new(ExpiryFactory { purge: Arc::clone(beside.purge) });
+        let counter = beside.table_tree.counter();
+        let tree = LsmTree::open_beside(folder, beside.shared, Some(filter), counter)?;
+        let state = match tree.get(&[SPACE_STATE], LATEST)? {
+            Some(bytes) => BuildState::decode(&bytes)
+                .ok_or_else(|| TreeError::Corrupt("the state of an index".into()))?,
+            None => BuildState::default(),
         };
         Ok(IndexTree {
             shape: shape.clone(),
             tree: Box::new(tree),
-            is_established: AtomicBool::new(is_established(&folder)),
-            folder,
+            is_established: AtomicBool::new(is_established(folder)),
+            folder: folder.to_path_buf(),
             is_built: AtomicBool::new(state.is_built),
             is_dropped: AtomicBool::new(false),
+            is_condemned: AtomicBool::new(false),
             state: Mutex::new(state),
         })
     }
@@ -194,16 +251,26 @@ impl IndexTree {
         self.is_dropped.load(Ordering::Acquire)
     }
 
-    /// Its files are damaged: nobody is answered from it any more, and the next start builds it anew.
+    /// Its files are damaged: nobody is answered from it any more. The builder puts another one in its
+    /// place, or, if it does not come to that, the next start.
     pub(crate) fn condemn(&self, error: &TreeError) {
-        if !self.is_built.swap(false, Ordering::AcqRel) {
+        if self.is_condemned.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.is_built.store(false, Ordering::Release);
         let name = &self.shape.name;
-        tracing::error!(index = %name, %error, "an index is damaged; the next start builds it anew");
-        if let Err(error) = fs::remove_file(self.folder.join(MARKER)) {
-            tracing::error!(index = %name, %error, "a damaged index could not be marked");
+        tracing::error!(index = %name, %error, "an index is damaged; it is built anew");
+        match fs::remove_file(self.folder.join(MARKER)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::error!(index = %name, %error, "a damaged index could not be marked");
+            }
+            Ok(()) | Err(_) => {}
         }
+    }
+
+    /// Whether it was found to be damaged.
+    pub(crate) fn is_condemned(&self) -> bool {
+        self.is_condemned.load(Ordering::Acquire)
     }
 
     /// How far it was built, as it is now in memory.
@@ -221,7 +288,7 @@ impl IndexTree {
 
     /// Notes how far it was built, to be seen.
     pub(crate) fn show_state(&self, state: BuildState) {
-        let is_built = state.is_built;
+        let is_built = state.is_built && !self.is_condemned();
         *self.state.lock() = state;
         self.is_built.store(is_built, Ordering::Release);
     }
@@ -232,7 +299,7 @@ impl IndexTree {
             return Ok(());
         }
         self.tree.flush(watermark)?;
-        if !self.is_established.load(Ordering::Acquire) {
+        if !self.is_established.load(Ordering::Acquire) && !self.is_condemned() {
             establish(&self.folder)?;
             if let Some(parent) = self.folder.parent() {
                 sync_folder(parent).map_err(|error| TreeError::Io(Arc::new(error)))?;
@@ -288,6 +355,19 @@ impl CompactionFilter for ExpiryFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_are_read_as_they_are_named() {
+        let table = Path::new("table");
+        for generation in [0, 1, 12] {
+            let folder = folder_of(table, TableId(0xabc), generation);
+            assert!(is_index_folder(&folder));
+            assert_eq!(parse_folder(&folder), Some((TableId(0xabc), generation)));
+        }
+        for other in ["tables", "index-", "index-xyz", "index-0-x"] {
+            assert_eq!(parse_folder(&table.join(other)), None);
+        }
+    }
 
     #[test]
     fn the_state_of_a_build_comes_back() {

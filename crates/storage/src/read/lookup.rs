@@ -12,12 +12,13 @@ use types::{CorruptRow, Flow, IndexQuestion, PartitionKey, ReadCommand, ReadScop
 
 use super::spilled::has_spilled;
 use super::{Fetched, PointSource, Reader, Resume, Selected, in_order, select};
+use crate::core::Core;
 use crate::error::TreeError;
 use crate::index::keys::{EntryValue, value_prefix};
 use crate::index::tree::IndexTree;
 use crate::tree::engine::{LATEST, SeqNo, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
-use crate::tree::store::SetProgress;
+use crate::tree::store::{SetProgress, TableStore};
 
 /// Rows of one partition that are fetched together.
 const RUN_ROWS_MAX: usize = 64;
@@ -76,7 +77,8 @@ impl Reader<'_> {
         let epoch = progress.quiet_epoch();
         let snapshot = self.opened.snapshot(self.set);
         let view = View { progress, epoch, seqno: snapshot.seqno };
-        let lookup = Lookup { index, prefix_length, start, end };
+        let lookup =
+            Lookup { core: self.core, store: self.store, index, prefix_length, start, end };
         if index.shape.finds_partitions() {
             self.read_found_partitions(lookup, &view)
         } else {
@@ -109,6 +111,7 @@ impl Reader<'_> {
                 continue;
             }
             let key = entry.key();
+            self.entries_followed += 1;
             if self.read_partition(&key)? == Flow::Stop || !self.goes_on() {
                 return Ok(());
             }
@@ -143,6 +146,7 @@ impl Reader<'_> {
             if is_next {
                 run_key = Some(entry.key());
             }
+            self.entries_followed += 1;
             run.push(Bytes::copy_from_slice(clustering));
         }
         if let Some(key) = &run_key {
@@ -218,6 +222,8 @@ struct View {
 }
 
 struct Lookup<'l> {
+    core: &'l Core,
+    store: &'l TableStore,
     index: &'l IndexTree,
     /// Space and value.
     prefix_length: usize,
@@ -230,10 +236,14 @@ impl Lookup<'_> {
         self.index.tree.range(&self.start, &self.end, seqno)
     }
 
-    /// This read fails, later ones go without the index.
+    /// This read goes on without the index or, where rows were found by it, fails; later ones go
+    /// without it until it is built anew.
     fn failed(&self, error: TreeError) -> TreeError {
         if matches!(error, TreeError::Corrupt(_)) {
             self.index.condemn(&error);
+            if let Some(store) = self.core.store(self.store.id) {
+                self.core.queue_builds(&store);
+            }
         }
         error
     }

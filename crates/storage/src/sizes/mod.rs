@@ -234,19 +234,22 @@ impl TableSizes {
     /// bound cuts is shared out.
     pub(crate) fn sums(&self, ranges: impl IntoIterator<Item = RingRange>) -> Vec<RangeSize> {
         let inner = self.inner.lock();
-        let sum = |range: RingRange| match inner.is_complete() {
-            false => inner.ring.sum(range),
-            true => {
-                let mut sum = Size::default();
-                for (ring, tracked) in &inner.tracked {
-                    if range.contains(RingToken(*ring)) {
-                        sum.add(tracked.size);
-                    }
-                }
-                sum
-            }
+        if !inner.is_complete() {
+            return ranges.into_iter().map(|range| inner.ring.sum(range).into()).collect();
+        }
+        // There may be thousands of ranges, and writers wait.
+        let up_to = inner.running_sums();
+        drop(inner);
+        let before = |ring: u128| match up_to.partition_point(|(key, _)| *key < ring) {
+            0 => Size::default(),
+            count => up_to.get(count - 1).map(|(_, sum)| *sum).unwrap_or_default(),
         };
-        ranges.into_iter().map(|range| sum(range).into()).collect()
+        let all = up_to.last().map(|(_, sum)| *sum).unwrap_or_default();
+        let until = |last: RingToken| last.0.checked_add(1).map_or(all, before);
+        ranges
+            .into_iter()
+            .map(|range| until(range.last).minus(before(range.start.0)).into())
+            .collect()
     }
 
     /// Hands over how the bytes lie in a range: by key where every key is tracked, else by part.
@@ -332,6 +335,19 @@ impl Inner {
     /// Whether every key that has rows is tracked.
     fn is_complete(&self) -> bool {
         self.track_from == 0 && !self.is_unknown
+    }
+
+    /// The tracked keys in the order of the ring, each with the sum up to and with it.
+    fn running_sums(&self) -> Vec<(u128, Size)> {
+        let mut sums: Vec<(u128, Size)> =
+            self.tracked.iter().map(|(ring, tracked)| (*ring, tracked.size)).collect();
+        sums.sort_unstable_by_key(|(ring, _)| *ring);
+        let mut sum = Size::default();
+        for (_, size) in &mut sums {
+            sum.add(*size);
+            *size = sum;
+        }
+        sums
     }
 
     fn encode_state(&self) -> Vec<u8> {

@@ -30,7 +30,7 @@ use super::purge::PurgeFactory;
 use crate::error::TreeError;
 use crate::index::set::IndexSet;
 use crate::index::shape::IndexShape;
-use crate::index::tree::IndexTree;
+use crate::index::tree::{Beside, IndexTree};
 use crate::log::Position;
 use crate::sizes::{SizesSeed, TableSizes};
 
@@ -215,13 +215,8 @@ impl TableStore {
         let filter = Arc::clone(&self.purge) as Arc<dyn lsm_tree::compaction::Factory>;
         let tree = LsmTree::open(&self.folder, &self.shared, Some(filter))?;
         let mut opened = OpenStore::new(Box::new(tree), self.folder.clone(), &self.sizes)?;
-        opened.indexes = IndexSet::open(
-            &self.index_shapes.lock(),
-            &self.folder,
-            opened.tree.as_ref(),
-            &self.shared,
-            &self.purge,
-        )?;
+        let beside = self.beside(opened.tree.as_ref());
+        opened.indexes = IndexSet::open(&self.index_shapes.lock(), beside)?;
         opened.publish_all();
         if let Some(indexes) = self.log_indexes.get() {
             opened.check_against(indexes)?;
@@ -243,12 +238,31 @@ impl TableStore {
         }
         if let Some(opened) = self.opened.get() {
             let tree = opened.tree.as_ref();
-            let index = IndexTree::open(&shape, &self.folder, tree, &self.shared, &self.purge)?;
+            let index = IndexTree::open(&shape, self.beside(tree))?;
             let pause = opened.pause();
             opened.indexes.attach(Arc::new(index), tree)?;
             pause.publish(None);
         }
         shapes.push(Arc::new(shape));
+        Ok(())
+    }
+
+    /// What indexes are opened with.
+    fn beside<'s>(&'s self, table_tree: &'s dyn SortedTree) -> Beside<'s> {
+        let (table_folder, shared, purge) = (&self.folder, &self.shared, &self.purge);
+        Beside { table_folder, table_tree, shared, purge }
+    }
+
+    /// Begins an index anew that was found to be damaged.
+    pub(crate) fn renew_index(&self, id: TableId) -> Result<(), TreeError> {
+        let _opening = self.opening.lock();
+        let shape = self.index_shapes.lock().iter().find(|shape| shape.id == id).cloned();
+        let (Some(shape), Some(opened)) = (shape, self.opened.get()) else { return Ok(()) };
+        let tree = opened.tree.as_ref();
+        let index = Arc::new(IndexTree::begin_anew(&shape, self.beside(tree))?);
+        let pause = opened.pause();
+        opened.indexes.exchange(index, tree)?;
+        pause.publish(None);
         Ok(())
     }
 
