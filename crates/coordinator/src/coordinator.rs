@@ -75,6 +75,8 @@ pub struct Settings {
     pub prices: Prices,
     /// Whether budgets save what is not spent, for bursts.
     pub saves_bursts: bool,
+    /// Whether spaces may have autoscale.
+    pub autoscales: bool,
     /// Whether what requests do is counted, to be charged.
     pub counts_work: bool,
     /// Seals paging states.

@@ -81,8 +81,12 @@ impl Coordinator {
         let Some(mut change) = ddl::apply(&before, statement, &mut context)? else {
             return Ok(Answer::void());
         };
-        let profile = self.settings.profile;
-        ddl::provision(&before, &mut change, profile, request.throughput)?;
+        let rules = ddl::ProvisionRules {
+            profile: self.settings.profile,
+            autoscales: self.settings.autoscales,
+            past: &|keyspace, table| self.space_past(keyspace, table),
+        };
+        ddl::provision(&before, &mut change, &rules, request.throughput)?;
         let Change {
             schema,
             event,

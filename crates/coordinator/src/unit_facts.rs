@@ -36,6 +36,9 @@ impl Coordinator {
             };
             let (mode, maximum_ru_s, current) = match throughput {
                 Throughput::Manual(units) => ("manual", units, u64::from(units)),
+                Throughput::Autoscale(units) if !self.settings.autoscales => {
+                    ("manual", units, u64::from(units))
+                }
                 Throughput::Autoscale(units) => {
                     let level = (hottest * sets.len() as f64).ceil() as u64;
                     ("autoscale", units, autoscale_level(level, u64::from(units)))

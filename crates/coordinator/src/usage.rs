@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use partition::Space;
 use schema::Throughput;
+use schema::ddl::SpacePast;
 use schema::system::UsageFacts;
 use units::price::{MONTH_HOURS, Prices, autoscale_level};
 
 use crate::admission::throughput_of;
+use crate::balance::tables_of;
 use crate::coordinator::Coordinator;
 
 /// The name under which storage keeps the usage.
@@ -30,10 +32,17 @@ struct Hour {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     hours: BTreeMap<String, BTreeMap<i64, Hour>>,
+    /// The highest throughput that each space ever had.
+    highest: BTreeMap<String, u64>,
 }
+
+/// What a line of the document begins with that tells the highest throughput of a space.
+const HIGHEST: &str = "highest";
 
 impl Usage {
     fn add(&mut self, space: String, hour_ms: i64, used: Hour) {
+        let highest = self.highest.entry(space.clone()).or_default();
+        *highest = used.maximum_ru_s.max(*highest);
         let hours = self.hours.entry(space).or_default();
         let hour = hours.entry(hour_ms).or_insert(Hour { charge_micros: 0, ..used });
         hour.is_autoscale = used.is_autoscale;
@@ -48,6 +57,9 @@ impl Usage {
 
     fn encode(&self) -> String {
         let mut text = format!("{VERSION_LINE}\n");
+        for (space, ru_s) in &self.highest {
+            text.push_str(&format!("{HIGHEST} {space} {ru_s}\n"));
+        }
         for (space, hours) in &self.hours {
             for (at_ms, hour) in hours {
                 let mode = if hour.is_autoscale { "autoscale" } else { "manual" };
@@ -68,6 +80,14 @@ impl Usage {
             return usage;
         }
         for line in lines {
+            if let Some(rest) = line.strip_prefix(HIGHEST).and_then(|it| it.strip_prefix(' ')) {
+                if let Some((space, Ok(ru_s))) =
+                    rest.split_once(' ').map(|(space, ru_s)| (space, ru_s.parse()))
+                {
+                    usage.highest.insert(space.to_owned(), ru_s);
+                }
+                continue;
+            }
             let mut words = line.split(' ');
             let mut next = || words.next().unwrap_or_default();
             let (space, at_ms, mode) = (next(), next().parse(), next());
@@ -141,13 +161,18 @@ impl Coordinator {
             });
             let (is_autoscale, maximum) = match throughput {
                 Throughput::Manual(units) => (false, units),
-                Throughput::Autoscale(units) => (true, units),
+                Throughput::Autoscale(units) => (self.settings.autoscales, units),
             };
             let highest_ru_s = highest.saturating_mul(partitions.len() as u64);
             let maximum_ru_s = u64::from(maximum);
             let hour = Hour { is_autoscale, maximum_ru_s, highest_ru_s, charge_micros };
             usage.add(space.to_string(), hour_ms, hour);
         }
+        usage.highest.retain(|space, _| {
+            map.spaces().any(|(known, _)| {
+                known.to_string() == *space && throughput_of(&schema, known).is_some()
+            })
+        });
         if keeps && !usage.hours.is_empty() {
             let text = usage.encode();
             if let Err(error) =
@@ -156,6 +181,25 @@ impl Coordinator {
                 tracing::warn!(%error, "the usage could not be kept");
             }
         }
+    }
+
+    /// What the original's minimum of a space follows from.
+    pub(crate) fn space_past(&self, keyspace: &str, table: Option<&str>) -> SpacePast {
+        const GB: u64 = 1_000_000_000;
+        let space = match table {
+            None => Space::Keyspace(keyspace.into()),
+            Some(table) => Space::Table { keyspace: keyspace.into(), table: table.into() },
+        };
+        self.record_usage(false);
+        let (schema, map) = (self.schema.load(), self.map.load());
+        let placed = map.spaces().find(|(known, _)| **known == space);
+        let bytes: u64 = placed.map_or(0, |(_, partitions)| {
+            let stored = self.stored(&tables_of(&schema, &space), partitions);
+            stored.iter().map(|stored| stored.bytes).sum()
+        });
+        let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let highest = self.usage.lock().highest.get(&space.to_string()).copied().unwrap_or(0);
+        SpacePast { stored_gb: whole(bytes / GB), highest_ru_s: whole(highest) }
     }
 
     pub(crate) fn usage_facts(&self) -> Vec<UsageFacts> {
@@ -199,6 +243,7 @@ mod tests {
         assert_eq!((facts[0].level_ru_s, facts[0].cost, facts[0].charge), (700, 0.084, 10.0));
         assert_eq!((facts[1].level_ru_s, facts[1].cost), (400, 0.048));
         assert_eq!(Usage::decode("something else"), Usage::default());
+        assert_eq!(back.highest["ks.t"], 4_000);
     }
 
     #[test]

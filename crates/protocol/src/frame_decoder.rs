@@ -78,6 +78,43 @@ impl FrameDecoder {
         self.compression = compression;
     }
 
+    /// Bytes of the message that is being assembled, outside of the buffer it is decoded from.
+    pub fn assembled_bytes(&self) -> usize {
+        match &self.large {
+            Some(LargeMessage::Assemble { collected, .. }) => collected.len(),
+            Some(LargeMessage::Skip { .. }) | None => 0,
+        }
+    }
+
+    /// Gives up the message that is arriving: what came of it is forgotten, what is still to come is
+    /// skipped. Its version and stream, to be answered; `None` if nothing is arriving that can be
+    /// given up. To be called when [`FrameDecoder::decode`] returned `None`.
+    pub fn give_up(&mut self, buf: &mut BytesMut) -> Option<(Version, i16)> {
+        if self.broken || self.skip_bytes > 0 {
+            return None;
+        }
+        let (header, remaining_bytes) = match (self.framing, &self.large) {
+            (Framing::Plain, _) => {
+                let header = RawHeader::decode(buf.first_chunk::<HEADER_BYTES>()?);
+                let needed_bytes = HEADER_BYTES + header.length.cast_unsigned() as usize;
+                (header, needed_bytes.checked_sub(buf.len())?)
+            }
+            (Framing::Outer, Some(LargeMessage::Assemble { header, needed_bytes, collected })) => {
+                (*header, needed_bytes.checked_sub(collected.len())?)
+            }
+            (Framing::Outer, _) => return None,
+        };
+        let (version, _) = header.check(self.direction, self.version).ok()?;
+        match self.framing {
+            Framing::Plain => {
+                buf.clear();
+                self.skip_bytes = remaining_bytes as u64;
+            }
+            Framing::Outer => self.large = Some(LargeMessage::Skip { remaining_bytes }),
+        }
+        Some((version, header.stream))
+    }
+
     /// The version of the connection, once it started.
     pub fn version(&self) -> Option<Version> {
         self.version

@@ -14,6 +14,7 @@ use crate::clients::{Clients, Encryption};
 use crate::config::TlsMode;
 use crate::connection::{Connection, Limits};
 use crate::events::EventHub;
+use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::session::{Session, Statements};
 use crate::tls::Certificates;
@@ -35,6 +36,7 @@ const HANDSHAKE: u8 = 0x16;
 /// Everything that serving a client takes.
 pub(crate) struct Door {
     pub(crate) limits: Limits,
+    pub(crate) load: Arc<Load>,
     pub(crate) connections_max: usize,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) hub: Arc<EventHub>,
@@ -144,7 +146,16 @@ impl Door {
         let registration = self.clients.register(address, encryption);
         let session = Session::new(address, registration, Arc::clone(&self.statements));
         let shard = self.metrics.shard();
-        Connection::new(stream, session, &self.limits, shard, &self.hub, stopping).run().await;
+        let connection = Connection::new(
+            stream,
+            session,
+            &self.limits,
+            shard,
+            &self.hub,
+            &self.load,
+            stopping,
+        );
+        connection.run().await;
     }
 }
 

@@ -16,6 +16,7 @@ mod door;
 mod estimate;
 mod events;
 mod facts;
+mod load;
 mod log;
 mod metrics;
 mod node;

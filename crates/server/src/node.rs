@@ -17,6 +17,7 @@ use types::TableId;
 use crate::clients::Clients;
 use crate::config::{CommitMode, Config, Loaded, Profile};
 use crate::events::EventHub;
+use crate::load::Load;
 use crate::facts::NodeWorld;
 use crate::metrics::Metrics;
 use crate::roles::RoleKeeper;
@@ -51,6 +52,7 @@ pub(crate) struct Node {
     pub(crate) hub: Arc<EventHub>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) load: Arc<Load>,
 }
 
 /// Why a node does not start. Each is one clear line.
@@ -151,6 +153,7 @@ impl Node {
             },
             prices: config.units.prices,
             saves_bursts: config.units.burst,
+            autoscales: config.units.autoscale,
             counts_work: config.units.charge,
             paging_secret: PagingSecret(identity.paging_secret),
             auto_snapshot: config.storage.auto_snapshot,
@@ -169,6 +172,9 @@ impl Node {
             .map_err(StartError::Coordinator)?;
         let coordinator = Arc::new(coordinator);
         let roles = Arc::new(open_roles(config, &storage)?);
+        let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
+        let held_bytes_max = config.memory.requests.unwrap_or(share);
+        let load = Arc::new(Load::new(held_bytes_max, config.limits.queue_delay));
         let engine = Arc::new(Engine::new(Parts {
             coordinator: Arc::clone(&coordinator),
             roles: Arc::clone(&roles),
@@ -188,13 +194,14 @@ impl Node {
                 retries: config.units.server_side_retry.clone(),
             },
             address,
+            load: Arc::clone(&load),
         }));
         let source = Arc::downgrade(&engine);
         world.set_statements(Box::new(move || {
             source.upgrade().map(|engine| engine.statement_facts()).unwrap_or_default()
         }));
         let metrics = Arc::new(Metrics::default());
-        Ok(Node { storage, coordinator, engine, roles, world, hub, clients, metrics })
+        Ok(Node { storage, coordinator, engine, roles, world, hub, clients, metrics, load })
     }
 
     /// Makes everything durable. What comes after is refused.

@@ -12,14 +12,19 @@ use protocol::{
 
 use crate::clients::{Registration, kept_options};
 use crate::connection::Wait;
+use crate::load::Holding;
 use crate::metrics::RequestKind;
 
 /// What drivers know Cassandra's password check as.
 const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
 /// The driver that takes a custom payload for the beginning of the answer, by the name it tells with
-/// protocol v5. With v4 it tells none: so who tells no name is sent no payload either.
+/// protocol v5. With v4 it tells none, and is known by [`PayloadUse::Doubtful`].
 const DRIVER_WITHOUT_PAYLOAD: &str = "cdrs-tokio";
+/// The streams on which that driver sends its first and its second message.
+const DOUBTFUL_STREAMS: (i16, i16) = (1, 2);
+/// All that it tells at STARTUP with protocol v4.
+const DOUBTFUL_OPTIONS: [&str; 2] = ["CQL_VERSION", "COMPRESSION"];
 
 /// The version of CQL that is spoken.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
@@ -36,6 +41,9 @@ pub(crate) trait Statements: Send + Sync {
         message: &RequestMessage<'_>,
         out: &mut BytesMut,
     ) -> Step;
+
+    /// Refuses a request unseen, because the node has too much to do: appends the error.
+    fn refuse(&self, client: &Client, version: Version, stream: i16, out: &mut BytesMut) -> Effect;
 
     /// Whether clients must log in.
     fn requires_login(&self) -> bool;
@@ -69,6 +77,14 @@ pub(crate) struct Finished {
     /// One whole message.
     pub(crate) message: BytesMut,
     pub(crate) effect: Effect,
+    /// Its memory, where it is large.
+    pub(crate) holding: Option<Holding>,
+}
+
+impl Finished {
+    pub(crate) fn new(message: BytesMut, effect: Effect) -> Finished {
+        Finished { message, effect, holding: None }
+    }
 }
 
 /// What a request did besides being answered.
@@ -126,9 +142,21 @@ pub(crate) enum Stage {
     Ready,
 }
 
+/// What is known of how a client's driver takes custom payloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PayloadUse {
+    /// It told its name, or did something that only one which can read them does.
+    Known,
+    /// It said no more than `cdrs-tokio` does, on the stream it does: the next message decides.
+    Doubtful,
+}
+
 /// The state of one connection, as far as requests are concerned.
 pub(crate) struct Session {
     pub(crate) stage: Stage,
+    payload_use: PayloadUse,
+    /// Nothing came before.
+    is_untouched: bool,
     pub(crate) client: Client,
     /// The client rather gets an error than waits.
     pub(crate) throw_on_overload: bool,
@@ -143,13 +171,24 @@ impl Session {
         statements: Arc<dyn Statements>,
     ) -> Session {
         let client = Client { address, keyspace: None, role: None, takes_payload: false };
-        let stage = Stage::Fresh;
-        Session { stage, client, throw_on_overload: false, statements, registration }
+        Session {
+            stage: Stage::Fresh,
+            payload_use: PayloadUse::Known,
+            is_untouched: true,
+            client,
+            throw_on_overload: false,
+            statements,
+            registration,
+        }
     }
 
     /// Serves one request.
     pub(crate) fn serve(&mut self, frame: &Frame, out: &mut BytesMut) -> Step {
         self.registration.add_request();
+        if self.payload_use == PayloadUse::Doubtful {
+            self.payload_use = PayloadUse::Known;
+            self.client.takes_payload = frame.stream != DOUBTFUL_STREAMS.1;
+        }
         let head = ResponseHead::new(frame.version, frame.stream);
         let message = match RequestMessage::decode(frame) {
             Ok(message) => message,
@@ -169,6 +208,7 @@ impl Session {
                 return self.statements.serve(&self.client, frame, &message, out);
             }
             Request::Options => {
+                self.is_untouched = false;
                 head.supported(&supported(), out);
                 Effect::none()
             }
@@ -203,8 +243,11 @@ impl Session {
             }
         };
         let driver = options.iter().find(|(name, _)| *name == "DRIVER_NAME");
-        self.client.takes_payload =
-            driver.is_some_and(|(_, driver)| driver != DRIVER_WITHOUT_PAYLOAD);
+        self.client.takes_payload = driver.is_none_or(|(_, name)| name != DRIVER_WITHOUT_PAYLOAD);
+        let says_little = options.iter().all(|(name, _)| DOUBTFUL_OPTIONS.contains(&name));
+        if says_little && self.is_untouched && head.stream == DOUBTFUL_STREAMS.0 {
+            self.payload_use = PayloadUse::Doubtful;
+        }
         let kept = kept_options(options);
         self.registration.update(|details| {
             details.version = Some(head.version);
@@ -231,8 +274,13 @@ impl Session {
                 }
                 Err(error) => Effect::error(&head, &error, &mut message),
             };
-            Finished { message, effect }
+            Finished::new(message, effect)
         }))
+    }
+
+    /// Refuses a request unseen, because the node has too much to do.
+    pub(crate) fn refuse(&self, version: Version, stream: i16, out: &mut BytesMut) -> Effect {
+        self.statements.refuse(&self.client, version, stream, out)
     }
 
     /// Remembers what a request changed. The connection looks after what concerns bytes and events.

@@ -83,6 +83,7 @@ async fn serve(
             in_flight_max: config.limits.in_flight_per_connection,
             startup_timeout: config.server.startup_timeout,
         },
+        load: Arc::clone(&node.load),
         connections_max: config.limits.connections,
         metrics: Arc::clone(&node.metrics),
         hub: Arc::clone(&node.hub),
@@ -95,6 +96,7 @@ async fn serve(
     let open_door = tokio::spawn(door.open(listener, stopping));
     serve_metrics(loaded, &node)?;
     serve_questions(&folder, &node, address);
+    node.load.start_heartbeat().map_err(StartError::Runtime)?;
     let balancing = tokio::spawn(balance(Arc::clone(&node), config.partitions.interval));
     warn_of_default_password(&node);
     record_usage(&node);
@@ -225,6 +227,22 @@ fn gauges(node: &Node) -> Vec<Gauge> {
             "Tables in whose files damage was met since the start.",
             stored.damaged.len() as u64,
         ),
+        gauge(
+            "helenus_requests_held_bytes",
+            "Bytes of large requests and answers under way.",
+            node.load.held_bytes(),
+        ),
+        gauge(
+            "helenus_requests_queue_microseconds",
+            "How long the last heartbeat waited for its turn.",
+            u64::try_from(node.load.delay().as_micros()).unwrap_or(u64::MAX),
+        ),
+        Gauge {
+            name: "helenus_requests_refused_total",
+            help: "Requests refused because the node had too much to do.",
+            is_counter: true,
+            value: node.load.refused_count() as f64,
+        },
         gauge(
             "helenus_prepared_statements",
             "Prepared statements kept.",

@@ -33,7 +33,7 @@ use crate::model::{Keyspace, Schema, Table};
 
 pub(crate) use access::{is_local_system_keyspace, is_system_keyspace};
 pub(crate) use create_table::{in_definition_order, system_table};
-pub use provision::provision;
+pub use provision::{ProvisionRules, SpacePast, provision};
 pub use resolve::resolve_type;
 pub use truncate::truncated_table;
 

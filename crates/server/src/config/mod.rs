@@ -92,6 +92,7 @@ pub(crate) struct Memory {
     pub(crate) head_cache: Option<u64>,
     pub(crate) memtables: Option<u64>,
     pub(crate) prepared_statements: u64,
+    pub(crate) requests: Option<u64>,
 }
 
 /// What is refused.
@@ -104,6 +105,7 @@ pub(crate) struct Limits {
     pub(crate) batch_size_fail: u64,
     pub(crate) unlogged_batch_partitions_warn: usize,
     pub(crate) waiting_requests: usize,
+    pub(crate) queue_delay: Duration,
     pub(crate) logical_partition_bytes: u64,
     pub(crate) physical_partition_bytes: u64,
     /// `None`: as the profile has it.
@@ -146,6 +148,8 @@ pub(crate) struct Units {
     pub(crate) server_side_retry: ServerRetry,
     /// Whether unspent budget is kept for bursts.
     pub(crate) burst: bool,
+    /// Whether throughput may be given as the most of autoscale.
+    pub(crate) autoscale: bool,
     /// What throughput costs.
     pub(crate) prices: units::price::Prices,
 }

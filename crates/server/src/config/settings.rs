@@ -206,6 +206,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         memory.prepared_statements = form::bytes
     ),
     setting!(
+        "memory.requests",
+        Form::Bytes,
+        "auto",
+        "Large requests and answers under way. At that much, the newest requests are refused with the\nerror for an overloaded node, and clients that do not take their answers are left.\nauto: an eighth of the memory.",
+        memory.requests = form::bytes_or_auto
+    ),
+    setting!(
         "limits.frame_bytes",
         Form::Bytes,
         "16MiB",
@@ -255,6 +262,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         "16384",
         "Requests of all connections that may wait at once, for the log, for a thread or for their\nbudget. At that many, the newest are refused with the error for an overloaded node.",
         limits.waiting_requests = |text| form::count_of_at_least(text, 16)
+    ),
+    setting!(
+        "limits.queue_delay",
+        Form::Duration,
+        "500ms",
+        "How long requests may wait for a thread. While they wait longer, a connection may have fewer\nof its requests served at a time; the newest are refused with the error for an overloaded\nnode, which says when to come back.",
+        limits.queue_delay = form::duration
     ),
     setting!(
         "limits.logical_partition_bytes",
@@ -388,7 +402,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "units.payload",
         Form::Flag,
         "true",
-        "Whether clients are told what a request cost, in the custom payload RequestCharge of its\nanswer (protocol versions 4 and 5). Only drivers that tell their name are: one that tells none cannot read it.",
+        "Whether clients are told what a request cost, in the custom payload RequestCharge of its\nanswer (protocol versions 4 and 5). The Rust driver cdrs-tokio is not told: it cannot read it.",
         units.payload = form::flag
     ),
     setting!(
@@ -404,6 +418,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         "false",
         "Whether a physical partition with less than 3,000 RU/s keeps what it does not spend, up to\n300 s of its budget, and spends it at up to 3,000 RU/s when it needs more.",
         units.burst = form::flag
+    ),
+    setting!(
+        "units.autoscale",
+        Form::Flag,
+        "true",
+        "Whether keyspaces and tables may have cosmosdb_autoscale_max_throughput. false: it is refused,\nand what has it already is treated and billed as manual throughput of that number.",
+        units.autoscale = form::flag
     ),
     setting!(
         "units.price_manual",

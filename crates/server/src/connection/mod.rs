@@ -4,7 +4,7 @@
 //! A request that must wait is set aside and polled by the same task; its answer goes out with
 //! whatever else is ready then. Nothing more is read while the client does not take its answers, or
 //! while too many of its requests wait: the kernel then holds the client back, and our memory does
-//! not grow.
+//! not grow. What the whole node may hold, and when it refuses, is in `load.rs`.
 mod pending;
 #[cfg(test)]
 mod tests;
@@ -12,6 +12,7 @@ mod tests;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use crate::events::{EventHub, EventQueue};
+use crate::load::{GRAIN_BYTES, Holding, Load};
 use crate::metrics::{RequestKind, Shard};
 use crate::session::{Change, Effect, Finished, Session, Stage, Step, kind_of};
 use crate::world;
@@ -41,6 +43,10 @@ const UNWRITTEN_BYTES_MAX: usize = 256 * 1024;
 const REQUESTS_PER_WRITE_MAX: usize = 512;
 /// Rounds before other connections get their turn.
 const ROUNDS_MAX: usize = 16;
+/// A client that keeps us waiting with much of its own in our memory is left after this time ...
+const STALL_MAX: Duration = Duration::from_secs(60);
+/// ... or after this, when memory is short.
+const STALL_MAX_TIGHT: Duration = Duration::from_secs(2);
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -72,12 +78,27 @@ pub(crate) struct Connection<'a, S> {
     reading: Reading,
     /// Bytes arrived that were not decoded to their end.
     may_hold_frames: bool,
+    load: &'a Arc<Load>,
+    /// What of it is in memory: what arrived, and what is to be written.
+    holding: Holding,
+    /// The client keeps us waiting.
+    stall: Option<Stall>,
+    /// Statements served in this turn.
+    turn_requests: usize,
 }
 
 /// What is remembered of a request that waits.
 struct Tag {
     kind: RequestKind,
     started: Instant,
+    /// Its memory, where it is large.
+    _holding: Option<Holding>,
+}
+
+/// Since when nothing moves.
+struct Stall {
+    since: Instant,
+    alarm: Pin<Box<Sleep>>,
 }
 
 /// Whether more requests are taken.
@@ -105,6 +126,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         limits: &'a Limits,
         shard: &'a Shard,
         hub: &'a EventHub,
+        load: &'a Arc<Load>,
         mut stopping: watch::Receiver<bool>,
     ) -> Connection<'a, S> {
         Connection {
@@ -127,6 +149,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             }),
             reading: Reading::Open,
             may_hold_frames: false,
+            load,
+            holding: Holding::none(load),
+            stall: None,
+            turn_requests: 0,
         }
     }
 
@@ -152,6 +178,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     // and end here.
     #[inline(never)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.turn_requests = self.load.turn_requests();
         for _ in 0..ROUNDS_MAX {
             if self.poll_ends(cx) {
                 return Poll::Ready(Ok(()));
@@ -166,9 +193,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             has_moved |= self.poll_read(cx)?;
             if !has_moved {
                 self.release_memory();
+                if self.poll_stall(cx) {
+                    return Poll::Ready(Err(std::io::ErrorKind::TimedOut.into()));
+                }
                 return Poll::Pending;
             }
+            self.stall = None;
         }
+        self.account();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -222,6 +254,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             match self.decoder.decode(&mut self.inbound) {
                 Ok(None) => {
                     self.may_hold_frames = false;
+                    self.give_up_large();
                     break;
                 }
                 Ok(Some(frame)) => self.serve_frame(&frame, arrived),
@@ -242,14 +275,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
 
     fn serve_frame(&mut self, frame: &Frame, arrived: Instant) {
         let Some(kind) = kind_of(frame.opcode) else { return };
-        if self.pending.count() >= self.limits.in_flight_max {
-            let head = ResponseHead::new(frame.version, frame.stream);
-            let text = "Too many requests of this connection are waiting";
-            let error = ErrorResponse::new(ErrorKind::Overloaded, text);
-            let effect = Effect::error(&head, &error, self.outgoing.messages());
+        let is_late = kind.is_statement() && self.turn_requests == 0;
+        if is_late || self.pending.count() >= self.limits.in_flight_max {
+            let effect =
+                self.session.refuse(frame.version, frame.stream, self.outgoing.messages());
             self.settle(kind, arrived, effect);
             return;
         }
+        self.turn_requests -= usize::from(kind.is_statement());
         let before_bytes = self.outgoing.messages().len();
         let session = &mut self.session;
         let messages = self.outgoing.messages();
@@ -257,7 +290,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         let step = catch_unwind(AssertUnwindSafe(|| session.serve(frame, messages)));
         match step {
             Ok(Step::Answered(effect)) => self.settle(kind, arrived, effect),
-            Ok(Step::Waits(wait)) => self.pending.add(Tag { kind, started: arrived }, wait),
+            Ok(Step::Waits(wait)) => {
+                let _holding = Holding::of(self.load, frame.body.len());
+                self.pending.add(Tag { kind, started: arrived, _holding }, wait);
+            }
             Err(_) => {
                 tracing::error!(opcode = ?frame.opcode, "a request failed by a bug of the server");
                 self.outgoing.messages().truncate(before_bytes);
@@ -306,7 +342,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     /// Takes the answers of requests that waited.
     fn poll_pending(&mut self, cx: &mut Context<'_>) -> bool {
         let mut has_moved = false;
-        while self.pending.count() > 0 && self.has_room() {
+        // Also where there is no room: what waits holds places that others wait for.
+        while self.pending.count() > 0 {
             // The same guard as around the first step.
             let polled = catch_unwind(AssertUnwindSafe(|| self.pending.poll_next(cx)));
             match polled {
@@ -387,6 +424,55 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             }
             Ok(true)
         })
+    }
+
+    /// Tells the node what this connection holds.
+    fn account(&mut self) {
+        let bytes = self.inbound.len() + self.decoder.assembled_bytes() + self.outgoing.length_bytes();
+        if bytes >= GRAIN_BYTES || !self.holding.is_none() {
+            self.holding.set(bytes);
+        }
+    }
+
+    /// Gives up a large request that is still arriving when the node holds too much already. Its
+    /// client is told when to come back.
+    fn give_up_large(&mut self) {
+        self.account();
+        if self.inbound.len() + self.decoder.assembled_bytes() < GRAIN_BYTES
+            || !self.load.gives_up_unfinished()
+        {
+            return;
+        }
+        if let Some((version, stream)) = self.decoder.give_up(&mut self.inbound) {
+            let effect = self.session.refuse(version, stream, self.outgoing.messages());
+            self.shard.add_error(effect.error_code.unwrap_or_default());
+            self.account();
+        }
+    }
+
+    /// Looks after a client that neither takes its answers nor ends its request. `true`: it had its
+    /// time.
+    fn poll_stall(&mut self, cx: &mut Context<'_>) -> bool {
+        self.account();
+        let waits_for_us =
+            self.outgoing.is_empty() && (self.may_hold_frames || !self.may_serve());
+        if self.holding.is_none() || waits_for_us {
+            self.stall = None;
+            return false;
+        }
+        let stall = self.stall.get_or_insert_with(|| Stall {
+            since: world::now(),
+            alarm: Box::pin(tokio::time::sleep(STALL_MAX_TIGHT)),
+        });
+        while stall.alarm.as_mut().poll(cx).is_ready() {
+            let stalled_for = world::now().saturating_duration_since(stall.since);
+            if stalled_for >= STALL_MAX || self.load.is_tight() {
+                tracing::info!(client = %self.session.client.address, "a client that kept us waiting is left");
+                return true;
+            }
+            stall.alarm = Box::pin(tokio::time::sleep(STALL_MAX_TIGHT));
+        }
+        false
     }
 
     /// A connection that waits holds next to nothing: ten thousand of them are cheap.

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::{Connection, Limits, Wait};
 use crate::clients::Clients;
 use crate::events::EventHub;
+use crate::load::{Holding, Load};
 use crate::metrics::Metrics;
 use crate::session::{Client, Effect, Finished, Session, Statements, Step};
 
@@ -53,11 +54,16 @@ impl Statements for Scripted {
                     tokio::time::sleep(Duration::from_millis(number)).await;
                     let mut message = BytesMut::new();
                     answer(&mut message, "later");
-                    Finished { message, effect: Effect::none() }
+                    Finished::new(message, Effect::none())
                 }));
             }
         }
         Step::Answered(Effect::none())
+    }
+
+    fn refuse(&self, _: &Client, version: Version, stream: i16, out: &mut BytesMut) -> Effect {
+        let error = ErrorResponse::new(ErrorKind::Overloaded, "refused");
+        Effect::error(&ResponseHead::new(version, stream), &error, out)
     }
 
     fn requires_login(&self) -> bool {
@@ -83,6 +89,7 @@ struct TestClient {
     hub: Arc<EventHub>,
     statements: Arc<Scripted>,
     stop: watch::Sender<bool>,
+    load: Arc<Load>,
 }
 
 const LIMITS: Limits = Limits {
@@ -100,12 +107,16 @@ impl TestClient {
         let statements = Arc::new(statements);
         let (stop, stopping) = watch::channel(false);
         let (server_hub, server_statements) = (Arc::clone(&hub), Arc::clone(&statements));
+        let load = Arc::new(Load::new(1 << 20, Duration::from_secs(1)));
+        let server_load = Arc::clone(&load);
         tokio::spawn(async move {
             let metrics = Metrics::default();
             let registration = Arc::new(Clients::default()).register(address, None);
             let session = Session::new(address, registration, server_statements);
             let shard = metrics.shard();
-            Connection::new(socket, session, &LIMITS, shard, &server_hub, stopping).run().await;
+            let connection =
+                Connection::new(socket, session, &LIMITS, shard, &server_hub, &server_load, stopping);
+            connection.run().await;
         });
         TestClient {
             stream,
@@ -116,6 +127,7 @@ impl TestClient {
             hub,
             statements,
             stop,
+            load,
         }
     }
 

@@ -48,6 +48,14 @@ pub(crate) enum RequestKind {
 }
 
 impl RequestKind {
+    /// Whether statements are to be run, or looked at.
+    pub(crate) fn is_statement(self) -> bool {
+        matches!(
+            self,
+            RequestKind::Query | RequestKind::Execute | RequestKind::Batch | RequestKind::Prepare
+        )
+    }
+
     pub(super) const ALL: [(RequestKind, &'static str); 8] = [
         (RequestKind::Options, "options"),
         (RequestKind::Startup, "startup"),

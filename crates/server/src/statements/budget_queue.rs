@@ -39,6 +39,10 @@ impl Inner {
             return self.finished(&call, Err(failure));
         }
         tokio::time::sleep(wait).await;
+        if self.is_full() {
+            let failure = self.too_much();
+            return self.finished(&call, Err(failure));
+        }
         call.has_waited = true;
         call.started = world::now();
         let schema = self.coordinator.schema();

@@ -52,6 +52,11 @@ pub(super) struct ChargePayload {
 }
 
 impl ChargePayload {
+    /// What an answer tells of a charge, if it does.
+    pub(super) fn of(charge: Charge, is_told: bool) -> ChargePayload {
+        ChargePayload { value: charge.to_payload(), is_told }
+    }
+
     /// As the head of an answer wants it; `space` is where it lies meanwhile.
     pub(super) fn pairs<'w>(
         &'w self,
@@ -111,7 +116,7 @@ impl<'a> Call<'a> {
 
     /// What the answer tells of a charge.
     pub(super) fn payload(&self, charge: Charge) -> ChargePayload {
-        ChargePayload { value: charge.to_payload(), is_told: self.tells_charge }
+        ChargePayload::of(charge, self.tells_charge)
     }
 
     /// The throughput that its custom payload asks for (cosmos-facts 2.2): a number as text.

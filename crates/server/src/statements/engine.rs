@@ -18,24 +18,26 @@ use cql::ast::BatchKind;
 use plan::expression::bound_count;
 use plan::{BatchItem, BatchLimits, BatchPlan, BindContext, ModifyPlan, Plan};
 use protocol::{
-    ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, StatementSource,
-    Version, WriteType,
+    ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead,
+    StatementSource, Version, WriteType,
 };
 use replica::{Asking, CommitError, Ticket};
 use schema::Schema;
 use schema::system::StatementFacts;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use types::{Done, Outcome};
-use units::Work;
 use units::budget::ClientId;
+use units::{Charge, Work};
 
 use super::cache::{PreparedStatements, Statement};
-use super::call::{Abandon, Call, OwnedCall, Until, strength};
+use super::call::{Abandon, Call, ChargePayload, OwnedCall, Until, strength};
 use super::trace::Trace;
 use super::values::Bound;
 use super::{access, consistency, encode, plans};
 use crate::config::{ServerRetry, Timeouts};
 use crate::connection::Wait;
+use crate::load::{Holding, Load};
 use crate::reply::Failure;
 use crate::roles::{self, Performer, RoleKeeper, Target};
 use crate::session::{Client, Effect, Finished, Statements, Step};
@@ -46,9 +48,6 @@ const STATEMENT_ID_NONE: [u8; 16] = [0; 16];
 
 /// Traces that are being written at once; one more is not kept, and the log says so.
 const TRACES_WRITING_MAX: usize = 1024;
-
-/// What a client is told to wait when too many requests wait already.
-const BUSY_WAIT: Duration = Duration::from_millis(100);
 
 /// What an engine is made of.
 pub(crate) struct Parts {
@@ -67,6 +66,8 @@ pub(crate) struct Parts {
     pub(crate) waiting_max: usize,
     /// Where clients connect, for traces.
     pub(crate) address: SocketAddr,
+    /// How loaded the node is.
+    pub(crate) load: Arc<Load>,
 }
 
 /// Whether and how requests are charged.
@@ -98,6 +99,7 @@ pub(super) struct Inner {
     /// Of these, how many may wait for their budget.
     pub(super) waiting_for_budget: Arc<Semaphore>,
     address: SocketAddr,
+    load: Arc<Load>,
 }
 
 /// How far a call came.
@@ -151,6 +153,7 @@ impl Engine {
             waiting_for_budget: Arc::new(Semaphore::new(parts.waiting_max / 2)),
             charging: parts.charging,
             address: parts.address,
+            load: parts.load,
         }))
     }
 
@@ -228,9 +231,8 @@ impl Statements for Engine {
             }
         }
         self.0.note(&call, "The statement is planned");
-        if self.0.waiting.available_permits() == 0 {
-            let failure = Failure::Execute(ExecuteError::Throttled(BUSY_WAIT));
-            return Step::Answered(encode::error(&call, &failure, out));
+        if self.0.waiting.available_permits() == 0 || self.0.load.is_full() {
+            return Step::Answered(encode::error(&call, &self.0.too_much(), out));
         }
         let place = || Arc::clone(&self.0.waiting).try_acquire_owned().ok();
         match self.0.run(call, &schema, Pace::Inline) {
@@ -248,10 +250,17 @@ impl Statements for Engine {
             }
             Ok(Ran::Long(long)) => {
                 let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
-                Step::Waits(Box::pin(async move {
+                // In a task of its own: a client that does not take its answers must not keep the
+                // threads from others that wait for one.
+                let task = Apart(tokio::spawn(async move {
                     let _place = place;
-                    inner.run_apart(call, long).await
-                }))
+                    let load = Arc::clone(&inner.load);
+                    let mut finished = inner.run_apart(call, long).await;
+                    finished.holding = Holding::of(&load, finished.message.len());
+                    finished
+                }));
+                let head = ResponseHead::new(frame.version, frame.stream);
+                Step::Waits(Box::pin(task.finished(head)))
             }
             Err(Failure::Execute(ExecuteError::Throttled(wait)))
                 if self.0.waits_for_budget(&call) =>
@@ -268,6 +277,15 @@ impl Statements for Engine {
                 Step::Answered(encode::answer(&call, outcome, out))
             }
         }
+    }
+
+    fn refuse(&self, client: &Client, version: Version, stream: i16, out: &mut BytesMut) -> Effect {
+        let tells = self.0.charging.tells && client.takes_payload;
+        let payload = ChargePayload::of(Charge::ZERO, tells);
+        let mut space = Default::default();
+        let custom_payload = payload.pairs(&mut space);
+        let head = ResponseHead { custom_payload, ..ResponseHead::new(version, stream) };
+        Effect::error(&head, &self.0.too_much().response(protocol::Consistency::One), out)
     }
 
     fn requires_login(&self) -> bool {
@@ -290,12 +308,45 @@ impl Statements for Engine {
     }
 }
 
+/// A call that runs in a task of its own; given up when its client is gone.
+struct Apart(JoinHandle<Finished>);
+
+impl Apart {
+    async fn finished(mut self, head: ResponseHead<'static>) -> Finished {
+        match (&mut self.0).await {
+            Ok(finished) => finished,
+            Err(_) => {
+                let mut message = BytesMut::new();
+                let error = Failure::Bug.response(protocol::Consistency::One);
+                let effect = Effect::error(&head, &error, &mut message);
+                Finished::new(message, effect)
+            }
+        }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 enum Located {
     One(Arc<Statement>),
     Batch(Vec<Arc<Statement>>),
 }
 
 impl Inner {
+    /// Why a request is refused when the node has too much to do.
+    pub(super) fn too_much(&self) -> Failure {
+        Failure::Execute(ExecuteError::Throttled(self.load.refuse()))
+    }
+
+    /// Whether the memory for requests and answers under way is used up.
+    pub(super) fn is_full(&self) -> bool {
+        self.load.is_full()
+    }
+
     /// The statement that a request means; kept, if it is to be.
     fn statement(&self, call: &Call<'_>, schema: &Schema) -> Result<Arc<Statement>, Failure> {
         match &call.message.request {
@@ -545,6 +596,10 @@ impl Inner {
             true => Arc::clone(&self.scans).acquire_owned().await.ok(),
             false => None,
         };
+        if self.is_full() {
+            let failure = self.too_much();
+            return self.finished(&call, Err(failure));
+        }
         let inner = Arc::clone(&self);
         let head = call.bare_head();
         let waits = call.with(|call| Ok(self.waits_for_budget(&call))).unwrap_or(false);
@@ -562,7 +617,7 @@ impl Inner {
                     let mut message = BytesMut::new();
                     let error = Failure::TruncateTimedOut.response(protocol::Consistency::One);
                     let effect = Effect::error(&head, &error, &mut message);
-                    return Finished { message, effect };
+                    return Finished::new(message, effect);
                 }
             },
             None => ran.await,
@@ -572,7 +627,7 @@ impl Inner {
             let mut message = BytesMut::new();
             let error = Failure::Bug.response(protocol::Consistency::One);
             let effect = Effect::error(&head, &error, &mut message);
-            return Finished { message, effect };
+            return Finished::new(message, effect);
         };
         drop(abandon);
         match ran {
@@ -620,7 +675,7 @@ impl Inner {
             self.settle(&call, &outcome);
             Ok(encode::answer(&call, outcome, &mut message))
         });
-        Finished { message, effect: effect.unwrap_or_default() }
+        Finished::new(message, effect.unwrap_or_default())
     }
 
     /// Accounts for a call that is done.
