@@ -4,7 +4,8 @@
 //! user would, and reads only exit codes and printed lines.
 //!
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
-//! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`] and [`microbench`],
+//! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`], [`microbench`], [`overhead`]
+//! and [`pressure`],
 //! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
@@ -23,7 +24,9 @@ mod e2e;
 mod fuzz;
 mod instructions;
 mod microbench;
+mod overhead;
 mod place;
+mod pressure;
 mod process;
 mod report;
 mod simulate;
@@ -51,6 +54,12 @@ The chores of the repository.
                       [--without-cassandra]      Helenus, Cassandra and a null server in turns; the report is in target/bench
     cargo xtask instructions [--save]            what one read and one write cost, in instructions, against the stored figures
     cargo xtask microbench [--save]              the steps of a request, in nanoseconds, against the kept figures
+    cargo xtask overhead [ROUNDS]                what charging costs: one binary with it and without it, in turns
+    cargo xtask overload [--seconds N] [--connections N]
+                                                 ten times the peak, thousands of connections, rude clients; it fails when less
+                                                 than nine tenths of the peak are served or memory runs away
+    cargo xtask budgets [--seconds N]            many clients on several budgets; it fails when spending is off by 2 % in any ten seconds,
+                                                 when waits are not true, or when clients within their share are refused
     cargo xtask simulate [FILE.svg]              a year of growth to 100 TB, decided as a node decides, drawn as a picture
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
@@ -76,6 +85,9 @@ fn main() -> ExitCode {
         Some("instructions") => instructions::command(rest),
         Some("microbench") => microbench::command(rest),
         Some("bench") => bench::command(rest),
+        Some("overhead") => overhead::command(rest),
+        Some("overload") => pressure::overload(rest),
+        Some("budgets") => pressure::budgets(rest),
         Some("fuzz") => fuzz::command(rest),
         Some("simulate") => simulate::command(rest),
         None | Some("help" | "--help" | "-h") => {

@@ -145,7 +145,7 @@ pub(crate) fn estimate(mutation: &Mutation) -> Charge {
     mutation.operations.iter().map(row).sum()
 }
 
-fn cell_bytes(cell: &CellChange) -> usize {
+pub(crate) fn cell_bytes(cell: &CellChange) -> usize {
     match &cell.action {
         CellAction::Set { path, value, .. } => {
             path.as_ref().map_or(0, |path| path.len()) + value.len()

@@ -363,7 +363,7 @@ impl<'a, 'p> Collector<'a, 'p> {
 }
 
 /// The size of a row for its charge: its keys and all its live values, selected or not.
-fn row_bytes(live: &LiveRow<'_>) -> Result<u64, CorruptRow> {
+pub(crate) fn row_bytes(live: &LiveRow<'_>) -> Result<u64, CorruptRow> {
     let mut bytes = (live.partition_key.len() + live.clustering.map_or(0, <[u8]>::len)) as u64;
     for cells in [&live.static_row, &live.row].into_iter().flatten() {
         bytes = bytes.saturating_add(cells.value_bytes()?);

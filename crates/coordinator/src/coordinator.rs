@@ -242,7 +242,7 @@ impl Coordinator {
                     "roles and permissions are the server's business".into(),
                 ));
             }
-            Plan::Explain(plan) => self.explain(&plan, request),
+            Plan::Explain(plan) => self.explain(&plan, request)?,
         };
         Ok(Executed::Done(answer))
     }

@@ -1,176 +1,425 @@
-//! EXPLAIN: what a statement would do, where, and what it is reckoned to cost. Nothing is executed.
+//! EXPLAIN: what a statement would do, where, and what it is reckoned to cost. Nothing is executed,
+//! and nothing is taken from a budget.
+//!
+//! Reads and writes of rows that are named by their whole keys are reckoned from those rows as they
+//! are; everything else from the sizes of partitions, see `forecast.rs`.
 
 use std::sync::Arc;
 
 use plan::{BatchPlan, ModifyPlan, Partitions, Plan, ResultColumn, SelectPlan};
-use types::{CqlType, Mutation, Operation, RowSelection};
+use replica::RangeSize;
+use types::{
+    CqlType, Mutation, PartitionKey, ReadCommand, ReadScope, RowSelection, SetId, Statics,
+};
 use units::{Charge, ReadStrength, Work, charge, rules};
 
-use crate::admission::estimate;
 use crate::coordinator::{Answer, Coordinator, Reply, RequestContext};
+use crate::error::ExecuteError;
+use crate::forecast::{MutationForecast, average};
 use crate::meter::points_of;
 use crate::rows::Rows;
 
-/// A step of the plan, the physical partitions it touches, and what it is reckoned to cost.
+/// A step of the plan: what it touches, and what it is reckoned to cost.
 struct Step {
     words: String,
     partitions: Vec<u32>,
+    rows: u64,
+    bytes: u64,
     charge: Charge,
 }
 
-/// What a row is reckoned to take where nothing is known about it.
-const ROW_BYTES: u64 = 1024;
-/// What a query without a limit is reckoned to look at in each logical partition.
-const ROWS_PER_KEY: u64 = 100;
+/// So many rows that a read names by their keys are looked at; of more the average is taken.
+const ROWS_LOOKED_AT_MAX: u64 = 64;
+/// So many logical partitions that a read names are looked up; of more the average is taken.
+const KEYS_LOOKED_UP_MAX: usize = 256;
+/// Entries of an index are counted up to this.
+const ENTRIES_COUNTED_MAX: usize = 10_000;
+/// A range of clustering keys is reckoned to hold this part of a logical partition, and a filter to
+/// let this part of the rows pass.
+const PART_DIVISOR: u64 = 3;
 
 impl Coordinator {
-    pub(crate) fn explain(&self, plan: &Plan<'_>, request: &RequestContext<'_>) -> Answer {
+    pub(crate) fn explain(
+        &self,
+        plan: &Plan<'_>,
+        request: &RequestContext<'_>,
+    ) -> Result<Answer, ExecuteError> {
         let steps = match plan {
-            Plan::Select(plan) => vec![self.explain_select(plan, request.work.get().strength)],
+            Plan::Select(plan) => vec![self.explain_select(plan, request.work.get().strength)?],
             Plan::Modify(ModifyPlan { mutations, .. })
             | Plan::Batch(BatchPlan { mutations, .. }) => {
-                mutations.iter().map(|mutation| self.explain_mutation(mutation)).collect()
+                let steps = mutations.iter().map(|mutation| self.explain_mutation(mutation));
+                steps.collect::<Result<_, _>>()?
             }
-            Plan::Schema(_) | Plan::Truncate(_) | Plan::Roles(_) => {
-                vec![whole("change a definition", rules::DEFINITION)]
+            Plan::Schema(_) => vec![whole("change the schema", rules::DEFINITION)],
+            Plan::Truncate(table) => {
+                let name = format!("{}.{}", table.keyspace, table.name);
+                vec![Step {
+                    partitions: self.sets_over(table.id),
+                    ..whole(&format!("remove all rows of {name}"), rules::DEFINITION)
+                }]
             }
-            Plan::Describe(_) => vec![whole("describe definitions", rules::LEAST)],
+            Plan::Roles(_) => vec![whole("look at or change roles and permissions", rules::LEAST)],
+            Plan::Describe(_) => vec![whole("describe what is defined", rules::LEAST)],
             Plan::Use(_) => vec![whole("use another keyspace", rules::LEAST)],
             Plan::Explain(_) => vec![whole("explain a statement", rules::LEAST)],
         };
-        let total = steps.iter().map(|step| step.charge).sum::<Charge>().at_least(rules::LEAST);
-        let mut rows: Vec<Vec<Option<Vec<u8>>>> = Vec::new();
-        let mut touched: Vec<u32> = Vec::new();
-        let step_count = steps.len();
-        for step in steps {
-            touched.extend(&step.partitions);
-            rows.push(row(rows.len() + 1, &step.words, &step.partitions, step.charge));
-        }
-        touched.sort_unstable();
-        touched.dedup();
-        if step_count != 1 {
-            rows.push(row(rows.len() + 1, "in all", &touched, total));
-        }
-        let columns = [
-            ("step", CqlType::Int),
-            ("plan", CqlType::Text),
-            (
-                "physical_partitions",
-                CqlType::List { element: Arc::new(CqlType::Int), frozen: true },
-            ),
-            ("estimated_charge", CqlType::Double),
-        ];
-        let columns = columns.map(|(name, cql_type)| ResultColumn {
-            keyspace: Arc::from("system_helenus"),
-            table: Arc::from("explain"),
-            name: Arc::from(name),
-            cql_type,
-        });
-        let reply = Reply::Rows(Rows::from_values(columns.to_vec(), rows));
-        Answer { reply, warnings: Vec::new() }
+        Ok(answer(steps))
     }
 
-    fn explain_select(&self, plan: &SelectPlan<'_>, strength: ReadStrength) -> Step {
+    /// The physical partitions of a table.
+    fn sets_over(&self, table: types::TableId) -> Vec<u32> {
+        let map = self.map();
+        map.overlapping(table, types::RingRange::FULL).map(|found| found.set.0).collect()
+    }
+
+    fn explain_select(
+        &self,
+        plan: &SelectPlan<'_>,
+        strength: ReadStrength,
+    ) -> Result<Step, ExecuteError> {
         let name = format!("{}.{}", plan.table.keyspace, plan.table.name);
-        let sets = if plan.table.is_virtual { Default::default() } else { self.sets_of(plan) };
         let mut work = Work::new(strength);
-        let key_count = match &plan.partitions {
-            Partitions::Key(_) => Some(1),
-            Partitions::Keys(keys) => Some(keys.len() as u64),
+        if plan.table.is_virtual {
+            work.query_partition_count = 1;
+            add_rows(&mut work, plan, 1, 1);
+            return Ok(whole(&format!("read {name}, which the node computes"), charge(&work)));
+        }
+        let whole = self.table_size(plan.table);
+        let keys: Option<&[PartitionKey]> = match &plan.partitions {
+            Partitions::Key(key) => Some(std::slice::from_ref(key)),
+            Partitions::Keys(keys) => Some(keys),
             Partitions::Ring(_) => None,
         };
-        let row_count = |per_key: u64| {
-            let most = key_count.unwrap_or(1).saturating_mul(per_key);
-            let limit = plan.limit.or(plan.page_size).map_or(u64::MAX, u64::from);
-            if plan.filters.is_empty() { most.min(limit) } else { most }
+        let mut sets: Vec<SetId> = self.sets_of(plan).into_vec();
+        let index = self.index_of(plan)?;
+        let (words, rows, bytes) = match (points_of(plan), keys, index) {
+            (Some(points), Some(keys), _) => {
+                self.explain_points(plan, points, keys, whole, &mut work)?
+            }
+            (None, Some(keys), None) => self.explain_slice(plan, keys, whole, &mut work),
+            (_, _, Some((index, entries))) => {
+                work.query_partition_count = keys.map_or(sets.len(), <[_]>::len) as u64;
+                let rows = limited(plan, entries, true);
+                add_rows(&mut work, plan, rows, average(whole));
+                work.index_entry_count = rows;
+                let many = if rows == 1 { "1 entry".into() } else { format!("{rows} entries") };
+                let words = format!("ask index {index} of {name}: {many}, each with its row");
+                (words, rows, rows.saturating_mul(average(whole)))
+            }
+            (_, None, None) => self.explain_scan(plan, whole, &mut sets, &mut work),
         };
-        let words = match (points_of(plan), key_count) {
-            (Some(points), Some(keys)) => {
-                (0..points.saturating_mul(keys)).for_each(|_| work.read_point(ROW_BYTES));
-                let rows =
-                    if points * keys == 1 { "a row by its key" } else { "rows by their keys" };
-                format!("read {rows} from {name}")
-            }
-            (_, Some(keys)) => {
-                work.query_partition_count = keys;
-                let rows = row_count(ROWS_PER_KEY);
-                add_rows(&mut work, rows);
-                let which = match &plan.rows {
-                    RowSelection::All => "all rows",
-                    _ => "a slice of the rows",
-                };
-                let many = if keys == 1 { "one key".into() } else { format!("{keys} keys") };
-                format!("read {which} of {many} from {name}, reckoned as {rows} rows of 1 KB")
-            }
-            (_, None) => {
-                work.query_partition_count = (sets.len() as u64).max(1);
-                let rows = row_count(ROWS_PER_KEY * work.query_partition_count);
-                add_rows(&mut work, rows);
-                format!(
-                    "scan {name} over {} physical partitions, reckoned as {rows} rows of 1 KB a page",
-                    work.query_partition_count
-                )
-            }
+        let filtered = match plan.filters.is_empty() {
+            true => "",
+            false => ", and filter them",
         };
-        let filtered = if plan.filters.is_empty() { "" } else { ", filter each row" };
-        let strong = if strength == ReadStrength::Strong { ", from two replicas" } else { "" };
-        Step {
-            words: format!("{words}{filtered}{strong}"),
+        let paged = match (plan.page_size, plan.limit) {
+            (Some(page), _) if rows >= u64::from(page) && !is_single_row(plan) => ", for one page",
+            _ => "",
+        };
+        let strong = match strength {
+            ReadStrength::Strong => ", from two replicas",
+            ReadStrength::One => "",
+        };
+        Ok(Step {
+            words: format!("{words}{filtered}{paged}{strong}"),
             partitions: sets.iter().map(|set| set.0).collect(),
+            rows,
+            bytes,
             charge: charge(&work),
-        }
+        })
     }
 
-    fn explain_mutation(&self, mutation: &Mutation) -> Step {
-        let schema = self.schema();
-        let name = match schema.table_by_id(mutation.table) {
-            Some(table) => format!("{}.{}", table.keyspace, table.name),
-            None => "a table that was dropped".to_owned(),
-        };
-        let rows = mutation.operations.iter().filter(|it| matches!(it, Operation::Row(_))).count();
-        let ranges = mutation.operations.len() - rows;
-        let condition = if mutation.condition.is_some() { "if its condition holds, " } else { "" };
-        let what = match (rows, ranges) {
-            (1, 0) => "write a row of".to_owned(),
-            (rows, 0) => format!("write {rows} rows of"),
-            (0, _) => "delete rows of".to_owned(),
-            (rows, _) => format!("delete rows and write {rows} rows of"),
-        };
-        let located = self.map().locate(mutation.table, mutation.key.ring());
-        Step {
-            words: format!(
-                "{condition}{what} {name}; replacing a row costs its old version besides"
-            ),
-            partitions: located.map(|partition| partition.set.0).into_iter().collect(),
-            charge: estimate(mutation),
+    fn explain_points(
+        &self,
+        plan: &SelectPlan<'_>,
+        points: u64,
+        keys: &[PartitionKey],
+        whole: RangeSize,
+        work: &mut Work,
+    ) -> Result<(String, u64, u64), ExecuteError> {
+        let table = plan.table;
+        let name = format!("{}.{}", table.keyspace, table.name);
+        let asked = points.saturating_mul(keys.len() as u64);
+        let (mut there, mut bytes) = (0, 0);
+        if asked <= ROWS_LOOKED_AT_MAX {
+            for key in keys {
+                let rows = self.rows_now(table, key, plan.rows.clone(), plan.statics)?;
+                for row in &rows {
+                    work.read_point(row.bytes);
+                    there += 1;
+                    bytes += row.bytes;
+                }
+                (rows.len() as u64..points).for_each(|_| work.read_point(0));
+            }
+        } else {
+            (0..asked).for_each(|_| work.read_point(average(whole)));
+            (there, bytes) = (asked, asked.saturating_mul(average(whole)));
         }
+        let words = match (asked, there) {
+            (1, 0) => format!("read a row of {name} by its key: there is none"),
+            (1, _) => format!("read a row of {name} by its key: {bytes} bytes"),
+            _ => format!(
+                "read {asked} rows of {name} by their keys: {there} are there, {bytes} bytes"
+            ),
+        };
+        Ok((words, there, bytes))
+    }
+
+    fn explain_slice(
+        &self,
+        plan: &SelectPlan<'_>,
+        keys: &[PartitionKey],
+        whole: RangeSize,
+        work: &mut Work,
+    ) -> (String, u64, u64) {
+        let name = format!("{}.{}", plan.table.keyspace, plan.table.name);
+        let (mut rows, mut bytes) = (0u64, 0u64);
+        for key in keys.iter().take(KEYS_LOOKED_UP_MAX) {
+            let held = self.partition_size(plan.table, key, whole);
+            let wanted = match &plan.rows {
+                RowSelection::Ranges(_) => held.rows.div_ceil(PART_DIVISOR),
+                _ => held.rows,
+            };
+            let wanted = wanted.min(plan.per_partition_limit.map_or(u64::MAX, u64::from));
+            rows = rows.saturating_add(wanted);
+            bytes = bytes.saturating_add(wanted.saturating_mul(average(held)));
+        }
+        if keys.len() > KEYS_LOOKED_UP_MAX {
+            let times = (keys.len() / KEYS_LOOKED_UP_MAX) as u64;
+            (rows, bytes) = (rows.saturating_mul(times), bytes.saturating_mul(times));
+        }
+        let row_bytes = bytes.checked_div(rows).unwrap_or(0);
+        work.query_partition_count = keys.len() as u64;
+        let rows = limited(plan, rows, plan.filters.is_empty());
+        add_rows(work, plan, rows, row_bytes);
+        let which = match &plan.rows {
+            RowSelection::Ranges(_) => "a slice",
+            _ => "the rows",
+        };
+        let many = match keys.len() {
+            1 => "one logical partition".to_owned(),
+            count => format!("{count} logical partitions"),
+        };
+        let words =
+            format!("read {which} of {many} of {name}: about {rows} rows of {row_bytes} bytes");
+        (words, rows, rows.saturating_mul(row_bytes))
+    }
+
+    fn explain_scan(
+        &self,
+        plan: &SelectPlan<'_>,
+        whole: RangeSize,
+        sets: &mut Vec<SetId>,
+        work: &mut Work,
+    ) -> (String, u64, u64) {
+        let name = format!("{}.{}", plan.table.keyspace, plan.table.name);
+        let Partitions::Ring(ranges) = &plan.partitions else { return Default::default() };
+        let map = self.map();
+        let stops_early = plan.filters.is_empty();
+        let (mut rows, mut visited) = (0u64, 0usize);
+        let parts = ranges.iter().flat_map(|range| {
+            let overlapping = map.overlapping(plan.table.id, *range);
+            overlapping.filter_map(|found| Some((found.set, range.intersect(&found.range)?)))
+        });
+        let parts: Vec<(SetId, types::RingRange)> = parts.collect();
+        let ranges = parts.iter().map(|(_, range)| *range).collect::<Vec<_>>();
+        let sizes = self.replicas().storage().range_sizes(plan.table.id, ranges);
+        for size in sizes {
+            visited += 1;
+            rows = rows.saturating_add(size.rows);
+            if limited(plan, rows, stops_early) < rows {
+                break;
+            }
+        }
+        sets.clear();
+        sets.extend(parts.iter().take(visited).map(|(set, _)| *set));
+        sets.dedup();
+        let rows = limited(plan, rows, stops_early);
+        let row_bytes = average(whole);
+        work.query_partition_count = (visited as u64).max(1);
+        add_rows(work, plan, rows, row_bytes);
+        let of_all = if rows < whole.rows { format!(" of {}", whole.rows) } else { String::new() };
+        let many = match visited {
+            1 => "1 physical partition".to_owned(),
+            count => format!("{count} physical partitions"),
+        };
+        let words =
+            format!("scan {name} over {many}: about {rows}{of_all} rows of {row_bytes} bytes");
+        (words, rows, rows.saturating_mul(row_bytes))
+    }
+
+    /// The index that a read would ask, and how many entries it has for it.
+    fn index_of(&self, plan: &SelectPlan<'_>) -> Result<Option<(String, u64)>, ExecuteError> {
+        if plan.indexes.is_empty() {
+            return Ok(None);
+        }
+        let scope = match &plan.partitions {
+            Partitions::Key(key) => ReadScope::Partition(key.clone()),
+            Partitions::Keys(keys) => match keys.first() {
+                Some(key) => ReadScope::Partition(key.clone()),
+                None => return Ok(None),
+            },
+            Partitions::Ring(_) => ReadScope::Ring(types::RingRange::FULL),
+        };
+        let mut command = ReadCommand {
+            table: plan.table.id,
+            scope,
+            rows: plan.rows.clone(),
+            index: None,
+            reversed: plan.reversed,
+            statics: Statics::Skip,
+            hidden: Vec::new(),
+            columns: None,
+            after: None,
+            now_s: plan.now_s,
+        };
+        command.index = self.choose_index(plan, &command)?;
+        let Some(question) = &command.index else { return Ok(None) };
+        let index = plan.indexes.iter().find(|lookup| lookup.index.id == question.index);
+        let name = index.map_or_else(String::new, |lookup| lookup.index.name.to_string());
+        let entries = self.replicas().index_weight(&command, ENTRIES_COUNTED_MAX)?;
+        Ok(entries.map(|entries| (name, entries as u64)))
+    }
+
+    fn explain_mutation(&self, mutation: &Mutation) -> Result<Step, ExecuteError> {
+        let schema = self.schema();
+        let Some(table) = schema.table_by_id(mutation.table) else {
+            return Err(ExecuteError::Invalid("the table was dropped".into()));
+        };
+        let forecast = self.forecast(table, mutation)?;
+        let located = self.map().locate(mutation.table, mutation.key.ring());
+        Ok(Step {
+            words: words_of(&format!("{}.{}", table.keyspace, table.name), mutation, &forecast),
+            partitions: located.map(|partition| partition.set.0).into_iter().collect(),
+            rows: forecast.inserted + forecast.replaced + forecast.deleted,
+            bytes: forecast.bytes,
+            charge: forecast.charge,
+        })
     }
 }
 
-fn add_rows(work: &mut Work, rows: u64) {
+/// A mutation in words.
+fn words_of(name: &str, mutation: &Mutation, forecast: &MutationForecast) -> String {
+    let rows = |count: u64| if count == 1 { "a row".to_owned() } else { format!("{count} rows") };
+    let mut parts = Vec::new();
+    let MutationForecast { inserted, replaced, deleted, absent, ranges, bytes, .. } = forecast;
+    for (count, words) in [
+        (*inserted, format!("write {} that is not there yet", rows(*inserted))),
+        (*replaced, format!("write over {} that is there", rows(*replaced))),
+        (*deleted, format!("delete {}", rows(*deleted))),
+        (*absent, format!("delete {} that is not there", rows(*absent))),
+        (*ranges, "mark a range of rows as deleted".to_owned()),
+    ] {
+        if count > 0 {
+            parts.push(words);
+        }
+    }
+    let what = match parts.is_empty() {
+        true => "change nothing".to_owned(),
+        false => parts.join(", "),
+    };
+    let condition = match (&mutation.condition, forecast.is_refused) {
+        (None, _) => "",
+        (Some(_), false) => "look at the condition; if it holds, ",
+        (Some(_), true) => {
+            return format!("look at the condition on {name}, which does not hold now");
+        }
+    };
+    let size = if *bytes > 0 { format!(", {bytes} bytes then") } else { String::new() };
+    let terms = match forecast.index_terms {
+        0 => String::new(),
+        1 => ", 1 index entry".to_owned(),
+        count => format!(", {count} index entries"),
+    };
+    format!("{condition}{what} in {name}{size}{terms}")
+}
+
+/// Whether the result is one row, however many are read.
+fn is_single_row(plan: &SelectPlan<'_>) -> bool {
+    plan.selection.is_grouped() && plan.grouping.is_none()
+}
+
+/// How many of the rows are looked at before there are enough.
+fn limited(plan: &SelectPlan<'_>, rows: u64, stops_early: bool) -> u64 {
+    if is_single_row(plan) || !stops_early {
+        return rows;
+    }
+    let limit = plan.limit.map_or(u64::MAX, u64::from);
+    let page = plan.page_size.map_or(u64::MAX, u64::from);
+    if plan.sort.is_some() { rows } else { rows.min(limit).min(page) }
+}
+
+fn add_rows(work: &mut Work, plan: &SelectPlan<'_>, rows: u64, row_bytes: u64) {
     work.scanned_row_count = rows;
-    work.scanned_bytes = rows.saturating_mul(ROW_BYTES);
-    work.returned_row_count = rows;
-    work.returned_bytes = work.scanned_bytes;
+    work.scanned_bytes = rows.saturating_mul(row_bytes);
+    let passing = match plan.filters.is_empty() || !plan.indexes.is_empty() {
+        true => rows,
+        false => rows.div_ceil(PART_DIVISOR),
+    };
+    let returned = if is_single_row(plan) { 1 } else { passing };
+    let returned = returned.min(plan.limit.map_or(u64::MAX, u64::from));
+    work.returned_row_count = returned;
+    // Of each value its length goes along; columns that are not asked for stay behind.
+    let all = plan.table.columns.len().max(1) as u64;
+    let asked = plan.selection.columns().len() as u64;
+    let values = row_bytes.saturating_mul(asked.min(all)) / all;
+    work.returned_bytes = returned.saturating_mul(values.saturating_add(4 * asked));
 }
 
 fn whole(words: &str, charge: Charge) -> Step {
-    Step { words: words.to_owned(), partitions: Vec::new(), charge }
+    Step { words: words.to_owned(), partitions: Vec::new(), rows: 0, bytes: 0, charge }
 }
 
-fn row(number: usize, words: &str, partitions: &[u32], charge: Charge) -> Vec<Option<Vec<u8>>> {
+fn answer(steps: Vec<Step>) -> Answer {
+    let total = steps.iter().map(|step| step.charge).sum::<Charge>().at_least(rules::LEAST);
+    let mut rows: Vec<Vec<Option<Vec<u8>>>> = Vec::new();
+    let mut all = whole("in all", total);
+    let step_count = steps.len();
+    for step in steps {
+        all.partitions.extend(&step.partitions);
+        all.rows = all.rows.saturating_add(step.rows);
+        all.bytes = all.bytes.saturating_add(step.bytes);
+        rows.push(row(rows.len() + 1, &step));
+    }
+    all.partitions.sort_unstable();
+    all.partitions.dedup();
+    if step_count != 1 {
+        rows.push(row(rows.len() + 1, &all));
+    }
+    let columns = [
+        ("step", CqlType::Int),
+        ("plan", CqlType::Text),
+        ("physical_partitions", CqlType::List { element: Arc::new(CqlType::Int), frozen: true }),
+        ("estimated_rows", CqlType::BigInt),
+        ("estimated_bytes", CqlType::BigInt),
+        ("estimated_charge", CqlType::Double),
+    ];
+    let columns = columns.map(|(name, cql_type)| ResultColumn {
+        keyspace: Arc::from("system_helenus"),
+        table: Arc::from("explain"),
+        name: Arc::from(name),
+        cql_type,
+    });
+    let reply = Reply::Rows(Rows::from_values(columns.to_vec(), rows));
+    Answer { reply, warnings: Vec::new() }
+}
+
+fn row(number: usize, step: &Step) -> Vec<Option<Vec<u8>>> {
     let number = i32::try_from(number).unwrap_or(i32::MAX);
     let mut list = Vec::new();
-    let count = i32::try_from(partitions.len()).unwrap_or(i32::MAX);
+    let count = i32::try_from(step.partitions.len()).unwrap_or(i32::MAX);
     list.extend_from_slice(&count.to_be_bytes());
-    for partition in partitions {
+    for partition in &step.partitions {
         list.extend_from_slice(&4i32.to_be_bytes());
         list.extend_from_slice(&partition.to_be_bytes());
     }
     vec![
         Some(number.to_be_bytes().to_vec()),
-        Some(words.as_bytes().to_vec()),
+        Some(step.words.as_bytes().to_vec()),
         Some(list),
-        Some(charge.to_payload().to_vec()),
+        Some(step.rows.to_be_bytes().to_vec()),
+        Some(step.bytes.to_be_bytes().to_vec()),
+        Some(step.charge.to_payload().to_vec()),
     ]
 }

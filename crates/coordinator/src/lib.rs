@@ -12,6 +12,7 @@ mod coordinator;
 mod definitions;
 mod error;
 mod explain;
+mod forecast;
 mod meter;
 mod page_state;
 mod partition_facts;

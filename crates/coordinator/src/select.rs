@@ -215,7 +215,7 @@ impl Coordinator {
 
     /// The index that gives the fewest candidates. One that is being built is not asked: then the
     /// rows are read and filtered.
-    fn choose_index(
+    pub(crate) fn choose_index(
         &self,
         plan: &SelectPlan<'_>,
         command: &ReadCommand,

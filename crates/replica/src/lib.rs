@@ -16,8 +16,8 @@ use units::{Charge, rules, table, write_change};
 
 pub use budgets::{Asking, Budgets, Ticket};
 pub use storage::{
-    CommitError, CommitResult, Committed, PartitionFilling, PartitionFull, SnapshotError,
-    SnapshotFacts,
+    CommitError, CommitResult, Committed, PartitionFilling, PartitionFull, RangeSize,
+    SnapshotError, SnapshotFacts,
 };
 
 /// Tells what became of a commit, once it is durable.

@@ -146,15 +146,8 @@ impl Door {
         let registration = self.clients.register(address, encryption);
         let session = Session::new(address, registration, Arc::clone(&self.statements));
         let shard = self.metrics.shard();
-        let connection = Connection::new(
-            stream,
-            session,
-            &self.limits,
-            shard,
-            &self.hub,
-            &self.load,
-            stopping,
-        );
+        let connection =
+            Connection::new(stream, session, &self.limits, shard, &self.hub, &self.load, stopping);
         connection.run().await;
     }
 }

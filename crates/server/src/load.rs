@@ -109,7 +109,7 @@ impl Load {
     }
 
     /// A heartbeat waited so long for its turn.
-    fn on_heartbeat(&self, delay: Duration) {
+    pub(crate) fn on_heartbeat(&self, delay: Duration) {
         let delay_us = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.delay_us.store(delay_us, Ordering::Relaxed);
         let turn = self.turn_requests.load(Ordering::Relaxed);
@@ -128,7 +128,9 @@ impl Load {
             let mut beat = [0];
             while receiver.read_exact(&mut beat).await.is_ok() {
                 let sent_us = load.sent_us.swap(0, Ordering::Relaxed);
-                load.on_heartbeat(Duration::from_micros(world::steady_us().saturating_sub(sent_us)));
+                load.on_heartbeat(Duration::from_micros(
+                    world::steady_us().saturating_sub(sent_us),
+                ));
             }
         });
         let load = Arc::downgrade(self);

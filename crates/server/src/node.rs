@@ -17,8 +17,8 @@ use types::TableId;
 use crate::clients::Clients;
 use crate::config::{CommitMode, Config, Loaded, Profile};
 use crate::events::EventHub;
-use crate::load::Load;
 use crate::facts::NodeWorld;
+use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::roles::RoleKeeper;
 use crate::statements::{Charging, Engine, Parts};
@@ -195,6 +195,7 @@ impl Node {
             },
             address,
             load: Arc::clone(&load),
+            is_cosmos: config.profile == Profile::Cosmos,
         }));
         let source = Arc::downgrade(&engine);
         world.set_statements(Box::new(move || {

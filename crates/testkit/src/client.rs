@@ -86,18 +86,22 @@ impl Client {
         Client::connect_with(address, Version::V5)
     }
 
-    /// Connects with a version of the protocol.
-    pub fn connect_with(address: &str, version: Version) -> Result<Client, ClientError> {
+    fn unstarted(address: &str, version: Version) -> Result<Client, ClientError> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-        let mut client = Client {
+        Ok(Client {
             stream,
             version,
             decoder: FrameDecoder::for_responses(RESPONSE_BYTES_MAX),
             outgoing: Outgoing::new(),
             incoming: BytesMut::new(),
-        };
+        })
+    }
+
+    /// Connects with a version of the protocol.
+    pub fn connect_with(address: &str, version: Version) -> Result<Client, ClientError> {
+        let mut client = Client::unstarted(address, version)?;
         let mut options = MapBuilder::new();
         options.string("CQL_VERSION", "3.0.0");
         match client.send(Request::Startup(options.string_map()))?.response {
@@ -107,6 +111,23 @@ impl Client {
         client.decoder.start(version, None);
         client.outgoing.start(version, None);
         Ok(client)
+    }
+
+    /// Connects and logs in.
+    pub fn connect_as(address: &str, name: &str, password: &str) -> Result<Client, ClientError> {
+        let version = Version::V4;
+        let mut client = Client::unstarted(address, version)?;
+        let mut options = MapBuilder::new();
+        options.string("CQL_VERSION", "3.0.0");
+        let answer = client.send(Request::Startup(options.string_map()))?.response;
+        if !matches!(answer, Response::Authenticate(_)) {
+            return Err(ClientError(format!("no AUTHENTICATE but {answer:?}")));
+        }
+        let token = format!("\0{name}\0{password}");
+        match client.send(Request::AuthResponse(Some(token.as_bytes())))?.response {
+            Response::AuthSuccess(_) => Ok(client),
+            other => Err(ClientError(format!("no AUTH_SUCCESS but {other:?}"))),
+        }
     }
 
     /// Sends a request and waits for its answer.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -146,6 +147,11 @@ func main() {
 	check("token-aware routing", s.routing)
 	check("syntax error", s.syntaxError)
 	check("missing table", s.missingTable)
+	if os.Getenv("HELENUS_E2E_TARGET") == "helenus" {
+		check("charges of requests", s.charges)
+	} else {
+		say("skip charges of requests: this is not Helenus")
+	}
 	check("protocol v4 with snappy, v3 without compression", s.olderVersions)
 	restarted, err := restartServer()
 	if err != nil {
@@ -575,6 +581,41 @@ func (s *scenario) routing() error {
 		return fmt.Errorf("the host that answered owns no tokens: %v", owner)
 	}
 	return equal(owner.ConnectAddress().String(), host)
+}
+
+// chargeOf reads the charge as the original's sample does.
+func (s *scenario) chargeOf(query string, values ...interface{}) (float64, error) {
+	iter := s.session.Query(query, values...).Iter()
+	payload := iter.GetCustomPayload()["RequestCharge"]
+	if err := iter.Close(); err != nil {
+		return 0, err
+	}
+	if len(payload) != 8 {
+		return 0, fmt.Errorf("%s: no charge but %v", query, payload)
+	}
+	return math.Float64frombits(binary.BigEndian.Uint64(payload)), nil
+}
+
+func (s *scenario) charges() error {
+	if err := s.session.Query("CREATE TABLE charged (id int PRIMARY KEY, v blob)").Exec(); err != nil {
+		return err
+	}
+	written, err := s.chargeOf("INSERT INTO charged (id, v) VALUES (?, ?)", 1, make([]byte, 1020))
+	if err != nil {
+		return err
+	}
+	if err := equal(written, 4.95); err != nil {
+		return err
+	}
+	read, err := s.chargeOf("SELECT * FROM charged WHERE id = ?", 1)
+	if err != nil {
+		return err
+	}
+	if err := equal(read, 1.0); err != nil {
+		return err
+	}
+	_, err = s.chargeOf("SELECT table_name FROM system_schema.tables")
+	return err
 }
 
 func (s *scenario) syntaxError() error {

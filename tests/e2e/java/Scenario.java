@@ -148,6 +148,11 @@ public final class Scenario {
         () -> run("SELECT * FROM nowhere")));
     Harness.check("keyspace exists already", () -> Harness.refused(AlreadyExistsException.class, KEYSPACE,
         () -> run("CREATE KEYSPACE " + KEYSPACE + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")));
+    if (run("SELECT * FROM system_virtual_schema.keyspaces WHERE keyspace_name = 'system_helenus'").one() != null) {
+      Harness.check("charges of requests", this::charges);
+    } else {
+      Harness.say("skip charges of requests: this is not Helenus");
+    }
     Harness.check("older protocol versions, snappy and lz4", this::olderVersions);
     if (Harness.restartServer()) {
       Harness.check("reconnect after a restart", this::afterRestart);
@@ -157,6 +162,23 @@ public final class Scenario {
     run("DROP KEYSPACE " + KEYSPACE);
     watcher.close();
     session.close();
+  }
+
+  /** As the original's sample reads it. */
+  private static double chargeOf(ResultSet rows) {
+    return rows.getExecutionInfo().getIncomingPayload().get("RequestCharge").getDouble();
+  }
+
+  private void charges() {
+    run("CREATE TABLE charged (id int PRIMARY KEY, v blob)");
+    ByteBuffer kilobyte = ByteBuffer.allocate(1020);
+    Harness.equal(chargeOf(run("INSERT INTO charged (id, v) VALUES (?, ?)", 1, kilobyte)), 4.95);
+    Harness.equal(chargeOf(prepared("SELECT * FROM charged WHERE id = ?", 1)), 1.0);
+    // The statement of the original's documentation.
+    double ofSystem = chargeOf(run("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", KEYSPACE));
+    if (!(ofSystem >= 1.0)) {
+      throw new AssertionError("a system query cost " + ofSystem);
+    }
   }
 
   private ResultSet run(String query, Object... values) {

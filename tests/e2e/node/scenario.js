@@ -243,6 +243,15 @@ async function afterRestart() {
     async () => (await one('SELECT count(*) AS n FROM paged')).n.toNumber() === PARTITIONS * ROWS_EACH);
 }
 
+async function charges() {
+  const chargeOf = (result) => result.info.customPayload.RequestCharge.readDoubleBE();
+  await plain('CREATE TABLE charged (id int PRIMARY KEY, v blob)');
+  const insert = await run('INSERT INTO charged (id, v) VALUES (?, ?)', [1, Buffer.alloc(1020)]);
+  assert.strictEqual(chargeOf(insert), 4.95);
+  assert.strictEqual(chargeOf(await run('SELECT * FROM charged WHERE id = ?', [1])), 1);
+  assert.ok(chargeOf(await plain('SELECT table_name FROM system_schema.tables')) >= 1);
+}
+
 async function main() {
   await client.connect();
   await watcher.connect();
@@ -271,6 +280,11 @@ async function main() {
   const { syntaxError, invalid } = cassandra.types.responseErrorCodes;
   await check('syntax error', () => refused('SELEC * FROM plain', syntaxError, 'line 1:0 '));
   await check('missing table', () => refused('SELECT * FROM nowhere', invalid, 'table nowhere does not exist'));
+  if (process.env.HELENUS_E2E_TARGET === 'helenus') {
+    await check('charges of requests', charges);
+  } else {
+    say('skip charges of requests: this is not Helenus');
+  }
   if (await restartServer()) {
     await check('reconnect after a restart', afterRestart);
   } else {

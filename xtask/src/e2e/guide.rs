@@ -22,7 +22,8 @@ pub(super) struct Page {
     run: fn(&Path, u16) -> Result<String, String>,
 }
 
-pub(super) const PAGES: [Page; 9] = [
+pub(super) const PAGES: [Page; 10] = [
+    Page { name: "request-units", kit: Kit::Cqlsh, run: run_python_and_cqlsh },
     Page { name: "cqlsh", kit: Kit::Cqlsh, run: run_cqlsh },
     Page { name: "partitioning", kit: Kit::Cqlsh, run: run_cqlsh },
     Page { name: "python", kit: Kit::Python, run: |folder, _| run_python(Kit::Python, folder) },
@@ -112,10 +113,10 @@ fn folder(page: &Page) -> PathBuf {
     }
 }
 
-/// Without the ends of lines and the empty lines around.
+/// Without the ends of lines and without empty lines.
 fn tidied(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    lines.join("\n").trim_matches('\n').to_string()
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What a page holds for us.
@@ -141,7 +142,7 @@ impl Blocks {
             let content = content.join("\n") + "\n";
             match mark.split_once(": ") {
                 Some(("file", name)) => blocks.files.push((name.to_string(), content)),
-                None if mark == "output" => blocks.output = content,
+                None if mark == "output" => blocks.output.push_str(&content),
                 _ => return Err(format!("unknown mark {line}")),
             }
         }
@@ -159,6 +160,12 @@ fn run_cqlsh(folder: &Path, port: u16) -> Result<String, String> {
             .arg(folder.join("hello.cql"))
             .env("LC_ALL", "C.UTF-8"),
     )
+}
+
+/// The shell is a Python program and brings the driver along.
+fn run_python_and_cqlsh(folder: &Path, port: u16) -> Result<String, String> {
+    let charges = run_quietly(&mut python_program(Kit::Cqlsh, &folder.join("charges.py")))?;
+    Ok(charges + &run_cqlsh(folder, port)?)
 }
 
 fn run_python(kit: Kit, folder: &Path) -> Result<String, String> {

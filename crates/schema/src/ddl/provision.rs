@@ -77,11 +77,7 @@ pub fn provision(
 }
 
 /// Everything that changed keeps to the rules.
-fn check(
-    before: &Schema,
-    after: &Schema,
-    rules: &ProvisionRules<'_>,
-) -> Result<(), SchemaError> {
+fn check(before: &Schema, after: &Schema, rules: &ProvisionRules<'_>) -> Result<(), SchemaError> {
     let users = after.keyspaces.values().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
     for keyspace in users {
         let old = before.keyspace(&keyspace.name);
@@ -114,9 +110,7 @@ fn allowed(
         None => return Ok(()),
         Some(Throughput::Manual(units)) => (units, MANUAL, 1),
         Some(Throughput::Autoscale(_)) if !rules.autoscales => {
-            return Err(configuration!(
-                "Autoscale is switched off on this node (units.autoscale)"
-            ));
+            return Err(configuration!("Autoscale is switched off on this node (units.autoscale)"));
         }
         Some(Throughput::Autoscale(units)) => (units, AUTOSCALE, AUTOSCALE_TIMES),
     };

@@ -277,8 +277,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         let Some(kind) = kind_of(frame.opcode) else { return };
         let is_late = kind.is_statement() && self.turn_requests == 0;
         if is_late || self.pending.count() >= self.limits.in_flight_max {
-            let effect =
-                self.session.refuse(frame.version, frame.stream, self.outgoing.messages());
+            let effect = self.session.refuse(frame.version, frame.stream, self.outgoing.messages());
             self.settle(kind, arrived, effect);
             return;
         }
@@ -428,7 +427,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
 
     /// Tells the node what this connection holds.
     fn account(&mut self) {
-        let bytes = self.inbound.len() + self.decoder.assembled_bytes() + self.outgoing.length_bytes();
+        let bytes =
+            self.inbound.len() + self.decoder.assembled_bytes() + self.outgoing.length_bytes();
         if bytes >= GRAIN_BYTES || !self.holding.is_none() {
             self.holding.set(bytes);
         }
@@ -454,8 +454,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     /// time.
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> bool {
         self.account();
-        let waits_for_us =
-            self.outgoing.is_empty() && (self.may_hold_frames || !self.may_serve());
+        let waits_for_us = self.outgoing.is_empty() && (self.may_hold_frames || !self.may_serve());
         if self.holding.is_none() || waits_for_us {
             self.stall = None;
             return false;

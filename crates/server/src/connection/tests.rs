@@ -114,8 +114,15 @@ impl TestClient {
             let registration = Arc::new(Clients::default()).register(address, None);
             let session = Session::new(address, registration, server_statements);
             let shard = metrics.shard();
-            let connection =
-                Connection::new(socket, session, &LIMITS, shard, &server_hub, &server_load, stopping);
+            let connection = Connection::new(
+                socket,
+                session,
+                &LIMITS,
+                shard,
+                &server_hub,
+                &server_load,
+                stopping,
+            );
             connection.run().await;
         });
         TestClient {
@@ -349,5 +356,61 @@ async fn a_stopping_node_finishes_what_it_began() {
     tokio::time::sleep(Duration::from_millis(30)).await;
     client.stop.send(true).unwrap();
     assert_eq!(client.receive().await.0, 1);
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn a_node_that_is_late_refuses_the_newest() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start(None).await;
+    (0..20).for_each(|_| client.load.on_heartbeat(Duration::from_secs(5)));
+    for stream in 0..10 {
+        client.queue_query(stream, "now");
+    }
+    client.flush().await;
+    let mut refused = Vec::new();
+    for _ in 0..10 {
+        let (stream, response) = client.receive().await;
+        if response != Response::SetKeyspace("now".to_owned()) {
+            assert_eq!(error_text(response), "refused");
+            refused.push(stream);
+        }
+    }
+    // Who asks for one thing at a time is served all the same.
+    assert!(!refused.is_empty() && !refused.contains(&0), "{refused:?}");
+    client.queue_query(11, "now");
+    client.flush().await;
+    assert_eq!(client.receive().await, (11, Response::SetKeyspace("now".to_owned())));
+}
+
+#[tokio::test]
+async fn a_large_request_is_given_up_while_memory_is_short() {
+    for version in [Version::V4, Version::V5] {
+        let mut client = TestClient::connect(version, Scripted::default()).await;
+        client.start(None).await;
+        let others = Holding::of(&client.load, 900 << 10);
+        let text = format!("now {}0", " ".repeat(700 << 10));
+        client.queue_query(1, &text);
+        client.queue_query(2, "now");
+        client.flush().await;
+        assert_eq!(error_text(client.receive().await.1), "refused", "{version:?}");
+        assert_eq!(client.receive().await, (2, Response::SetKeyspace("now".to_owned())));
+        drop(others);
+        client.queue_query(3, &format!("now {}", "0".repeat(700 << 10)));
+        client.flush().await;
+        assert_eq!(client.receive().await, (3, Response::SetKeyspace("now".to_owned())));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_keeps_us_waiting_is_left_while_memory_is_short() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start(None).await;
+    let _others = Holding::of(&client.load, 600 << 10);
+    // A request of 800 KB of which a quarter comes.
+    let mut part = vec![4, 0, 0, 1, 7];
+    part.extend((800u32 << 10).to_be_bytes());
+    part.resize(150 << 10, b' ');
+    client.stream.write_all(&part).await.unwrap();
     assert!(client.is_closed().await);
 }

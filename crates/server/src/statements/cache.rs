@@ -64,6 +64,25 @@ impl Statement {
         })
     }
 
+    /// Plans a text as the cosmos profile does: a keyspace may be made without a word about it.
+    pub(super) fn plan_as_original(
+        text: &str,
+        schema: &Schema,
+        keyspace: Option<&str>,
+    ) -> Result<Statement, plan::PlanError> {
+        let planned = Statement::plan(text, schema, keyspace);
+        let bare = text.trim_end().trim_end_matches(';');
+        let mut words = bare.split_ascii_whitespace();
+        let mut is_next = |word: &str| words.next().is_some_and(|it| it.eq_ignore_ascii_case(word));
+        match planned {
+            Err(plan::PlanError::Syntax(_)) if is_next("CREATE") && is_next("KEYSPACE") => {
+                let completed = format!("{bare} WITH durable_writes = true");
+                Statement::plan(&completed, schema, keyspace).or(planned)
+            }
+            planned => planned,
+        }
+    }
+
     /// The keyspace of its tables, if it has any.
     pub(super) fn keyspace(&self) -> Option<&str> {
         self.tables.first().map(|table| &*table.keyspace)

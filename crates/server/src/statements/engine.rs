@@ -68,6 +68,8 @@ pub(crate) struct Parts {
     pub(crate) address: SocketAddr,
     /// How loaded the node is.
     pub(crate) load: Arc<Load>,
+    /// The profile is that of Azure Cosmos DB.
+    pub(crate) is_cosmos: bool,
 }
 
 /// Whether and how requests are charged.
@@ -100,6 +102,7 @@ pub(super) struct Inner {
     pub(super) waiting_for_budget: Arc<Semaphore>,
     address: SocketAddr,
     load: Arc<Load>,
+    is_cosmos: bool,
 }
 
 /// How far a call came.
@@ -154,6 +157,7 @@ impl Engine {
             charging: parts.charging,
             address: parts.address,
             load: parts.load,
+            is_cosmos: parts.is_cosmos,
         }))
     }
 
@@ -358,11 +362,15 @@ impl Inner {
             }
             Request::Query { text, parameters } => {
                 parameters.check_page_size()?;
-                Ok(Arc::new(Statement::plan(text, schema, call.keyspace())?))
+                let plan =
+                    if self.is_cosmos { Statement::plan_as_original } else { Statement::plan };
+                Ok(Arc::new(plan(text, schema, call.keyspace())?))
             }
             Request::Prepare { text, keyspace } => {
                 let keyspace = keyspace.or(call.client.keyspace.as_deref());
-                let statement = Arc::new(Statement::plan(text, schema, keyspace)?);
+                let plan =
+                    if self.is_cosmos { Statement::plan_as_original } else { Statement::plan };
+                let statement = Arc::new(plan(text, schema, keyspace)?);
                 self.prepared.put(&statement);
                 Ok(statement)
             }

@@ -1,6 +1,6 @@
 //! Rows with parts elsewhere, while they are read (see [`crate::spill`]).
 
-use types::{LiveCells, RowView, SpilledPart};
+use types::{LiveCells, RowView, SpilledKind, SpilledPart, with_spilled};
 
 use super::{Partition, Reader};
 use crate::error::TreeError;
@@ -42,9 +42,28 @@ impl Reader<'_> {
                 .is_live()
         };
         let mut thawed = thaw(false)?;
+        let mut left = self.left_behind(view)?;
         if thawed.lacks_elements && !is_live(&thawed.row)? {
             thawed = thaw(true)?;
+            left.clear();
         }
-        Ok(is_live(&thawed.row)?.then_some(thawed.row))
+        if !is_live(&thawed.row)? {
+            return Ok(None);
+        }
+        Ok(Some(if left.is_empty() { thawed.row } else { with_spilled(&thawed.row, &left) }))
+    }
+
+    /// The values that the command does not look at: they stay where they are, but belong to the size
+    /// of the row, which is charged whole (D5).
+    fn left_behind(&self, view: &RowView<'_>) -> Result<Vec<u8>, TreeError> {
+        let mut left = Vec::new();
+        let Some(columns) = &self.command.columns else { return Ok(left) };
+        for part in view.spilled() {
+            let part = part?;
+            if matches!(part.kind, SpilledKind::Value(_)) && !columns.contains(&part.column) {
+                part.encode(&mut left);
+            }
+        }
+        Ok(left)
     }
 }

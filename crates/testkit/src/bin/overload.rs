@@ -91,7 +91,9 @@ fn parse() -> Result<Options, Box<dyn Error>> {
 async fn run(options: &Options, node: &Node) -> Result<Vec<String>, Box<dyn Error>> {
     let address = node.address();
     let [insert, read, scan] = set_up(&address)?;
-    println!("phase                      clients under way    good/s refused/s   p50 ms   p99 ms   max ms  CPU us  RSS MB");
+    println!(
+        "phase                      clients under way    good/s refused/s   p50 ms   p99 ms   max ms  CPU us  RSS MB"
+    );
     let mut failures = Vec::new();
     let mut peak_mb = 0;
     for (name, statement) in [("insert", insert), ("read", read)] {
@@ -136,11 +138,14 @@ async fn run(options: &Options, node: &Node) -> Result<Vec<String>, Box<dyn Erro
         manners: Manners::Obedient,
         pause: Some(Duration::from_millis(5)),
     };
-    for (what, task) in [("readers that do not read", Rude::NeverReads), ("huge requests", Rude::NeverEnds)] {
+    for (what, task) in
+        [("readers that do not read", Rude::NeverReads), ("huge requests", Rude::NeverEnds)]
+    {
         let rude = be_rude(&address, &scan, task).await?;
         let phase = Phase { node, flow: &good, seconds: options.seconds };
         let told = format!("beside {SLOW} {what}");
-        let figures = phase.run(&told, Shape { connections: 1, window: 1 }, Manners::Obedient).await?;
+        let figures =
+            phase.run(&told, Shape { connections: 1, window: 1 }, Manners::Obedient).await?;
         if figures.good_per_second < 100.0 {
             failures.push(format!("{told}: only {:.0} requests/s", figures.good_per_second));
         }

@@ -138,13 +138,7 @@ impl Flow {
     }
 
     /// Counts an answer; when the slot sends again.
-    fn after(
-        &self,
-        answer: Answer,
-        slot: &mut Slot,
-        next: &mut u64,
-        tally: &mut Tally,
-    ) -> Instant {
+    fn after(&self, answer: Answer, slot: &mut Slot, next: &mut u64, tally: &mut Tally) -> Instant {
         let now = Instant::now();
         if let Answer::Refused { retry_after } = answer {
             tally.add_refused(slot.has_waited, now.duration_since(slot.sent));

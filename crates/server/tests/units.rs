@@ -1,0 +1,438 @@
+//! Request units with the real binary: what is charged, what is told before, and that neither depends on
+//! anything but the request and the data.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test drives a real process and may stop at the first surprise"
+)]
+
+use std::path::Path;
+
+use protocol::{Response, ResponseMessage, Version};
+use testkit::{Client, Execution, Node, OwnedValue};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_helenus");
+const KEYSPACE: &str =
+    "CREATE KEYSPACE u WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+/// What EXPLAIN says of a query may be wrong by this factor, where the sizes of partitions are known.
+const QUERY_FACTOR: f64 = 2.0;
+
+fn charge_of(message: &ResponseMessage) -> f64 {
+    let found = message.custom_payload.iter().find(|(key, _)| key == "RequestCharge");
+    let Some((_, Some(value))) = found else { panic!("no charge in {message:?}") };
+    f64::from_be_bytes(value.clone().try_into().unwrap())
+}
+
+/// The charge of a statement that must succeed.
+fn charge(client: &mut Client, text: &str) -> f64 {
+    let message = client.query(text, &Execution::default()).unwrap();
+    if let Response::Error(error) = &message.response {
+        panic!("{text}: {}", error.message);
+    }
+    charge_of(&message)
+}
+
+fn start() -> (Node, Client) {
+    let node = Node::start(Path::new(BINARY), &[]).unwrap();
+    let mut client = Client::connect(&node.address()).unwrap();
+    charge(&mut client, KEYSPACE);
+    (node, client)
+}
+
+/// A step of a plan: its words, how many physical partitions it touches, and its charge.
+fn explained(client: &mut Client, text: &str) -> Vec<(String, usize, f64)> {
+    let message = client.query(&format!("EXPLAIN {text}"), &Execution::default()).unwrap();
+    assert_eq!(charge_of(&message), 1.0, "{text}");
+    let Response::Rows(rows) = message.response else { panic!("{text}: {:?}", message.response) };
+    let of_row = |row: Vec<Option<&[u8]>>| {
+        let list = row[2].unwrap();
+        let count = i32::from_be_bytes(list[..4].try_into().unwrap());
+        (
+            String::from_utf8(row[1].unwrap().to_vec()).unwrap(),
+            usize::try_from(count).unwrap(),
+            f64::from_be_bytes(row[5].unwrap().try_into().unwrap()),
+        )
+    };
+    rows.rows().map(|row| of_row(row.into_iter().collect())).collect()
+}
+
+#[test]
+fn every_answer_tells_its_charge() {
+    for version in [Version::V4, Version::V5] {
+        let node = Node::start(Path::new(BINARY), &[]).unwrap();
+        let mut client = Client::connect_with(&node.address(), version).unwrap();
+        for (text, expected) in [
+            (KEYSPACE, Some(4.95)),
+            ("CREATE TABLE u.t (p int, c int, v text, PRIMARY KEY (p, c))", Some(4.95)),
+            ("INSERT INTO u.t (p, c, v) VALUES (1, 1, 'x')", Some(4.95)),
+            ("UPDATE u.t SET v = 'y' WHERE p = 1 AND c = 1", Some(9.90)),
+            ("SELECT * FROM u.t WHERE p = 1 AND c = 1", Some(1.0)),
+            ("SELECT * FROM u.t WHERE p = 9 AND c = 9", Some(1.0)),
+            ("SELECT * FROM u.t WHERE p = 1", None),
+            ("SELECT count(*) FROM u.t", None),
+            ("INSERT INTO u.t (p, c) VALUES (1, 1) IF NOT EXISTS", Some(2.0)),
+            ("DELETE FROM u.t WHERE p = 1 AND c = 1", Some(4.95)),
+            ("DELETE FROM u.t WHERE p = 1", Some(4.95)),
+            ("SELECT * FROM system.local", None),
+            ("SELECT * FROM system_schema.tables", None),
+            ("USE u", Some(1.0)),
+            ("SELEC", Some(1.0)),
+            ("SELECT * FROM u.nothing", Some(1.0)),
+            ("SELECT nothing FROM u.t", Some(1.0)),
+            ("CREATE TABLE u.t (p int PRIMARY KEY)", None),
+            ("LIST ROLES", None),
+        ] {
+            let charge = charge_of(&client.query(text, &Execution::default()).unwrap());
+            assert!(charge >= 1.0, "{text}: {charge}");
+            if let Some(expected) = expected {
+                assert_eq!(charge, expected, "{text}");
+            }
+        }
+        let message =
+            client.send(protocol::Request::Prepare { text: "SELECT * FROM u.t", keyspace: None });
+        assert_eq!(charge_of(&message.unwrap()), 1.0);
+        let unknown = protocol::PreparedResponse {
+            id: vec![7; 16],
+            ..client.prepare("SELECT * FROM u.t").unwrap().unwrap()
+        };
+        assert_eq!(charge_of(&client.execute(&unknown, &Execution::default()).unwrap()), 1.0);
+    }
+}
+
+#[test]
+fn version_3_has_no_payload_and_a_setting_switches_it_off() {
+    let (node, _client) = start();
+    let mut old = Client::connect_with(&node.address(), Version::V3).unwrap();
+    let answer = old.query("SELECT * FROM system.local", &Execution::default()).unwrap();
+    assert!(answer.custom_payload.is_empty());
+    let silent = Node::start(Path::new(BINARY), &["--set", "units.payload=false"]).unwrap();
+    let mut client = Client::connect(&silent.address()).unwrap();
+    let answer = client.query("SELECT * FROM system.local", &Execution::default()).unwrap();
+    assert!(answer.custom_payload.is_empty());
+}
+
+#[test]
+fn a_row_is_charged_whole_whichever_of_its_columns_are_asked_for() {
+    let (_node, mut client) = start();
+    charge(&mut client, "CREATE TABLE u.wide (p int PRIMARY KEY, small int, large blob)");
+    for kib in [1, 4, 64, 1024] {
+        // 4 bytes of key, 4 of the small column, and the rest.
+        let large = "00".repeat(kib * 1024 - 8);
+        let text = format!("INSERT INTO u.wide (p, small, large) VALUES ({kib}, 1, 0x{large})");
+        charge(&mut client, &text);
+        let all = charge(&mut client, &format!("SELECT * FROM u.wide WHERE p = {kib}"));
+        for columns in ["small", "p", "large", "small, large", "count(*)", "writetime(small)"] {
+            let some =
+                charge(&mut client, &format!("SELECT {columns} FROM u.wide WHERE p = {kib}"));
+            assert_eq!(some, all, "{columns} of {kib} KB");
+        }
+    }
+    assert_eq!(charge(&mut client, "SELECT small FROM u.wide WHERE p = 1"), 1.0);
+    assert_eq!(charge(&mut client, "SELECT small FROM u.wide WHERE p = 64"), 4.76);
+    assert_eq!(charge(&mut client, "SELECT small FROM u.wide WHERE p = 1024"), 145.90);
+}
+
+/// Numbers that look random and are the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Reads of all shapes, by the name of their table.
+fn reads(random: &mut Random, table: &str) -> Vec<String> {
+    let (p, c) = (random.below(6), random.below(120));
+    let limit = 1 + random.below(40);
+    let columns = ["*", "v", "s, v", "p, c", "count(*)", "max(c), count(v)", "JSON *"];
+    let columns = columns[random.below(7) as usize];
+    vec![
+        format!("SELECT {columns} FROM {table} WHERE p = {p} AND c = {c}"),
+        format!("SELECT {columns} FROM {table} WHERE p = {p}"),
+        format!("SELECT {columns} FROM {table} WHERE p = {p} AND c > {c}"),
+        format!("SELECT {columns} FROM {table} WHERE p = {p} AND c IN ({c}, {}, 999)", c + 1),
+        format!("SELECT {columns} FROM {table} WHERE p IN ({p}, {}, 77)", (p + 1) % 6),
+        format!("SELECT {columns} FROM {table}"),
+        format!("SELECT {columns} FROM {table} LIMIT {limit}"),
+        format!("SELECT {columns} FROM {table} WHERE n = {} ALLOW FILTERING", random.below(5)),
+        format!("SELECT {columns} FROM {table} WHERE p = {p} AND n > 2 ALLOW FILTERING"),
+        format!("SELECT {columns} FROM {table} WHERE i = {}", random.below(4)),
+        format!("SELECT p, count(*) FROM {table} GROUP BY p"),
+        format!("SELECT DISTINCT p, s FROM {table}"),
+        format!("SELECT {columns} FROM {table} WHERE token(p) > 0"),
+    ]
+}
+
+/// New rows, whose clustering keys begin with `first`.
+fn inserts(random: &mut Random, first: u64, count: u64) -> Vec<String> {
+    let of_row = |(random, c): (&mut Random, u64)| {
+        let length = [1, 10, 300, 3_000][random.below(4) as usize];
+        format!(
+            "(p, c, n, i, v, s, m) VALUES ({}, {}, {}, {}, '{}', 'static', {{{}: 'x'}})",
+            random.below(6),
+            c,
+            random.below(5),
+            random.below(4),
+            "v".repeat(length),
+            random.below(9),
+        )
+    };
+    (first..first + count).map(|c| of_row((random, c))).collect()
+}
+
+#[test]
+fn same_request_same_data_same_charge_and_more_data_is_never_cheaper() {
+    let seed = 20_261_116;
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let (mut node, mut client) = start();
+    for table in ["u.one", "u.two"] {
+        charge(
+            &mut client,
+            &format!(
+                "CREATE TABLE {table} (p int, c int, n int, i int, v text, s text STATIC, m map<int, text>, PRIMARY KEY (p, c))"
+            ),
+        );
+        charge(&mut client, &format!("CREATE INDEX ON {table} (i)"));
+    }
+    for round in 0..6 {
+        let rows = inserts(&mut random, round * 30, 30);
+        let asked = reads(&mut random, "u.one");
+        let before: Vec<f64> = asked.iter().map(|text| charge(&mut client, text)).collect();
+        for row in &rows {
+            let writes = ["u.one", "u.two"]
+                .map(|table| charge(&mut client, &format!("INSERT INTO {table} {row}")));
+            assert_eq!(writes[0], writes[1], "round {round}: {row}");
+        }
+        if round == 3 {
+            // Neither where data is nor who asks changes a charge.
+            node.stop().unwrap();
+            node.launch().unwrap();
+            client = Client::connect(&node.address()).unwrap();
+        }
+        for (text, before) in asked.iter().zip(before) {
+            let first = charge(&mut client, text);
+            let again = charge(&mut client, text);
+            let other = charge(&mut client, &text.replace("u.one", "u.two"));
+            assert_eq!((first, first), (again, other), "round {round}: {text}");
+            // With a limit, other rows may be the first ones now.
+            let is_whole = !text.contains("LIMIT");
+            assert!(!is_whole || first >= before, "round {round}: {text}: {first} after {before}");
+        }
+    }
+    for (small, large) in [
+        ("LIMIT 5", "LIMIT 50"),
+        ("WHERE p = 1 AND c < 5", "WHERE p = 1 AND c < 25"),
+        ("WHERE p IN (1, 2)", "WHERE p IN (1, 2, 3)"),
+        ("WHERE p = 1", ""),
+    ] {
+        let less = charge(&mut client, &format!("SELECT * FROM u.one {small}"));
+        let more = charge(&mut client, &format!("SELECT * FROM u.one {large}"));
+        assert!(more >= less, "{large}: {more}, {small}: {less}");
+    }
+}
+
+#[test]
+fn larger_writes_are_never_cheaper() {
+    let (_node, mut client) = start();
+    charge(
+        &mut client,
+        "CREATE TABLE u.t (p int, c int, v text, l list<text>, PRIMARY KEY (p, c))",
+    );
+    let mut last = [0.0; 5];
+    for (number, length) in
+        [0, 1, 900, 1_100, 5_000, 20_000, 100_000, 300_000].into_iter().enumerate()
+    {
+        let value = "x".repeat(length);
+        let p = number;
+        let charges = [
+            charge(&mut client, &format!("INSERT INTO u.t (p, c, v) VALUES ({p}, 1, '{value}')")),
+            charge(&mut client, &format!("UPDATE u.t SET v = '{value}' WHERE p = {p} AND c = 1")),
+            charge(
+                &mut client,
+                &format!("UPDATE u.t SET l = l + ['{value}'] WHERE p = {p} AND c = 1"),
+            ),
+            charge(
+                &mut client,
+                &format!("UPDATE u.t SET v = 'x' WHERE p = {p} AND c = 1 IF v = '{value}'"),
+            ),
+            charge(&mut client, &format!("DELETE FROM u.t WHERE p = {p} AND c = 1")),
+        ];
+        for (now, before) in charges.iter().zip(last) {
+            assert!(*now >= before, "{length} bytes: {charges:?} after {last:?}");
+        }
+        last = charges;
+    }
+}
+
+#[test]
+fn explain_knows_rows_by_their_keys() {
+    let (_node, mut client) = start();
+    charge(
+        &mut client,
+        "CREATE TABLE u.t (p int, c int, v text, n int, m set<int>, PRIMARY KEY (p, c))",
+    );
+    charge(&mut client, "CREATE INDEX by_n ON u.t (n)");
+    charge(
+        &mut client,
+        &format!("INSERT INTO u.t (p, c, v, n) VALUES (1, 1, '{}', 7)", "x".repeat(9_000)),
+    );
+    charge(&mut client, "INSERT INTO u.t (p, c, v, n, m) VALUES (1, 2, 'small', 8, {1, 2})");
+    let filler = format!("'{}'", "y".repeat(70_000));
+    // What is estimated of such statements is what they cost, to a hundredth.
+    for (text, words) in [
+        ("SELECT * FROM u.t WHERE p = 1 AND c = 1", "read a row of u.t by its key: 90"),
+        ("SELECT v FROM u.t WHERE p = 1 AND c = 9", "there is none"),
+        (
+            "SELECT * FROM u.t WHERE p = 1 AND c IN (1, 2, 3)",
+            "read 3 rows of u.t by their keys: 2 are there",
+        ),
+        ("INSERT INTO u.t (p, c, v) VALUES (1, 3, 'new')", "write a row that is not there yet"),
+        ("INSERT INTO u.t (p, c, v) VALUES (1, 1, 'shorter')", "write over a row that is there"),
+        (&format!("UPDATE u.t SET v = {filler} WHERE p = 1 AND c = 2"), "write over a row"),
+        ("UPDATE u.t SET n = 9 WHERE p = 1 AND c = 2", "2 index entries"),
+        ("UPDATE u.t SET m = m + {3} WHERE p = 1 AND c = 2", "write over a row"),
+        ("DELETE v FROM u.t WHERE p = 1 AND c = 2", "write over a row"),
+        ("INSERT INTO u.t (p, c) VALUES (1, 2) IF NOT EXISTS", "which does not hold now"),
+        (
+            "INSERT INTO u.t (p, c, n) VALUES (5, 5, 5) IF NOT EXISTS",
+            "if it holds, write a row that is not there yet",
+        ),
+        ("UPDATE u.t SET v = 'x' WHERE p = 1 AND c = 2 IF EXISTS", "if it holds, write over a row"),
+        ("DELETE FROM u.t WHERE p = 1 AND c = 2", "delete a row"),
+        ("DELETE FROM u.t WHERE p = 1 AND c = 77", "delete a row that is not there"),
+        ("DELETE FROM u.t WHERE p = 1 AND c > 50", "mark a range of rows as deleted"),
+        ("DELETE FROM u.t WHERE p = 42", "mark a range of rows as deleted"),
+    ] {
+        let plan = explained(&mut client, text);
+        assert_eq!(plan.len(), 1, "{text}: {plan:?}");
+        assert!(plan[0].0.contains(words), "{text}: {}", plan[0].0);
+        assert_eq!(plan[0].1, 1, "{text}: {plan:?}");
+        // Nothing was executed, so it says the same again.
+        assert_eq!(explained(&mut client, text), plan, "{text}");
+        let actual = charge(&mut client, text);
+        assert!((plan[0].2 - actual).abs() <= 0.02 * actual, "{text}: {plan:?} and then {actual}");
+    }
+    // A batch has its steps and their sum.
+    let batch = "BEGIN BATCH INSERT INTO u.t (p, c) VALUES (7, 1); INSERT INTO u.t (p, c) VALUES (8, 1); APPLY BATCH";
+    let plan = explained(&mut client, batch);
+    assert_eq!((plan.len(), plan[2].0.as_str()), (3, "in all"), "{plan:?}");
+    assert_eq!(plan[2].2, charge(&mut client, batch));
+}
+
+#[test]
+fn explain_knows_how_much_queries_read() {
+    let (_node, mut client) = start();
+    charge(&mut client, "CREATE TABLE u.t (p int, c int, v text, n int, PRIMARY KEY (p, c))");
+    charge(&mut client, "CREATE INDEX by_n ON u.t (n)");
+    for p in 0..20 {
+        for c in 0..40 {
+            let text = format!(
+                "INSERT INTO u.t (p, c, v, n) VALUES ({p}, {c}, '{}', {})",
+                "v".repeat(200),
+                c % 8
+            );
+            charge(&mut client, &text);
+        }
+    }
+    for (text, words) in [
+        (
+            "SELECT * FROM u.t WHERE p = 3",
+            "read the rows of one logical partition of u.t: about 40 rows",
+        ),
+        ("SELECT * FROM u.t WHERE p = 3 LIMIT 10", "about 10 rows"),
+        ("SELECT * FROM u.t WHERE p = 3 AND c > 20", "read a slice of one logical partition"),
+        ("SELECT * FROM u.t WHERE p IN (1, 2, 3)", "3 logical partitions of u.t: about 120 rows"),
+        ("SELECT * FROM u.t WHERE p = 99", "about 0 rows"),
+        ("SELECT * FROM u.t", "scan u.t over"),
+        ("SELECT * FROM u.t LIMIT 3", "about 3 of 800 rows"),
+        ("SELECT count(*) FROM u.t", "about 800 rows"),
+        ("SELECT * FROM u.t WHERE v = 'x' ALLOW FILTERING", "and filter them"),
+        ("SELECT * FROM u.t WHERE n = 5", "ask index by_n of u.t: 100 entries"),
+        ("SELECT * FROM u.t WHERE p = 3 AND n = 5", "ask index by_n of u.t: 5 entries"),
+    ] {
+        let plan = explained(&mut client, text);
+        assert!(plan[0].0.contains(words), "{text}: {}", plan[0].0);
+        assert!(plan[0].1 >= 1, "{text}: {plan:?}");
+        let (estimated, actual) = (plan[0].2, charge(&mut client, text));
+        let ratio = estimated / actual;
+        assert!(
+            (1.0 / QUERY_FACTOR..=QUERY_FACTOR).contains(&ratio),
+            "{text}: {plan:?} and then {actual}"
+        );
+    }
+}
+
+#[test]
+fn explain_takes_every_statement_and_does_nothing() {
+    let (_node, mut client) = start();
+    charge(&mut client, "CREATE TABLE u.t (p int PRIMARY KEY, v text)");
+    charge(&mut client, "CREATE TABLE u.c (p int PRIMARY KEY, n counter)");
+    for (text, words) in [
+        ("UPDATE u.c SET n = n + 1 WHERE p = 1", "write a row"),
+        ("CREATE TABLE u.later (p int PRIMARY KEY)", "change the schema"),
+        ("DROP TABLE u.t", "change the schema"),
+        ("TRUNCATE u.t", "remove all rows of u.t"),
+        ("USE u", "use another keyspace"),
+        ("DESCRIBE KEYSPACES", "describe"),
+        ("CREATE ROLE somebody", "roles"),
+        ("SELECT * FROM system.local", "read system.local, which the node computes"),
+    ] {
+        let plan = explained(&mut client, text);
+        assert!(plan[0].0.contains(words), "{text}: {plan:?}");
+    }
+    assert_eq!(
+        explained(&mut client, "SELECT * FROM u.c")[0].2,
+        explained(&mut client, "SELECT * FROM u.t")[0].2
+    );
+    // What is wrong with a statement is wrong with its explanation.
+    for (text, part) in [
+        ("EXPLAIN SELECT * FROM u.nothing", "does not exist"),
+        ("EXPLAIN SELECT * FROM u.t WHERE v = 'x'", "ALLOW FILTERING"),
+        ("EXPLAIN", "no viable alternative"),
+    ] {
+        let Response::Error(error) = client.query(text, &Execution::default()).unwrap().response
+        else {
+            panic!("{text} is not refused");
+        };
+        assert!(error.message.contains(part), "{text}: {}", error.message);
+    }
+    // Prepared, with values.
+    let prepared = client.prepare("EXPLAIN SELECT * FROM u.t WHERE p = ?").unwrap().unwrap();
+    let one =
+        Execution { values: vec![OwnedValue::Bytes(vec![0, 0, 0, 1])], ..Execution::default() };
+    let Response::Rows(rows) = client.execute(&prepared, &one).unwrap().response else { panic!() };
+    assert_eq!(rows.row_count, 1);
+}
+
+#[test]
+fn explain_asks_for_the_rights_of_the_statement() {
+    let settings = ["auth.authenticator=password", "auth.authorizer=cassandra"];
+    let node =
+        Node::start(Path::new(BINARY), &["--set", settings[0], "--set", settings[1]]).unwrap();
+    let mut admin = Client::connect_as(&node.address(), "cassandra", "cassandra").unwrap();
+    for text in [
+        KEYSPACE,
+        "CREATE TABLE u.t (p int PRIMARY KEY, v text)",
+        "CREATE ROLE reader WITH PASSWORD = 'secret' AND LOGIN = true",
+        "GRANT SELECT ON u.t TO reader",
+    ] {
+        charge(&mut admin, text);
+    }
+    let mut reader = Client::connect_as(&node.address(), "reader", "secret").unwrap();
+    assert_eq!(explained(&mut reader, "SELECT * FROM u.t WHERE p = 1").len(), 1);
+    for text in ["EXPLAIN INSERT INTO u.t (p) VALUES (1)", "EXPLAIN DROP TABLE u.t"] {
+        let Response::Error(error) = reader.query(text, &Execution::default()).unwrap().response
+        else {
+            panic!("{text} is allowed");
+        };
+        assert!(error.message.contains("has no"), "{text}: {}", error.message);
+    }
+}
