@@ -201,8 +201,9 @@ impl Coordinator {
             1 => "one logical partition".to_owned(),
             count => format!("{count} logical partitions"),
         };
+        let about = rows_in_words(rows);
         let words =
-            format!("read {which} of {many} of {name}: about {rows} rows of {row_bytes} bytes");
+            format!("read {which} of {many} of {name}: about {about} of {row_bytes} bytes");
         (words, rows, rows.saturating_mul(row_bytes))
     }
 
@@ -239,13 +240,15 @@ impl Coordinator {
         let row_bytes = average(whole);
         work.query_partition_count = (visited as u64).max(1);
         add_rows(work, plan, rows, row_bytes);
-        let of_all = if rows < whole.rows { format!(" of {}", whole.rows) } else { String::new() };
+        let about = match rows < whole.rows {
+            true => format!("{rows} of {}", rows_in_words(whole.rows)),
+            false => rows_in_words(rows),
+        };
         let many = match visited {
             1 => "1 physical partition".to_owned(),
             count => format!("{count} physical partitions"),
         };
-        let words =
-            format!("scan {name} over {many}: about {rows}{of_all} rows of {row_bytes} bytes");
+        let words = format!("scan {name} over {many}: about {about} of {row_bytes} bytes");
         (words, rows, rows.saturating_mul(row_bytes))
     }
 
@@ -301,24 +304,21 @@ impl Coordinator {
 
 /// A mutation in words.
 fn words_of(name: &str, mutation: &Mutation, forecast: &MutationForecast) -> String {
-    let rows = |count: u64| if count == 1 { "a row".to_owned() } else { format!("{count} rows") };
-    let mut parts = Vec::new();
     let MutationForecast { inserted, replaced, deleted, absent, ranges, bytes, .. } = forecast;
-    for (count, words) in [
-        (*inserted, format!("write {} that is not there yet", rows(*inserted))),
-        (*replaced, format!("write over {} that is there", rows(*replaced))),
-        (*deleted, format!("delete {}", rows(*deleted))),
-        (*absent, format!("delete {} that is not there", rows(*absent))),
-        (*ranges, "mark a range of rows as deleted".to_owned()),
-    ] {
-        if count > 0 {
-            parts.push(words);
-        }
-    }
-    let what = match parts.is_empty() {
-        true => "change nothing".to_owned(),
-        false => parts.join(", "),
+    let counted = |count: u64, one: &str, many: &str| match count {
+        0 => None,
+        1 => Some(one.to_owned()),
+        count => Some(many.replace('#', &count.to_string())),
     };
+    let parts = [
+        counted(*inserted, "write a new row", "write # new rows"),
+        counted(*replaced, "write over a row", "write over # rows"),
+        counted(*deleted, "delete a row", "delete # rows"),
+        counted(*absent, "delete a row that is not there", "delete # rows that are not there"),
+        counted(*ranges, "mark a range of rows as deleted", "mark # ranges of rows as deleted"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let what = if parts.is_empty() { "change nothing".to_owned() } else { parts.join(", ") };
     let condition = match (&mutation.condition, forecast.is_refused) {
         (None, _) => "",
         (Some(_), false) => "look at the condition; if it holds, ",
@@ -326,13 +326,14 @@ fn words_of(name: &str, mutation: &Mutation, forecast: &MutationForecast) -> Str
             return format!("look at the condition on {name}, which does not hold now");
         }
     };
-    let size = if *bytes > 0 { format!(", {bytes} bytes then") } else { String::new() };
-    let terms = match forecast.index_terms {
-        0 => String::new(),
-        1 => ", 1 index entry".to_owned(),
-        count => format!(", {count} index entries"),
-    };
-    format!("{condition}{what} in {name}{size}{terms}")
+    let size = if *bytes > 0 { format!(": {bytes} bytes") } else { String::new() };
+    let terms = counted(forecast.index_terms, ", 1 index entry", ", # index entries");
+    format!("{condition}{what} in {name}{size}{}", terms.unwrap_or_default())
+}
+
+/// So many rows, in words.
+fn rows_in_words(count: u64) -> String {
+    if count == 1 { "1 row".to_owned() } else { format!("{count} rows") }
 }
 
 /// Whether the result is one row, however many are read.

@@ -294,8 +294,8 @@ fn explain_knows_rows_by_their_keys() {
             "SELECT * FROM u.t WHERE p = 1 AND c IN (1, 2, 3)",
             "read 3 rows of u.t by their keys: 2 are there",
         ),
-        ("INSERT INTO u.t (p, c, v) VALUES (1, 3, 'new')", "write a row that is not there yet"),
-        ("INSERT INTO u.t (p, c, v) VALUES (1, 1, 'shorter')", "write over a row that is there"),
+        ("INSERT INTO u.t (p, c, v) VALUES (1, 3, 'new')", "write a new row"),
+        ("INSERT INTO u.t (p, c, v) VALUES (1, 1, 'shorter')", "write over a row"),
         (&format!("UPDATE u.t SET v = {filler} WHERE p = 1 AND c = 2"), "write over a row"),
         ("UPDATE u.t SET n = 9 WHERE p = 1 AND c = 2", "2 index entries"),
         ("UPDATE u.t SET m = m + {3} WHERE p = 1 AND c = 2", "write over a row"),
@@ -303,7 +303,7 @@ fn explain_knows_rows_by_their_keys() {
         ("INSERT INTO u.t (p, c) VALUES (1, 2) IF NOT EXISTS", "which does not hold now"),
         (
             "INSERT INTO u.t (p, c, n) VALUES (5, 5, 5) IF NOT EXISTS",
-            "if it holds, write a row that is not there yet",
+            "if it holds, write a new row",
         ),
         ("UPDATE u.t SET v = 'x' WHERE p = 1 AND c = 2 IF EXISTS", "if it holds, write over a row"),
         ("DELETE FROM u.t WHERE p = 1 AND c = 2", "delete a row"),
@@ -376,7 +376,7 @@ fn explain_takes_every_statement_and_does_nothing() {
     charge(&mut client, "CREATE TABLE u.t (p int PRIMARY KEY, v text)");
     charge(&mut client, "CREATE TABLE u.c (p int PRIMARY KEY, n counter)");
     for (text, words) in [
-        ("UPDATE u.c SET n = n + 1 WHERE p = 1", "write a row"),
+        ("UPDATE u.c SET n = n + 1 WHERE p = 1", "write a new row"),
         ("CREATE TABLE u.later (p int PRIMARY KEY)", "change the schema"),
         ("DROP TABLE u.t", "change the schema"),
         ("TRUNCATE u.t", "remove all rows of u.t"),
