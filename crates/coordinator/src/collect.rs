@@ -3,8 +3,9 @@
 use bytes::Bytes;
 
 use plan::expression::Evaluation;
-use plan::select::{Accumulator, Projection, ProjectionScratch};
+use plan::select::{Accumulator, Copied, Projection, ProjectionScratch};
 use plan::{Partitions, PlanError, SelectPlan, StoredRow};
+use schema::{Ruler, Table};
 use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink, SetId};
 
 use crate::coordinator::Deadline;
@@ -211,8 +212,11 @@ impl<'a, 'p> Collector<'a, 'p> {
         if self.body.row_count == 1 {
             self.body.bytes.reserve(SECOND_ROW_BYTES);
         }
-        if !projection.write(live, &mut self.scratch, &mut self.body)? {
-            return Ok(None);
+        let ruler = self.meter.as_ref().and_then(|meter| meter.ruler_for(live, self.plan.table));
+        let copied = projection.write(live, ruler, &mut self.scratch, &mut self.body)?;
+        let Copied::Row { value_bytes } = copied else { return Ok(None) };
+        if let Some(meter) = &mut self.meter {
+            meter.on_row(live, ruler, value_bytes);
         }
         self.body.row_count += 1;
         self.partition_count += 1;
@@ -220,11 +224,13 @@ impl<'a, 'p> Collector<'a, 'p> {
     }
 
     fn take(&mut self, live: &LiveRow<'_>) -> Result<Result<Flow, PlanError>, CorruptRow> {
-        if let Some(meter) = &mut self.meter {
-            meter.on_row(row_bytes(live)?);
-        }
         if let Some(flow) = self.copy(live)? {
             return Ok(Ok(flow));
+        }
+        if let Some(meter) = &mut self.meter {
+            let ruler = meter.ruler_for(live, self.plan.table);
+            let value_bytes = ruler.map_or(Ok(0), |ruler| value_bytes(live, ruler))?;
+            meter.on_row(live, ruler, value_bytes);
         }
         let row = StoredRow::new(self.plan.layout, live)?;
         if !self.plan.filters.accepts(&row) {
@@ -363,10 +369,21 @@ impl<'a, 'p> Collector<'a, 'p> {
 }
 
 /// The size of a row for its charge: its keys and all its live values, selected or not.
-pub(crate) fn row_bytes(live: &LiveRow<'_>) -> Result<u64, CorruptRow> {
-    let mut bytes = (live.partition_key.len() + live.clustering.map_or(0, <[u8]>::len)) as u64;
+pub(crate) fn row_bytes(live: &LiveRow<'_>, table: &Table) -> Result<u64, CorruptRow> {
+    let ruler = Ruler { table: Some(table) };
+    let clustering_bytes = live.clustering.map_or(0, |it| ruler.clustering_bytes(it));
+    let key_bytes = ruler.key_bytes(live.partition_key) + clustering_bytes;
+    Ok(value_bytes(live, ruler)? + key_bytes as u64)
+}
+
+/// The size of the live values of a row, selected or not.
+fn value_bytes(live: &LiveRow<'_>, ruler: Ruler<'_>) -> Result<u64, CorruptRow> {
+    let mut bytes = 0;
     for cells in [&live.static_row, &live.row].into_iter().flatten() {
-        bytes = bytes.saturating_add(cells.value_bytes()?);
+        for cell in cells.cells() {
+            let cell = cell?;
+            bytes += ruler.cell_bytes(&cell) as u64 + cells.view().spilled_bytes(&cell)?;
+        }
     }
     Ok(bytes)
 }

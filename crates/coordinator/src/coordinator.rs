@@ -10,9 +10,12 @@ use cql::ast::Name;
 use partition::{History, PartitionMap};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
-use replica::{Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets, Ticket};
+use replica::{
+    AllDone, Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets, Ticket,
+};
 use schema::system::StatementFacts;
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
+use smallvec::SmallVec;
 use types::{Done, Mutation, Outcome, SetId};
 use units::price::Prices;
 use units::{Charge, Work};
@@ -268,7 +271,7 @@ impl Coordinator {
     ) -> Result<Executed, ExecuteError> {
         let conditional = conditional.as_ref();
         if mutations.is_empty() {
-            let reply = self.answer_commit(Ok(Vec::new()), conditional)?;
+            let reply = self.answer_commit(Ok(AllDone::new()), conditional)?;
             return Ok(Executed::Done(Answer { reply, warnings }));
         }
         warnings.extend(self.admit_sizes(&mutations)?);
@@ -315,7 +318,7 @@ impl Coordinator {
                     }
                     None => Err(ExecuteError::Invalid("the table was dropped".into())),
                 })
-                .collect::<Result<Vec<(SetId, Mutation)>, ExecuteError>>()?;
+                .collect::<Result<SmallVec<[(SetId, Mutation); 1]>, ExecuteError>>()?;
             drop(map);
             match self.replicas.commit_many(change) {
                 Committed::Moved(change) if tries < MOVES_MAX => {

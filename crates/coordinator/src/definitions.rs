@@ -118,8 +118,8 @@ impl Coordinator {
         let storage = self.replicas.storage();
         let before = self.map.load_full();
         let map = place(&before, &schema, &self.settings, self.world.now_us() / 1000);
-        for table in created {
-            storage.create_table(*table);
+        for table in created.iter().filter_map(|table| schema.table_by_id(*table)) {
+            storage.create_table(table);
         }
         if map.epoch() != before.epoch() {
             self.save_map(&map)?;

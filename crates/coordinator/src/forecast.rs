@@ -105,9 +105,9 @@ impl Coordinator {
             after: None,
             now_s: u32::try_from(self.world.now_us() / 1_000_000).unwrap_or(0),
         };
-        let mut found = Found(Vec::new());
+        let mut found = Found { table, rows: Vec::new() };
         self.replicas().read(partition, &command, &mut found)?;
-        Ok(found.0)
+        Ok(found.rows)
     }
 
     /// What a mutation would do to the rows it names, as they are now.
@@ -282,9 +282,12 @@ fn index_terms(
 }
 
 /// Keeps rows with their sizes.
-struct Found(Vec<RowNow>);
+struct Found<'t> {
+    table: &'t Table,
+    rows: Vec<RowNow>,
+}
 
-impl RowSink for Found {
+impl RowSink for Found<'_> {
     fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
         let mut cells = Vec::new();
         for part in [&row.static_row, &row.row].into_iter().flatten() {
@@ -294,7 +297,7 @@ impl RowSink for Found {
                 cells.push((cell.column, path, Bytes::copy_from_slice(cell.value())));
             }
         }
-        self.0.push(RowNow { bytes: row_bytes(row)?, cells });
+        self.rows.push(RowNow { bytes: row_bytes(row, self.table)?, cells });
         Ok(Flow::Continue)
     }
 }

@@ -1,11 +1,15 @@
 //! Counting what a read does, for its charge.
 
 use plan::{Partitions, SelectPlan};
+use schema::{Ruler, Table};
 use smallvec::SmallVec;
-use types::{RowSelection, SetId};
+use types::{LiveCells, LiveRow, RowSelection, SetId};
 use units::{Charge, Work};
 
 use crate::rows::RowsBody;
+
+/// Rows that are kept in no more cost the same when they are read by their keys.
+const SMALL_ROW_BYTES: usize = 1024;
 
 /// Counts the work of one read, or of one page of it.
 #[derive(Debug)]
@@ -53,9 +57,37 @@ impl Meter {
         self.work.charge_so_far().less(start).at_least(units::rules::LEAST)
     }
 
-    /// A live row was looked at.
+    /// What a row is to be measured with; `None` where its size does not matter, because rows up to
+    /// the first step of the table of point reads cost the same.
     #[inline]
-    pub(crate) fn on_row(&mut self, row_bytes: u64) {
+    pub(crate) fn ruler_for<'t>(&self, live: &LiveRow<'_>, table: &'t Table) -> Option<Ruler<'t>> {
+        let kept_bytes = |cells: &LiveCells<'_>| match cells.view().has_spilled() {
+            true => usize::MAX,
+            false => cells.view().cell_bytes(),
+        };
+        let own_bytes = live.partition_key.len() + live.clustering.map_or(0, <[u8]>::len);
+        let is_small = self.points.is_some()
+            && [&live.static_row, &live.row]
+                .into_iter()
+                .flatten()
+                .fold(own_bytes, |bytes, cells| bytes.saturating_add(kept_bytes(cells)))
+                <= SMALL_ROW_BYTES;
+        (!is_small).then_some(Ruler { table: Some(table) })
+    }
+
+    /// A live row was looked at. `ruler`: as [`Meter::ruler_for`] gave it.
+    #[inline]
+    pub(crate) fn on_row(
+        &mut self,
+        live: &LiveRow<'_>,
+        ruler: Option<Ruler<'_>>,
+        value_bytes: u64,
+    ) {
+        let row_bytes = ruler.map_or(0, |ruler| {
+            let key_bytes = ruler.key_bytes(live.partition_key);
+            let clustering_bytes = live.clustering.map_or(0, |it| ruler.clustering_bytes(it));
+            value_bytes + (key_bytes + clustering_bytes) as u64
+        });
         if self.points.is_some() {
             self.found += 1;
             self.work.read_point(row_bytes);

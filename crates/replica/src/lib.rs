@@ -16,7 +16,7 @@ use units::{Charge, rules, table, write_change};
 
 pub use budgets::{Asking, Budgets, Ticket};
 pub use storage::{
-    CommitError, CommitResult, Committed, PartitionFilling, PartitionFull, RangeSize,
+    AllDone, CommitError, CommitResult, Committed, PartitionFilling, PartitionFull, RangeSize,
     SnapshotError, SnapshotFacts,
 };
 
@@ -135,7 +135,7 @@ impl ReplicaSets {
     }
 
     /// Commits one atomic change over any number of sets: all of it or nothing.
-    pub fn commit_many(&self, change: Vec<(SetId, Mutation)>) -> Committed {
+    pub fn commit_many(&self, change: impl IntoIterator<Item = (SetId, Mutation)>) -> Committed {
         self.storage.commit(change)
     }
 }

@@ -14,6 +14,7 @@ mod mask_text;
 pub mod model;
 pub mod options;
 pub mod persist;
+mod ruler;
 pub mod system;
 mod type_text;
 
@@ -28,5 +29,6 @@ pub use model::{
     TableShape,
 };
 pub use options::{KeyspaceOptions, TableOptions, Throughput};
+pub use ruler::{KeyShape, Ruler};
 pub use system::{IndexBuildFacts, NodeFacts, VirtualRow, initial_schema, virtual_rows};
 pub use type_text::parse_type;

@@ -3,6 +3,7 @@
 //! Everything of a mutation is worked out first and written last, under one sequence number, so that
 //! a refusal leaves nothing behind and a reader sees all of it or nothing.
 
+mod measure;
 mod spilled;
 
 use std::cell::RefCell;
@@ -23,15 +24,15 @@ use crate::index::maintain::{DeletedIn, IndexWrites, remove_covered};
 use crate::index::shape::{CoveredRow, RowName};
 use crate::log::Position;
 use crate::merge::condition::Judgement;
-use crate::merge::row::{Before, merge};
+use crate::merge::row::{Before, LiveSum, merge};
 use crate::merge::{MergeError, condition};
-use crate::sizes::{Noted, RowDelta, Ruler, Size};
 use crate::spill::{CellWrites, Frozen, Loaded};
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{Applied, OpenStore, SetProgress, TableStore};
-use crate::weigh::{SMALL_ROW_BYTES, Touched, live_bytes};
+use crate::weigh::Touched;
+use measure::{Measuring, RowSizes};
 
 /// Where a mutation stands in the log.
 #[derive(Clone, Copy, Debug)]
@@ -74,16 +75,13 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     if let Err(CommitError::Tree { table, error }) = &outcome {
         core.damage.note_error(*table, error);
     }
-    let mut weight = match &outcome {
-        Ok(Outcome::Applied) => change.weigh(),
-        Ok(Outcome::NotApplied { .. }) => Ok(change.condition_weight),
-        Err(_) => Ok(0),
-    };
+    let mut weight = change.condition_weight;
     let (result, written) = match outcome {
-        Ok(Outcome::Applied) => match change.index_writes() {
+        Ok(Outcome::Applied) => match change.measure_rows().and_then(|()| change.index_writes()) {
             Ok(index_writes) => {
-                if let (Some(weigh), Ok(weight)) = (core.options.weigh, &mut weight) {
-                    *weight += weigh(Touched::IndexTerms(index_writes.count()));
+                weight = change.weigh();
+                if let (Some(weigh), 1..) = (core.options.weigh, index_writes.count()) {
+                    weight += weigh(Touched::IndexTerms(index_writes.count()));
                 }
                 (Ok(Outcome::Applied), change.write(&progress, index_writes))
             }
@@ -103,7 +101,7 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     key.shrink_to(SCRATCH_BYTES_MAX);
     row.shrink_to(SCRATCH_BYTES_MAX);
     SCRATCH.set((key, row));
-    Ok(Done { outcome: result?, weight: weight? })
+    Ok(Done { outcome: result?, weight })
 }
 
 /// Whether the mutation would be refused as things are now, because of a position in a list. Asked
@@ -141,9 +139,10 @@ struct PendingRow {
     existed: bool,
     is_cached: bool,
     is_changed: bool,
-    /// The newest deletion over it before the mutation, and now.
-    first_covering_us: i64,
-    covering_us: i64,
+    /// What was live before the mutation, and is now; `None` where it has to be looked at.
+    sums: Option<(LiveSum, LiveSum)>,
+    /// How large it was and is, once it was measured.
+    sizes: RowSizes,
     /// Cells that were spilled from it changed.
     has_cell_writes: bool,
     /// Spilled elements that change: before and after.
@@ -172,6 +171,7 @@ struct Change<'c> {
     is_many: bool,
     /// What the conditions weighed.
     condition_weight: u64,
+    measuring: Measuring<'c>,
 }
 
 impl<'c> Change<'c> {
@@ -205,6 +205,7 @@ impl<'c> Change<'c> {
             may_have_deletions,
             is_many: false,
             condition_weight: 0,
+            measuring: Measuring::new(core, store.id),
         }
     }
 
@@ -308,8 +309,8 @@ impl<'c> Change<'c> {
             existed,
             is_cached,
             is_changed: false,
-            first_covering_us: i64::MIN,
-            covering_us: i64::MIN,
+            sums: None,
+            sizes: RowSizes::default(),
             has_cell_writes: false,
             elements: Vec::new(),
         });
@@ -341,6 +342,7 @@ impl<'c> Change<'c> {
         let Some(pending) = self.rows.get(index) else {
             return Ok(());
         };
+        let was_changed = pending.is_changed || pending.has_cell_writes;
         let current = pending.value.clone();
         let first = if pending.is_changed { pending.first_value.clone() } else { None };
         let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
@@ -355,11 +357,15 @@ impl<'c> Change<'c> {
         } else {
             Vec::new()
         };
-        let before =
-            Before { row, first_row, covering_us, first_covering_us, now_s, hidden: &hidden };
-        if let Some(pending) = self.rows.get_mut(index) {
-            (pending.first_covering_us, pending.covering_us) = (first_covering_us, covering_us);
-        }
+        let before = Before {
+            row,
+            first_row,
+            covering_us,
+            first_covering_us,
+            now_s,
+            hidden: &hidden,
+            measure: Some(&self.measuring),
+        };
         let has_spilled = |row: Option<RowView<'_>>| row.is_some_and(|row| row.has_spilled());
         if has_spilled(row) || has_spilled(first_row) {
             let frozen = self.merge_spilled(before, change, out)?;
@@ -379,6 +385,13 @@ impl<'c> Change<'c> {
                 pending.is_changed = true;
                 pending.value = (!after.is_empty).then(|| TreeBytes::from(after.bytes.as_slice()));
             }
+            let sum_first = match pending.sums {
+                Some((sum_first, _)) => Some(sum_first),
+                // An earlier change of the mutation went another way.
+                None if was_changed => None,
+                None => Some(after.sum_before),
+            };
+            pending.sums = sum_first.map(|sum_first| (sum_first, after.sum));
         }
         self.row = after.bytes;
         Ok(())
@@ -387,6 +400,7 @@ impl<'c> Change<'c> {
     fn keep_frozen(&mut self, index: usize, frozen: Frozen) {
         if let Some(pending) = self.rows.get_mut(index) {
             pending.elements.extend(frozen.elements);
+            pending.sums = None;
             pending.has_cell_writes |= !frozen.writes.is_empty();
             if pending.value.as_deref() != frozen.row.as_deref() {
                 pending.is_changed = true;
@@ -429,10 +443,8 @@ impl<'c> Change<'c> {
                 _ => None,
             };
             if let Some(weigh) = self.core.options.weigh {
-                let key_bytes = self.key_bytes(&self.key);
-                let value_bytes = live.as_ref().map(LiveCells::value_bytes).transpose();
-                let bytes = value_bytes.map_err(of_row)?.map(|bytes| key_bytes + bytes);
-                weight += weigh(Touched::Condition(bytes));
+                let bytes = live.as_ref().map(|live| self.live_bytes(live)).transpose();
+                weight += weigh(Touched::Condition(bytes.map_err(of_row)?));
             }
             let judgement = condition::judge(&row_condition.checks, live.as_ref(), table);
             match judgement.map_err(of_row)? {
@@ -520,38 +532,6 @@ impl<'c> Change<'c> {
         }
     }
 
-    /// What the mutation weighs.
-    fn weigh(&self) -> Result<u64, CommitError> {
-        let Some(weigh) = self.core.options.weigh else { return Ok(0) };
-        let now_s = self.core.clock.now_s();
-        let mut weight = self.condition_weight;
-        for row in &self.rows {
-            let key_bytes = self.key_bytes(&row.key);
-            let size = |value: &Option<TreeBytes>, covering_us| {
-                let view = value.as_ref().map(|value| self.view(value)).transpose()?;
-                let stored_bytes = value.as_ref().map_or(0, |value| value.len() as u64);
-                let is_small = key_bytes + stored_bytes <= SMALL_ROW_BYTES;
-                live_bytes(view, key_bytes, is_small, covering_us, now_s)
-            };
-            let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
-            let before = size(&row.first_value, row.first_covering_us).map_err(of_row)?;
-            let after = match row.is_changed {
-                true => size(&row.value, row.covering_us).map_err(of_row)?,
-                false => before,
-            };
-            weight += weigh(Touched::Row { before, after });
-        }
-        let deletes_range = |operation: &&Operation| !matches!(operation, Operation::Row(_));
-        let range_count = self.mutation.operations.iter().filter(deletes_range).count();
-        Ok(weight + weigh(Touched::RangeDeletion) * range_count as u64)
-    }
-
-    /// The size of a row's keys: `key` is its store number and tree key.
-    fn key_bytes(&self, key: &[u8]) -> u64 {
-        let clustering_bytes = key.len().saturating_sub(self.prefix_length + 1);
-        (self.mutation.key.bytes().len() + clustering_bytes) as u64
-    }
-
     /// Writes what was worked out and publishes it; returns how much memory grew.
     fn write(&mut self, progress: &SetProgress, index_writes: IndexWrites) -> Option<u64> {
         let tree = self.opened.tree.as_ref();
@@ -609,11 +589,17 @@ impl<'c> Change<'c> {
     fn publish(&mut self, progress: &SetProgress, seqno: u64) {
         let (heads, prefix_length) = (&self.core.heads, self.prefix_length);
         let (rows, mutation) = (&mut self.rows, self.mutation);
-        let mut turn = heads.turn(self.key.get(..prefix_length).unwrap_or_default());
-        turn.change(|head| change_head(head, heads.bounds(), prefix_length, rows, mutation));
+        // Rows that are alone in their partition are read by their keys, never in slices.
+        let mut turn = (!self.store.has_single_rows)
+            .then(|| heads.turn(self.key.get(..prefix_length).unwrap_or_default()));
+        if let Some(turn) = &mut turn {
+            turn.change(|head| change_head(head, heads.bounds(), prefix_length, rows, mutation));
+        }
         for row in rows.drain(..) {
-            // A row that is written again and again is worth keeping; a new one may never be read.
-            if row.existed || row.is_cached {
+            // What was just written is likely to be read, and shares its bytes with the tree; what is
+            // written once and never read is the first to leave the cache again. A row that comes into
+            // a slice is served by its head.
+            if row.existed || row.is_cached || self.store.has_single_rows {
                 self.core.cache.put(row.key, row.value);
             } else {
                 self.core.cache.forget(&row.key);
@@ -621,55 +607,6 @@ impl<'c> Change<'c> {
         }
         progress.publish(seqno + 1);
         drop(turn);
-    }
-
-    /// Tells the store by how much the rows of the partition grew. A row that cannot be measured is
-    /// not for this place to report.
-    fn note_sizes(&self) {
-        let table = self.core.schema.table(self.store.id);
-        let ruler = Ruler { table: table.as_deref(), now_s: self.core.clock.now_s() };
-        let key_bytes = ruler.key_bytes(self.mutation.key.bytes());
-        let measure = |row: &PendingRow, value: Option<&TreeBytes>, is_before: bool| {
-            let Some(value) = value else { return Size::default() };
-            let position = row.key.get(self.prefix_length..).unwrap_or_default();
-            let Some(clustering) = keys::split_position(position) else { return Size::default() };
-            let covering_us = match &self.deletions {
-                Some((before, _)) if is_before => before.covering_us(clustering),
-                Some((_, after)) => after.covering_us(clustering),
-                None if !self.may_have_deletions => i64::MIN,
-                None => {
-                    let (tree, partition) = (self.opened.tree.as_ref(), self.partition());
-                    deletions::covering_us(tree, partition, clustering, LATEST).unwrap_or(i64::MIN)
-                }
-            };
-            let size = self
-                .view(value)
-                .and_then(|view| ruler.measure(view, key_bytes, clustering, covering_us));
-            size.unwrap_or_default()
-        };
-        let element_bytes = |element: &Option<TreeBytes>| match element {
-            Some(element) => ruler.measure_element(element, i64::MIN).unwrap_or(0),
-            None => 0,
-        };
-        let deltas = self.rows.iter().map(|row| {
-            let first_size = measure(row, row.first_value.as_ref(), true);
-            let mut size = measure(row, row.value.as_ref(), false).minus(first_size);
-            for (before, after) in &row.elements {
-                size.bytes += element_bytes(after) - element_bytes(before);
-            }
-            RowDelta { tree_key: row.key.get(CACHE_ID_BYTES..).unwrap_or_default(), size }
-        });
-        let operations = &self.mutation.operations;
-        self.opened.sizes.note(Noted {
-            key: &self.mutation.key,
-            rows: deltas,
-            expires_at_s: operations.iter().filter_map(first_expiry).min(),
-            deletes_range: operations.iter().any(|operation| match operation {
-                Operation::DeletePartition(_) | Operation::DeleteRange { .. } => true,
-                Operation::Row(_) => false,
-            }),
-            now_s: ruler.now_s,
-        });
     }
 
     /// Tells the store what of this mutation is dead, or will be.
@@ -732,18 +669,6 @@ fn view_after(
     value: Option<&TreeBytes>,
 ) -> Result<Option<RowView<'_>>, types::CorruptRow> {
     value.map(|value| RowView::decode(value.get(head_length..).unwrap_or_default())).transpose()
-}
-
-/// When the first of what an operation writes expires.
-fn first_expiry(operation: &Operation) -> Option<u32> {
-    let Operation::Row(change) = operation else { return None };
-    let of_cell = |cell: &types::CellChange| match &cell.action {
-        CellAction::Set { expiry: Some(expiry), .. }
-        | CellAction::AddValue { expiry: Some(expiry), .. }
-        | CellAction::ListSetAt { expiry: Some(expiry), .. } => Some(expiry.expires_at_s),
-        _ => None,
-    };
-    change.cells.iter().filter_map(of_cell).min()
 }
 
 fn cell_dead_at_s(action: &CellAction) -> Option<u32> {

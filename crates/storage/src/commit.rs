@@ -15,6 +15,7 @@ use std::thread::{Builder, JoinHandle};
 
 use foldhash::fast::FixedState;
 use parking_lot::{Condvar, Mutex, RwLock};
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use types::{Done, Mutation, Operation, Outcome, RowPosition, SetId, TableId};
 
@@ -28,7 +29,19 @@ use crate::tree::store::{Applied, TableStore};
 
 /// What became of a change, one outcome for each mutation in order. An error of one mutation stands
 /// for all; positions in lists that are not there are found before anything is logged.
-pub type CommitResult = Result<Vec<Done>, CommitError>;
+pub type CommitResult = Result<AllDone, CommitError>;
+
+/// What became of each mutation of a change; mostly there is one.
+pub type AllDone = SmallVec<[Done; 1]>;
+
+/// The mutations of a change, each with the set that its key lies in.
+pub(crate) type Located = SmallVec<[(SetId, Mutation); 1]>;
+
+/// A change by replica set.
+pub(crate) type Entries = SmallVec<[Entry; 1]>;
+
+/// Where the entries of a change stand in the logs of their sets.
+pub(crate) type EntryIds = SmallVec<[EntryId; 1]>;
 
 /// A commit, done or on its way.
 #[derive(Debug)]
@@ -65,7 +78,7 @@ const WAITING_GROUPS_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) set: SetId,
-    pub(crate) mutations: Vec<Mutation>,
+    pub(crate) mutations: SmallVec<[Mutation; 1]>,
     /// Where each mutation stood in the change; nothing if it is the only one.
     pub(crate) slots: Vec<usize>,
 }
@@ -77,14 +90,13 @@ impl Entry {
 }
 
 /// Splits a change by replica set, keeping the order within each.
-pub(crate) fn split_by_set(change: Vec<(SetId, Mutation)>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::with_capacity(1);
+pub(crate) fn split_by_set(change: Located) -> Entries {
+    let mut entries = Entries::new();
     if change.len() == 1 {
-        entries.extend(change.into_iter().map(|(set, mutation)| Entry {
-            set,
-            mutations: vec![mutation],
-            slots: Vec::new(),
-        }));
+        for (set, mutation) in change {
+            let mutations = SmallVec::from_buf([mutation]);
+            entries.push(Entry { set, mutations, slots: Vec::new() });
+        }
         return entries;
     }
     let mut known: HashMap<SetId, usize, FixedState> = HashMap::default();
@@ -92,7 +104,7 @@ pub(crate) fn split_by_set(change: Vec<(SetId, Mutation)>) -> Vec<Entry> {
         let index = match entries.last() {
             Some(last) if last.set == set => entries.len() - 1,
             _ => *known.entry(set).or_insert_with(|| {
-                entries.push(Entry { set, mutations: Vec::with_capacity(1), slots: Vec::new() });
+                entries.push(Entry { set, mutations: SmallVec::new(), slots: Vec::new() });
                 entries.len() - 1
             }),
         };
@@ -105,7 +117,7 @@ pub(crate) fn split_by_set(change: Vec<(SetId, Mutation)>) -> Vec<Entry> {
 }
 
 /// Puts a change together again as it was before [`split_by_set`].
-pub(crate) fn join_sets(entries: Vec<Entry>) -> Vec<(SetId, Mutation)> {
+pub(crate) fn join_sets(entries: Entries) -> Vec<(SetId, Mutation)> {
     let mut change: Vec<(usize, SetId, Mutation)> = Vec::new();
     for mut entry in entries {
         let mutations = std::mem::take(&mut entry.mutations);
@@ -189,7 +201,8 @@ pub(crate) struct Outcomes(CommitResult);
 
 impl Outcomes {
     pub(crate) fn new(count: usize) -> Outcomes {
-        Outcomes(Ok(vec![Done { outcome: Outcome::Applied, weight: 0 }; count]))
+        let applied = || Done { outcome: Outcome::Applied, weight: 0 };
+        Outcomes(Ok((0..count).map(|_| applied()).collect()))
     }
 
     pub(crate) fn set(&mut self, slot: usize, outcome: Result<Done, CommitError>) {
@@ -214,8 +227,8 @@ impl Outcomes {
 pub(crate) struct Job {
     pub(crate) position: Position,
     pub(crate) end: Position,
-    pub(crate) ids: Vec<EntryId>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) ids: EntryIds,
+    pub(crate) entries: Entries,
     pub(crate) mutation_count: usize,
     pub(crate) reply: oneshot::Sender<CommitResult>,
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, RwLock};
+use schema::{KeyShape, Table};
 use types::{SetId, TableId};
 
 use crate::cache::RowCache;
@@ -135,6 +136,16 @@ impl Core {
 
     fn new_store(&self, id: TableId, born: Position, is_on_disk: bool) -> Arc<TableStore> {
         let table = self.schema.table(id);
+        self.new_store_of(id, table.as_deref(), born, is_on_disk)
+    }
+
+    fn new_store_of(
+        &self,
+        id: TableId,
+        table: Option<&Table>,
+        born: Position,
+        is_on_disk: bool,
+    ) -> Arc<TableStore> {
         let purge = PurgeFactory::new(
             id,
             Arc::clone(&self.schema),
@@ -150,7 +161,8 @@ impl Core {
             id,
             born,
             cache_id: self.next_cache_id.fetch_add(1, Ordering::Relaxed),
-            has_single_rows: table.as_ref().is_some_and(|table| table.clustering_count == 0),
+            has_single_rows: table.is_some_and(|table| table.clustering_count == 0),
+            key_shape: KeyShape::new(table),
             folder: self.trees_folder.join(folder_name(id, born)),
             is_on_disk,
             shared: self.tree_shared.clone(),
@@ -181,6 +193,13 @@ impl Core {
         let store = self.new_store(table, 0, false);
         stores.by_table.insert(table, Arc::clone(&store));
         Some(store)
+    }
+
+    /// Prepares for a table that the schema does not show yet.
+    pub(crate) fn prepare_store(&self, table: &Table) {
+        let mut stores = self.stores.write();
+        let fresh = || self.new_store_of(table.id, Some(table), 0, false);
+        stores.by_table.entry(table.id).or_insert_with(fresh);
     }
 
     /// Every store.

@@ -48,7 +48,7 @@ mod test_folder;
 
 pub use check::{CheckReport, Finding, check, sorted_bytes};
 pub use clock::Clock;
-pub use commit::{CommitResult, Committed};
+pub use commit::{AllDone, CommitResult, Committed};
 pub use data_dir::DataDir;
 pub use error::{Affected, CommitError, OpenError, ReadError, TreeError};
 pub use index::build::IndexBuild;

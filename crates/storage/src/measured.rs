@@ -16,6 +16,7 @@ pub fn merge_row(row: Option<&[u8]>, change: &RowChange) -> Result<Vec<u8>, Corr
         covering_us: i64::MIN,
         now_s: 1,
         hidden: &[],
+        measure: None,
     };
     merge(before, change, Vec::new()).map(|after| after.bytes).map_err(|_| CorruptRow)
 }

@@ -1,5 +1,6 @@
 //! The door of storage.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -7,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use schema::{Index, Table};
+use smallvec::SmallVec;
 use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, SetId, TableId};
 
 use crate::apply::foresee;
 use crate::clock::Clock;
 use crate::commit::{
-    AppliedThrough, Appliers, CommitResult, Committed, Durable, Entry, Job, Outcomes, SetLock,
-    SetLocks, Truncation, apply_entry, encode_body, join_sets, split_by_set, validate,
+    AppliedThrough, Appliers, CommitResult, Committed, Durable, Entries, Entry, EntryIds, Job,
+    Located, Outcomes, SetLock, SetLocks, Truncation, apply_entry, encode_body, join_sets,
+    split_by_set, validate,
 };
 use crate::core::Core;
 use crate::data_dir::DataDir;
@@ -36,6 +39,14 @@ use crate::snapshot::{EmptyLog, log_failed};
 
 /// A clean stop leaves at most this much to be replayed.
 const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What is kept of the memory that a change is encoded in.
+const BODY_BYTES_KEPT: usize = 64 * 1024;
+
+thread_local! {
+    /// Where the change at hand is encoded.
+    static BODY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// The rows of a node, on disk.
 pub struct Storage {
@@ -196,7 +207,8 @@ impl Storage {
     }
 
     /// Commits mutations as one atomic change: after a crash all of them are there or none.
-    pub fn commit(&self, change: Vec<(SetId, Mutation)>) -> Committed {
+    pub fn commit(&self, change: impl IntoIterator<Item = (SetId, Mutation)>) -> Committed {
+        let change: Located = change.into_iter().collect();
         if self.is_closed.load(Ordering::Acquire) {
             return Committed::Now(Err(CommitError::Closed));
         }
@@ -217,9 +229,10 @@ impl Storage {
         }
         let mutation_count = change.len();
         let entries = split_by_set(change);
-        let mut body = Vec::with_capacity(256);
+        let mut body = BODY.take();
+        body.clear();
         encode_body(&entries, &mut body);
-        match self.core.options.commit {
+        let committed = match self.core.options.commit {
             CommitMode::Group => self.commit_group(entries, mutation_count, &body),
             CommitMode::Periodic { .. } => {
                 let result = self.commit_periodic(&entries, mutation_count, &body);
@@ -229,7 +242,10 @@ impl Storage {
                     result => Committed::Now(result),
                 }
             }
-        }
+        };
+        body.shrink_to(BODY_BYTES_KEPT);
+        BODY.set(body);
+        committed
     }
 
     /// Ends replica sets: when this returns, everything that was committed to them is applied, and
@@ -263,13 +279,14 @@ impl Storage {
         set: SetId,
     ) -> Result<tokio::sync::oneshot::Receiver<CommitResult>, CommitError> {
         let (reply, receiver) = tokio::sync::oneshot::channel();
-        let entries = vec![Entry { set, mutations: Vec::new(), slots: Vec::new() }];
+        let entry = Entry { set, mutations: SmallVec::new(), slots: Vec::new() };
+        let entries = Entries::from_buf([entry]);
         let mut body = Vec::new();
         encode_body(&entries, &mut body);
         let is_group = self.core.options.commit == CommitMode::Group;
         self.log.append_change(std::iter::once(set), true, &body, |appended, ids| {
             let Appended { position, end } = appended;
-            let ids = ids.to_vec();
+            let ids = EntryIds::from_slice(ids);
             is_group.then(|| {
                 Durable::Change(Job { position, end, ids, entries, mutation_count: 0, reply })
             })
@@ -277,13 +294,13 @@ impl Storage {
         Ok(receiver)
     }
 
-    fn commit_group(&self, entries: Vec<Entry>, mutation_count: usize, body: &[u8]) -> Committed {
+    fn commit_group(&self, entries: Entries, mutation_count: usize, body: &[u8]) -> Committed {
         let (reply, receiver) = tokio::sync::oneshot::channel();
-        let sets: Vec<SetId> = entries.iter().map(|entry| entry.set).collect();
+        let sets: SmallVec<[SetId; 1]> = entries.iter().map(|entry| entry.set).collect();
         let mut entries = Some(entries);
         let make_job = |appended: Appended, ids: &[EntryId]| {
             let Appended { position, end } = appended;
-            let (ids, entries) = (ids.to_vec(), entries.take()?);
+            let (ids, entries) = (EntryIds::from_slice(ids), entries.take()?);
             Some(Durable::Change(Job { position, end, ids, entries, mutation_count, reply }))
         };
         let appended = self.log.append_change(sets.into_iter(), false, body, make_job);
@@ -328,7 +345,7 @@ impl Storage {
         mutation_count: usize,
         body: &[u8],
     ) -> CommitResult {
-        let mut entry_ids = Vec::with_capacity(entries.len());
+        let mut entry_ids = EntryIds::new();
         let sets = entries.iter().map(|entry| entry.set);
         let appended = self.log.append_change(sets, false, body, |_, ids| {
             entry_ids.extend_from_slice(ids);
@@ -411,8 +428,8 @@ impl Storage {
     }
 
     /// Prepares for a table. Nothing is written: files come with the first row.
-    pub fn create_table(&self, table: TableId) {
-        self.core.store_or_new(table);
+    pub fn create_table(&self, table: &Table) {
+        self.core.prepare_store(table);
     }
 
     /// Removes a table and all its rows. Its id is never used again.

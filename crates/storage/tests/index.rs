@@ -469,7 +469,7 @@ fn run(steps: Vec<Step>, mode: CommitMode) {
         let mut is_compacted = false;
         match step {
             Step::Commit(mutations) => {
-                let change = mutations.into_iter().map(|mutation| (SET, mutation)).collect();
+                let change = mutations.into_iter().map(|mutation| (SET, mutation));
                 storage.commit(change).wait().unwrap();
             }
             Step::Flush => storage.flush(None).unwrap(),
@@ -612,7 +612,7 @@ fn a_damaged_index_is_built_anew() {
     let index = indexes().remove(3);
     let defined = std::slice::from_ref(&index);
     let storage = open_at(&folder.0, CommitMode::Group, defined);
-    let change = (0..2_000).map(|number| (SET, put(number, "v", 1))).collect();
+    let change = (0..2_000).map(|number| (SET, put(number, "v", 1)));
     storage.commit(change).wait().unwrap();
     storage.flush(None).unwrap();
     storage.close().unwrap();

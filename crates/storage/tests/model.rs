@@ -255,7 +255,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn commit(storage: &Storage, mutations: &[Mutation]) {
-    let change = mutations.iter().cloned().map(|mutation| (SET, mutation)).collect();
+    let change = mutations.iter().cloned().map(|mutation| (SET, mutation));
     storage.commit(change).wait().unwrap();
 }
 

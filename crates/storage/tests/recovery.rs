@@ -153,7 +153,10 @@ fn a_change_over_sets_and_tables_is_whole_after_a_crash() {
             mutate(table, key(number), change_at(b"c", cells))
         };
         let both = vec![(SetId(1), change(TABLE)), (SetId(2), change(other))];
-        assert_eq!(storage.commit(both).wait().unwrap(), [Outcome::Applied, Outcome::Applied]);
+        assert_eq!(
+            storage.commit(both).wait().unwrap().as_slice(),
+            [Outcome::Applied, Outcome::Applied]
+        );
         if number == 20 {
             storage.flush(Some(TABLE)).unwrap();
         }

@@ -186,16 +186,6 @@ impl<'a> LiveCells<'a> {
         }
     }
 
-    /// The size of the live values, elements of collections with what names them (D5: together with
-    /// the keys, the size of the row).
-    pub fn value_bytes(&self) -> Result<u64, CorruptRow> {
-        self.cells().try_fold(0u64, |bytes, cell| {
-            let cell = cell?;
-            let spilled_bytes = self.view.spilled_bytes(&cell)?;
-            Ok(bytes.saturating_add(cell.value_bytes()).saturating_add(spilled_bytes))
-        })
-    }
-
     /// The live cells, ordered by column and path.
     pub fn cells(&self) -> impl Iterator<Item = Result<CellRef<'a>, CorruptRow>> + use<'a> {
         let mut column_shadow = None;

@@ -114,11 +114,6 @@ impl<'a> CellRef<'a> {
         }
     }
 
-    /// How much it counts in the size of its row: its value, and what names it in a collection.
-    pub fn value_bytes(&self) -> u64 {
-        (self.value().len() + self.path.map_or(0, <[u8]>::len)) as u64
-    }
-
     /// Its expiry, if it has one.
     pub fn expiry(&self) -> Option<Expiry> {
         match self.state {
@@ -238,6 +233,11 @@ impl<'a> RowView<'a> {
             if flags & ROW_ORIGINAL != 0 { Some(input.counted()?) } else { None };
         let cells = input.0;
         Ok(RowView { liveness, deletion, original_clustering, base_us, cells, spilled })
+    }
+
+    /// How many bytes its cells are kept in: no less than their values take.
+    pub fn cell_bytes(&self) -> usize {
+        self.cells.len()
     }
 
     /// Whether parts of it are kept elsewhere.

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use types::value::collection::{write_list, write_map, write_set, write_tuple, write_vector};
 use types::value::{
     Decimal, Duration, compare, decode_ordered, encode_ordered, is_canonical, is_empty_allowed,
-    validate,
+    ordered_length, validate,
 };
 use types::{CqlType, UserType};
 
@@ -237,6 +237,9 @@ proptest! {
         let mut input = encoded.as_slice();
         let mut decoded = Vec::new();
         decode_ordered(&ty, descending, &mut input, &mut decoded).unwrap();
+        let mut measured = encoded.as_slice();
+        prop_assert_eq!(ordered_length(&ty, descending, &mut measured), Ok(decoded.len()));
+        prop_assert_eq!(measured, input);
         prop_assert_eq!(input, tail.as_slice());
         prop_assert_eq!(compare(&ty, value, &decoded), Ordering::Equal);
         prop_assert_eq!(is_canonical(&ty, value), *value == decoded);

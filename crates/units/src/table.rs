@@ -40,12 +40,12 @@ fn interpolate(bytes: u64, pick: impl Fn((u64, u64, u64)) -> (u64, u64)) -> Char
         let (kib, hundredths) = PUBLISHED.get(index).copied().map_or((0, 0), &pick);
         (kib * KIB, Charge::from_hundredths(hundredths).micros())
     };
-    let last = PUBLISHED.len() - 1;
-    let above = PUBLISHED.partition_point(|(kib, _, _)| kib * KIB < bytes);
-    if above == 0 {
+    // Most rows; the first size of the table is one KiB.
+    if bytes <= KIB {
         return Charge::from_micros(at(0).1);
     }
-    let above = above.min(last);
+    let last = PUBLISHED.len() - 1;
+    let above = PUBLISHED.partition_point(|(kib, _, _)| kib * KIB < bytes).clamp(1, last);
     let ((low_bytes, low), (high_bytes, high)) = (at(above - 1), at(above));
     // In 128 bits nothing overflows: both factors are below 2^64.
     let (past, step) = (u128::from(bytes - low_bytes), u128::from(high_bytes - low_bytes));

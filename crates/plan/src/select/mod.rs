@@ -18,7 +18,7 @@ mod sort;
 pub use cell::CellPart;
 pub use grouping::Grouping;
 pub use prepared::PreparedSelect;
-pub use projection::{Projection, ProjectionScratch};
+pub use projection::{Copied, Projection, ProjectionScratch};
 pub use selection::{Accumulator, Selection};
 pub use selector::Selector;
 pub use sort::Sort;

@@ -1,7 +1,7 @@
 //! Columns shown as they are: what most statements select. Values go straight from the stored row
 //! into the result; which column goes where is worked out once per statement.
 
-use schema::Table;
+use schema::{Ruler, Table};
 use smallvec::SmallVec;
 use types::value::decode_ordered;
 use types::{ColumnId, CorruptRow, CqlType, LiveCells, LiveRow, PartitionKey};
@@ -28,6 +28,18 @@ enum Source {
     Clustering(usize),
     /// A cell, by its place in `wanted`.
     Cell(usize),
+}
+
+/// What became of a row that was to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// Nothing: more is to be done with it.
+    Nothing,
+    /// It is in the result.
+    Row {
+        /// The size of its live values, where they were measured.
+        value_bytes: u64,
+    },
 }
 
 /// Decoded clustering columns; kept from row to row for its memory.
@@ -81,23 +93,26 @@ impl Projection {
         })
     }
 
-    /// Copies the values of a row into the result. `false`, and nothing is copied, where the row's
-    /// clustering key does not give back what the client wrote.
+    /// Copies the values of a row into the result. Nothing is copied where the row's clustering key
+    /// does not give back what the client wrote. With a ruler the values are measured on the way, those
+    /// that are not shown too.
     pub fn write<S: ValueSink>(
         &self,
         row: &LiveRow<'_>,
+        ruler: Option<Ruler<'_>>,
         scratch: &mut ProjectionScratch,
         out: &mut S,
-    ) -> Result<bool, CorruptRow> {
+    ) -> Result<Copied, CorruptRow> {
         let mut values: Values<'_> = SmallVec::from_elem(None, self.wanted.len());
+        let mut value_bytes = 0;
+        if row.row.as_ref().is_some_and(|cells| cells.view().original_clustering().is_some()) {
+            return Ok(Copied::Nothing);
+        }
         if let Some(cells) = &row.static_row {
-            self.find_cells(cells, &mut values)?;
+            value_bytes += self.find_cells(cells, ruler, &mut values)?;
         }
         if let Some(cells) = &row.row {
-            if cells.view().original_clustering().is_some() {
-                return Ok(false);
-            }
-            self.find_cells(cells, &mut values)?;
+            value_bytes += self.find_cells(cells, ruler, &mut values)?;
         }
         self.decode_clustering(row.clustering.unwrap_or_default(), scratch)?;
         for source in &self.outputs {
@@ -113,23 +128,33 @@ impl Projection {
                 }
             }
         }
-        Ok(true)
+        Ok(Copied::Row { value_bytes })
     }
 
-    /// Cells and wanted columns are both in the order of their ids.
+    /// Cells and wanted columns are both in the order of their ids. Returns the size of all live
+    /// values, where there is a ruler.
     fn find_cells<'a>(
         &self,
         cells: &LiveCells<'a>,
+        ruler: Option<Ruler<'_>>,
         values: &mut Values<'a>,
-    ) -> Result<(), CorruptRow> {
-        let mut place = 0;
+    ) -> Result<u64, CorruptRow> {
+        let (mut place, mut value_bytes) = (0, 0);
+        let has_spilled = cells.view().has_spilled();
         for cell in cells.cells() {
             let cell = cell?;
+            if let Some(ruler) = ruler {
+                value_bytes += ruler.cell_bytes(&cell) as u64;
+                if has_spilled {
+                    value_bytes += cells.view().spilled_bytes(&cell)?;
+                }
+            }
             while self.wanted.get(place).is_some_and(|wanted| *wanted < cell.column) {
                 place += 1;
             }
             match self.wanted.get(place) {
-                None => break,
+                None if ruler.is_none() => break,
+                None => {}
                 Some(wanted) if *wanted == cell.column => {
                     if let Some(value) = values.get_mut(place) {
                         *value = Some(cell.value());
@@ -138,7 +163,7 @@ impl Projection {
                 Some(_) => {}
             }
         }
-        Ok(())
+        Ok(value_bytes)
     }
 
     fn decode_clustering(

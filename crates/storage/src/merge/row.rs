@@ -1,8 +1,10 @@
 //! A row and a change of it become a row.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::iter::Peekable;
 
+use smallvec::SmallVec;
 use types::value::{ArithmeticOperator, apply_arithmetic};
 use types::{
     CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, HiddenCells, LiveCells,
@@ -31,6 +33,81 @@ pub(crate) struct Before<'a> {
     pub(crate) now_s: u32,
     /// What dropped columns left behind, where the change looks at the row.
     pub(crate) hidden: &'a [HiddenCells],
+    /// Measures the row before and after on the way; `None` where nobody wants to know.
+    pub(crate) measure: Option<&'a dyn Measure>,
+}
+
+/// Knows what the size of a row is made of (D5).
+pub(crate) trait Measure: fmt::Debug {
+    /// The second at which it is measured.
+    fn now_s(&self) -> u32;
+    /// What names an element of a collection counts.
+    fn path_bytes(&self, cell: &CellRef<'_>) -> u64;
+}
+
+/// What is live of a row, its keys aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LiveSum {
+    /// Something is.
+    pub(crate) is_live: bool,
+    /// The bytes of its values.
+    pub(crate) value_bytes: u64,
+}
+
+impl LiveSum {
+    fn of_liveness(liveness: Option<Liveness>, shadow_us: i64, measure: &dyn Measure) -> LiveSum {
+        let is_live = liveness.is_some_and(|liveness| {
+            liveness.timestamp_us > shadow_us
+                && liveness.expiry.is_none_or(|expiry| expiry.expires_at_s > measure.now_s())
+        });
+        LiveSum { is_live, value_bytes: 0 }
+    }
+
+    /// Adds a cell over which no deletion lies.
+    #[inline]
+    fn add(&mut self, cell: &CellRef<'_>, measure: &dyn Measure) {
+        let CellState::Value { value, expiry } = cell.state else { return };
+        if expiry.is_some_and(|expiry| expiry.expires_at_s <= measure.now_s()) {
+            return;
+        }
+        self.is_live = true;
+        self.value_bytes += value.len() as u64;
+        if cell.path.is_some() {
+            self.value_bytes += measure.path_bytes(cell);
+        }
+    }
+}
+
+/// Adds up what is live of the old row while its cells come by in order.
+struct OldSum<'a> {
+    sum: LiveSum,
+    shadow_us: i64,
+    elements_gone: Option<(ColumnId, i64)>,
+    measure: &'a dyn Measure,
+}
+
+impl<'a> OldSum<'a> {
+    fn new(row: &RowView<'a>, covering_us: i64, measure: &'a dyn Measure) -> OldSum<'a> {
+        let own_us = row.deletion().map_or(i64::MIN, |deletion| deletion.timestamp_us);
+        let shadow_us = covering_us.max(own_us);
+        let sum = LiveSum::of_liveness(row.liveness(), shadow_us, measure);
+        OldSum { sum, shadow_us, elements_gone: None, measure }
+    }
+
+    #[inline]
+    fn add(&mut self, cell: &CellRef<'_>) {
+        if cell.deletes_elements() {
+            self.elements_gone = Some((cell.column, cell.timestamp_us));
+            return;
+        }
+        let over_us = match self.elements_gone {
+            Some((column, gone_us)) if column == cell.column => self.shadow_us.max(gone_us),
+            _ => self.shadow_us,
+        };
+        if cell.timestamp_us > over_us {
+            self.sum.add(cell, self.measure);
+        }
+    }
 }
 
 /// A row after it was changed.
@@ -44,6 +121,10 @@ pub(crate) struct After {
     largest_value: usize,
     /// The elements of its largest collection.
     most_elements: usize,
+    /// What was live before; nothing where it was not measured.
+    pub(crate) sum_before: LiveSum,
+    /// What is live now; nothing where it was not measured.
+    pub(crate) sum: LiveSum,
 }
 
 impl After {
@@ -60,8 +141,8 @@ pub(crate) fn merge(
     out: Vec<u8>,
 ) -> Result<After, MergeError> {
     let counters = counter_values(before, change)?;
-    let mut cells = Vec::with_capacity(change.cells.len());
     let sums = added_values(before, change)?;
+    let mut cells = ChangedCells::new();
     resolve_cells(before, change, Computed { counters: &counters, sums: &sums }, &mut cells)?;
     cells.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     let head = Head {
@@ -77,6 +158,9 @@ pub(crate) fn merge(
     };
     Ok(write_row(head, before, Changed { cells: &cells, counters: &counters }, out)?)
 }
+
+/// Cells that a change writes; mostly a few.
+type ChangedCells<'a> = SmallVec<[CellRef<'a>; 8]>;
 
 /// What a change writes.
 #[derive(Clone, Copy)]
@@ -103,10 +187,16 @@ fn write_row(
     let liveness = head.liveness.filter(|liveness| liveness.timestamp_us > shadow_us);
     let mut is_empty = liveness.is_none() && deletion.is_none();
     let mut writer = RowWriter::new(out, liveness, deletion, head.original_clustering);
+    let old_sum = before.measure.zip(before.row.as_ref());
     let mut merged = MergedCells {
         old: before.row.map(|row| row.cells()).into_iter().flatten().peekable(),
         new: changed.cells.iter().copied().peekable(),
         counters: changed.counters,
+        old_sum: old_sum.map(|(measure, row)| OldSum::new(row, covering_us, measure)),
+    };
+    let mut sum = match before.measure {
+        Some(measure) => LiveSum::of_liveness(liveness, shadow_us, measure),
+        None => LiveSum::default(),
     };
     let mut elements_gone: Option<(ColumnId, i64)> = None;
     let (mut largest_value, mut most_elements, mut elements) = (0, 0, (None, 0));
@@ -130,9 +220,13 @@ fn write_row(
             );
             most_elements = most_elements.max(elements.1);
         }
+        if let Some(measure) = before.measure {
+            sum.add(&cell, measure);
+        }
         writer.push(&cell);
     }
-    Ok(After { bytes: writer.finish(), is_empty, largest_value, most_elements })
+    let sum_before = merged.old_sum.map(|old| old.sum).unwrap_or_default();
+    Ok(After { bytes: writer.finish(), is_empty, largest_value, most_elements, sum_before, sum })
 }
 
 /// Two sorted runs of cells as one, one cell per place.
@@ -144,6 +238,8 @@ where
     old: Peekable<A>,
     new: Peekable<B>,
     counters: &'a [CounterValue],
+    /// What was live of the old ones so far.
+    old_sum: Option<OldSum<'a>>,
 }
 
 impl<'a, A, B> MergedCells<'a, A, B>
@@ -160,7 +256,7 @@ where
             (None, None) => return Ok(None),
         };
         let old = match order {
-            Ordering::Less | Ordering::Equal => self.old.next().transpose()?,
+            Ordering::Less | Ordering::Equal => self.next_old()?,
             Ordering::Greater => None,
         };
         let new = match order {
@@ -173,6 +269,15 @@ where
             (Some(old), Some(new)) => Some(newer_cell(old, new)),
             (old, new) => old.or(new),
         })
+    }
+
+    #[inline]
+    fn next_old(&mut self) -> Result<Option<CellRef<'a>>, CorruptRow> {
+        let cell = self.old.next().transpose()?;
+        if let (Some(cell), Some(sum)) = (&cell, &mut self.old_sum) {
+            sum.add(cell);
+        }
+        Ok(cell)
     }
 
     fn is_counter(&self, column: ColumnId) -> bool {
@@ -315,7 +420,7 @@ fn resolve_cells<'a>(
     before: Before<'a>,
     change: &'a RowChange,
     computed: Computed<'a>,
-    cells: &mut Vec<CellRef<'a>>,
+    cells: &mut ChangedCells<'a>,
 ) -> Result<(), MergeError> {
     for counter in computed.counters.iter().filter(|counter| counter.is_changed) {
         cells.push(CellRef {

@@ -31,7 +31,7 @@ use crate::error::TreeError;
 use crate::tree::engine::{LATEST, SortedTree, TreeBytes};
 use crate::tree::keys::SPACE_SIZES;
 use ring::RingSums;
-pub(crate) use row_size::{Ruler, Size};
+pub(crate) use row_size::{RowRuler, Size};
 use sketch::Sketch;
 use tracked::Tracked;
 use walk::Walk;
@@ -40,8 +40,11 @@ use walk::Walk;
 const TRACKED_FEW: usize = 256;
 /// More are never tracked in one table.
 const TRACKED_MAX: usize = 64 * 1024;
-/// Partitions that may wait for a walk; others ask again with their next write.
+/// Partitions that may wait for a walk; smaller ones ask again later.
 const WAITING_MAX: usize = 256;
+/// Partitions below the size from which they must be known that are counted in one round (there are
+/// five in a second): which keys are the largest is shown, and is not worth more than that.
+const CURIOUS_WALKS_PER_ROUND: usize = 1;
 
 const RECORD_RING: u8 = 1;
 const RECORD_TRACKED: u8 = 2;
@@ -91,7 +94,8 @@ pub(crate) struct Noted<'n, R: Iterator<Item = RowDelta<'n>>> {
     pub(crate) expires_at_s: Option<u32>,
     /// It deleted the partition or a range of it.
     pub(crate) deletes_range: bool,
-    pub(crate) now_s: u32,
+    /// Asked only where it matters.
+    pub(crate) now_s: &'n dyn Fn() -> u32,
 }
 
 /// A logical partition and how large it is.
@@ -140,12 +144,20 @@ struct Inner {
     /// Partitions from this size on are tracked; zero: all that have rows are.
     track_from: u64,
     /// Keys that may be large and are not tracked.
-    waiting: Vec<PartitionKey>,
+    waiting: Vec<Candidate>,
     walk: Option<Walk>,
     /// The whole table is to be counted.
     wants_full_walk: bool,
     /// It never was.
     is_unknown: bool,
+}
+
+/// A logical partition that may be worth to be tracked.
+#[derive(Debug)]
+struct Candidate {
+    key: PartitionKey,
+    /// At most how large it was when it asked.
+    estimate: u64,
 }
 
 impl TableSizes {
@@ -197,8 +209,9 @@ impl TableSizes {
             None => {
                 let grown = u64::try_from(size.bytes).unwrap_or(0);
                 let estimate = inner.sketch.add(ring, grown);
-                if grown > 0 && estimate >= inner.track_from && inner.waiting.len() < WAITING_MAX {
-                    inner.ask_for(noted.key);
+                let always_from = self.bounds.always_tracked_bytes();
+                if grown > 0 && inner.is_worth_a_walk(estimate, grown, always_from) {
+                    inner.ask_for(noted.key, estimate);
                 }
                 return;
             }
@@ -206,7 +219,7 @@ impl TableSizes {
         tracked.add(size);
         tracked.note_expiry(noted.expires_at_s);
         if noted.deletes_range {
-            tracked.ask_for_walk(noted.now_s);
+            tracked.ask_for_walk((noted.now_s)());
         }
         let bytes = u64::try_from(tracked.size.bytes).unwrap_or(0);
         if bytes > self.node_largest.load(Ordering::Relaxed) {
@@ -380,11 +393,43 @@ impl Inner {
         }
     }
 
-    fn ask_for(&mut self, key: &PartitionKey) {
-        if !self.waiting.iter().any(|waiting| waiting.ring() == key.ring()) {
-            let bytes = Bytes::copy_from_slice(key.bytes());
-            self.waiting.push(PartitionKey::from_parts(bytes, key.ring()));
+    /// Whether a key that grew to an estimate should be counted. What must be known asks each time;
+    /// what would only be nice to know each time it has doubled.
+    fn is_worth_a_walk(&self, estimate: u64, grown: u64, always_from: u64) -> bool {
+        let doublings = |bytes: u64| bytes.max(1).ilog2();
+        estimate >= self.track_from
+            && (estimate >= always_from
+                || doublings(estimate) > doublings(estimate.saturating_sub(grown)))
+    }
+
+    /// Notes a key to be counted. Where there are too many, the larger ones stay.
+    fn ask_for(&mut self, key: &PartitionKey, estimate: u64) {
+        let known = self.waiting.iter_mut().find(|waiting| waiting.key.ring() == key.ring());
+        if let Some(known) = known {
+            known.estimate = estimate;
+            return;
         }
+        if self.waiting.len() >= WAITING_MAX {
+            let smallest = self.waiting.iter().enumerate().min_by_key(|(_, it)| it.estimate);
+            match smallest {
+                Some((index, smallest)) if smallest.estimate < estimate => {
+                    self.waiting.swap_remove(index);
+                }
+                _ => return,
+            }
+        }
+        let bytes = Bytes::copy_from_slice(key.bytes());
+        let key = PartitionKey::from_parts(bytes, key.ring());
+        self.waiting.push(Candidate { key, estimate });
+    }
+
+    /// The keys to be counted next: all that must be known, and one of the others.
+    fn take_waiting(&mut self, always_from: u64) -> Vec<PartitionKey> {
+        self.waiting.sort_unstable_by_key(|waiting| std::cmp::Reverse(waiting.estimate));
+        let must_count =
+            self.waiting.iter().take_while(|waiting| waiting.estimate >= always_from).count();
+        let count = (must_count + CURIOUS_WALKS_PER_ROUND).min(self.waiting.len());
+        self.waiting.drain(..count).map(|waiting| waiting.key).collect()
     }
 
     /// There are many: from now on only the larger half is tracked, and always what is large.
@@ -434,5 +479,34 @@ impl Inner {
         let total = u64::try_from(self.ring.total.bytes).unwrap_or(0);
         let slots = total / (bounds.always_tracked_bytes() / 4).max(1);
         self.sketch.grow_to(usize::try_from(slots).unwrap_or(usize::MAX).min(sketch::SLOTS_MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two thousand series that grow evenly once kept the counter busy all the time.
+    #[test]
+    fn small_keys_ask_when_they_have_doubled_and_wait_their_turn() {
+        let mut inner = Inner { track_from: 1000, ..Inner::default() };
+        let always_from = 1_000_000;
+        let key = |number: u32| PartitionKey::new(Bytes::from(number.to_be_bytes().to_vec()));
+        let mut asked = 0;
+        for round in 1..=100u64 {
+            for number in 0..2000 {
+                if inner.is_worth_a_walk(round * 50, 50, always_from) {
+                    inner.ask_for(&key(number), round * 50);
+                    asked += 1;
+                }
+            }
+        }
+        assert_eq!(asked, 3 * 2000, "at 1,024, 2,048 and 4,096");
+        assert_eq!(inner.waiting.len(), WAITING_MAX);
+        assert_eq!(inner.take_waiting(always_from).len(), CURIOUS_WALKS_PER_ROUND);
+        inner.ask_for(&key(5000), 2_000_000);
+        let next = inner.take_waiting(always_from);
+        assert_eq!(next.first(), Some(&key(5000)), "what must be known comes first");
+        assert_eq!(next.len(), 1 + CURIOUS_WALKS_PER_ROUND);
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use types::{CorruptRow, PartitionKey, RingToken, RowView};
 
 use super::ring::RingSums;
-use super::row_size::{Ruler, Size};
+use super::row_size::{RowRuler, Size};
 use super::{RowDelta, TableSizes};
 use crate::core::Core;
 use crate::error::TreeError;
@@ -23,7 +23,7 @@ use crate::tree::store::{OpenStore, TableStore};
 /// Rows that are looked at while nothing is applied.
 const ROWS_PER_MOMENT: usize = 64;
 /// Between two such moments.
-const REST: Duration = Duration::from_micros(200);
+const REST: Duration = Duration::from_millis(1);
 
 /// A walk under way.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ fn walk(
         None => vec![SPACE_ROWS + 1],
     };
     let table = core.schema.table(store.id);
-    let ruler = Ruler { table: table.as_deref(), now_s: core.clock.now_s() };
+    let ruler = RowRuler::new(table.as_deref(), core.clock.now_s());
     opened.sizes.begin_walk(start.clone(), key, ruler.now_s);
     loop {
         // Read once before nobody may write, so that the disk is not waited for then.
@@ -137,7 +137,7 @@ fn walk(
 /// Counts a few rows; returns where to go on.
 fn count_some(
     opened: &OpenStore,
-    ruler: &Ruler<'_>,
+    ruler: &RowRuler<'_>,
     start: &[u8],
     end: &[u8],
 ) -> Result<Option<Vec<u8>>, TreeError> {
@@ -180,7 +180,7 @@ fn count_some(
         let covering_us =
             deletions.as_ref().map_or(i64::MIN, |it| it.covering_us(split.clustering));
         let view = RowView::decode(row)?;
-        let key_bytes = ruler.key_bytes(partition_key);
+        let key_bytes = ruler.ruler.key_bytes(partition_key);
         let mut size = ruler.measure(view, key_bytes, split.clustering, covering_us)?;
         for element in elements_of(opened.tree.as_ref(), &tree_key, &view, LATEST)? {
             let own_us = view.deletion().map_or(i64::MIN, |deletion| deletion.timestamp_us);
@@ -248,7 +248,7 @@ impl TableSizes {
         if inner.tracked.len() > super::TRACKED_FEW * 2 {
             inner.drop_small();
         }
-        let mut keys = std::mem::take(&mut inner.waiting);
+        let mut keys = inner.take_waiting(self.bounds.always_tracked_bytes());
         keys.extend(inner.tracked.iter().filter(|(_, tracked)| tracked.is_walk_due(now_s)).map(
             |(ring, tracked)| PartitionKey::from_parts(tracked.key.clone(), RingToken(*ring)),
         ));

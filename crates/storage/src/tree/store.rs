@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use schema::KeyShape;
 use types::{SetId, TableId};
 
 use super::deletions::DeletedPartitions;
@@ -135,6 +136,8 @@ pub(crate) struct TableStore {
     pub(crate) cache_id: u64,
     /// The table has no clustering column: one row per partition.
     pub(crate) has_single_rows: bool,
+    /// What the keys of its rows have in common.
+    pub(crate) key_shape: KeyShape,
     folder: PathBuf,
     /// Something was there when storage opened.
     is_on_disk: bool,
@@ -161,6 +164,7 @@ pub(crate) struct StoreSeed {
     pub(crate) born: Position,
     pub(crate) cache_id: u64,
     pub(crate) has_single_rows: bool,
+    pub(crate) key_shape: KeyShape,
     pub(crate) folder: PathBuf,
     pub(crate) is_on_disk: bool,
     pub(crate) shared: TreeShared,
@@ -178,6 +182,7 @@ impl TableStore {
             born: seed.born,
             cache_id: seed.cache_id,
             has_single_rows: seed.has_single_rows,
+            key_shape: seed.key_shape,
             folder: seed.folder,
             is_on_disk: seed.is_on_disk,
             opened: OnceLock::new(),

@@ -181,6 +181,7 @@ fn without_covered(
         first_covering_us: covering_us,
         now_s: 0,
         hidden: &[],
+        measure: None,
     };
     let nothing = RowChange {
         position: RowPosition::Static,

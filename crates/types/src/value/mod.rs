@@ -42,6 +42,6 @@ pub use error::ValueError;
 pub use format::{to_cql_text, to_cql_text_unquoted, to_plain_string};
 pub use json::{from_json, to_json};
 pub use math::{MathFunction, apply_math};
-pub use ordered::{OrderedError, decode_ordered, encode_ordered, is_canonical};
+pub use ordered::{OrderedError, decode_ordered, encode_ordered, is_canonical, ordered_length};
 pub use text::{Assignment, LiteralKind, parse_literal, parse_literal_for, parse_text};
 pub use validate::{is_empty_allowed, is_empty_meaningless, validate};

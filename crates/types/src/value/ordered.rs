@@ -28,6 +28,8 @@
 //! Descending columns hold the complement of every byte. The first byte of any encoding is
 //! therefore one of 01–04 or FB–FE: 00 and FF are free for the bounds of ranges.
 
+use std::cell::RefCell;
+
 use super::collection::{self, ListIter, TupleIter, VectorIter, take_element};
 use super::compare::{f32_rank, f64_rank, restore_time, split_uuid, timeuuid_rank, uuid_rank};
 use super::ordered_number;
@@ -41,6 +43,9 @@ const MARK_VALUE: u8 = 0x04;
 const ESCAPE: u8 = 0x00;
 const ESCAPED_ZERO: u8 = 0xff;
 const TERMINATOR: u8 = 0x00;
+
+/// What is kept of the memory that values are decoded into only to be measured.
+const MEASURED_BYTES_KEPT: usize = 4096;
 
 /// Bytes that no encoder wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +93,44 @@ pub fn decode_ordered(
     decode_value(ty, &mut reader, out)?;
     *input = reader.input;
     Ok(())
+}
+
+/// Takes one encoding off the input and says how many bytes the value has that it stands for, without
+/// decoding it where that can be seen.
+pub fn ordered_length(
+    ty: &CqlType,
+    descending: bool,
+    input: &mut &[u8],
+) -> Result<usize, OrderedError> {
+    let mask = if descending { 0xff } else { 0 };
+    let mark = input.first().map(|first| first ^ mask);
+    let body_length = match ty {
+        // Its elements are marked one by one.
+        CqlType::Vector { .. } => None,
+        _ => ty.fixed_length(),
+    };
+    match (mark, body_length) {
+        (Some(MARK_EMPTY), _) => {
+            *input = input.get(1..).unwrap_or_default();
+            Ok(0)
+        }
+        (Some(MARK_VALUE), Some(length)) => {
+            *input = input.get(1 + length..).ok_or(OrderedError::CutOff)?;
+            Ok(length)
+        }
+        _ => {
+            thread_local! {
+                static VALUE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+            }
+            VALUE.with_borrow_mut(|value| {
+                value.clear();
+                decode_ordered(ty, descending, input, value)?;
+                let length = value.len();
+                value.shrink_to(MEASURED_BYTES_KEPT);
+                Ok(length)
+            })
+        }
+    }
 }
 
 /// Whether decoding the encoding of these bytes gives these bytes back. Where it does not, the
