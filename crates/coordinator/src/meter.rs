@@ -1,7 +1,7 @@
 //! Counting what a read does, for its charge.
 
 use plan::{Partitions, SelectPlan};
-use schema::{Ruler, Table};
+use schema::{KeyShape, Ruler, Table};
 use smallvec::SmallVec;
 use types::{LiveCells, LiveRow, RowSelection, SetId};
 use units::{Charge, Work};
@@ -19,6 +19,7 @@ pub(crate) struct Meter {
     points: Option<u64>,
     /// Of these, found in the current one.
     found: u64,
+    key_shape: KeyShape,
     /// What the request cost when each set was entered.
     entered: SmallVec<[(SetId, Charge); 1]>,
 }
@@ -38,7 +39,8 @@ pub(crate) fn points_of(plan: &SelectPlan<'_>) -> Option<u64> {
 impl Meter {
     /// `work`: what the request did so far.
     pub(crate) fn new(plan: &SelectPlan<'_>, work: Work) -> Meter {
-        Meter { work, points: points_of(plan), found: 0, entered: SmallVec::new() }
+        let key_shape = KeyShape::new(Some(plan.table));
+        Meter { work, points: points_of(plan), found: 0, key_shape, entered: SmallVec::new() }
     }
 
     /// A physical partition is read next.
@@ -84,8 +86,10 @@ impl Meter {
         value_bytes: u64,
     ) {
         let row_bytes = ruler.map_or(0, |ruler| {
-            let key_bytes = ruler.key_bytes(live.partition_key);
-            let clustering_bytes = live.clustering.map_or(0, |it| ruler.clustering_bytes(it));
+            let shape = &self.key_shape;
+            let key_bytes = shape.key_bytes(live.partition_key, || ruler);
+            let clustering_bytes =
+                live.clustering.map_or(0, |it| shape.clustering_bytes(it, || ruler));
             value_bytes + (key_bytes + clustering_bytes) as u64
         });
         if self.points.is_some() {

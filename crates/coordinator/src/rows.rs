@@ -43,6 +43,7 @@ impl ValueSink for RowsBody {
             Some(value) => {
                 // A value came through a frame or was built from ones that did: far below 2 GB.
                 let length = i32::try_from(value.len()).unwrap_or(i32::MAX);
+                self.bytes.reserve(4 + value.len());
                 self.bytes.extend_from_slice(&length.to_be_bytes());
                 self.bytes.extend_from_slice(value);
             }

@@ -83,14 +83,14 @@ impl KeyShape {
             CqlType::Vector { .. } => None,
             other => other.fixed_length(),
         };
-        let lengths: Option<Vec<usize>> =
-            table.clustering().iter().map(|column| fixed(&column.cql_type)).collect();
+        let mut lengths = table.clustering().iter().map(|column| fixed(&column.cql_type));
+        let add = |(kept, bytes): (usize, usize), length: Option<usize>| {
+            // A mark stands before each value.
+            length.map(|length| (kept + 1 + length, bytes + length))
+        };
         KeyShape {
             is_single_key: table.partition_key_count == 1,
-            // A mark stands before each value.
-            fixed_clustering: lengths.map(|lengths| {
-                (lengths.iter().sum::<usize>() + lengths.len(), lengths.iter().sum())
-            }),
+            fixed_clustering: lengths.try_fold((0, 0), add),
         }
     }
 

@@ -454,7 +454,20 @@ impl<'a> Input<'a> {
         Ok(Expiry { ttl_s: self.u32()?, expires_at_s: self.u32()? })
     }
 
+    /// Most numbers are small: column ids, and lengths of values.
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, CorruptRow> {
+        match self.0.split_first() {
+            Some((first, rest)) if *first < 0x80 => {
+                self.0 = rest;
+                Ok(u64::from(*first))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64, CorruptRow> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -491,6 +504,10 @@ impl<'a> Input<'a> {
     fn cell(&mut self, base_us: i64) -> Result<CellRef<'a>, CorruptRow> {
         let column = ColumnId(u32::try_from(self.varint()?).map_err(|_| CorruptRow)?);
         let flags = self.byte()?;
+        if flags == 0 {
+            let state = CellState::Value { value: self.counted()?, expiry: None };
+            return Ok(CellRef { column, path: None, timestamp_us: base_us, state });
+        }
         let timestamp_us = if flags & CELL_TIMESTAMP != 0 { self.i64()? } else { base_us };
         let expiry = if flags & CELL_EXPIRES != 0 { Some(self.expiry()?) } else { None };
         let dead = flags & (CELL_DEAD | CELL_DELETES_ELEMENTS);
