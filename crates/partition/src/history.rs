@@ -66,6 +66,11 @@ impl History {
         self.changes.iter()
     }
 
+    /// The number of the last change; zero before the first.
+    pub fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
     /// Adds a change and gives it its number.
     pub fn push(&mut self, change: Change) {
         self.last_number += 1;
@@ -75,10 +80,42 @@ impl History {
         }
     }
 
+    /// Notes how long the last change took.
+    pub fn amend_last(&mut self, took_us: u64, writes_waited_us: u64) {
+        if let Some(last) = self.changes.back_mut() {
+            last.took_us = took_us;
+            last.writes_waited_us = writes_waited_us;
+        }
+    }
+
+    /// The last change was not made.
+    pub fn take_back_last(&mut self) {
+        if self.changes.pop_back().is_some() {
+            self.last_number -= 1;
+        }
+    }
+
+    /// Adds what the other knows of the time since.
+    pub fn go_on_with(&mut self, later: &History) {
+        for change in later.changes.iter().filter(|change| change.number > self.last_number) {
+            self.changes.push_back(change.clone());
+        }
+        self.last_number = self.last_number.max(later.last_number);
+        while self.changes.len() > CHANGES_MAX {
+            self.changes.pop_front();
+        }
+    }
+
     /// The text that [`History::decode`] reads.
     pub fn encode(&self) -> String {
+        self.encode_after(0)
+    }
+
+    /// The same of the changes behind a number.
+    pub fn encode_after(&self, number: u64) -> String {
         let mut text = format!("history 1 {}\n", self.last_number);
-        for change in &self.changes {
+        let first = self.changes.partition_point(|change| change.number <= number);
+        for change in self.changes.range(first..) {
             let step = match &change.step {
                 Step::Split { from, at, into: [left, right] } => {
                     format!("split {} {:032x} {} {}", from.0, at.0, left.0, right.0)
