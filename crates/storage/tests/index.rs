@@ -686,7 +686,7 @@ fn a_deletion_of_very_many_rows_leaves_no_entries() {
         let storage = open_at(&folder.0, CommitMode::Group, &defined);
         for first in (0..MANY_ROWS).step_by(500) {
             let rows = first..first + 500;
-            let change = rows.map(|row| (SET, row_of_many(row, "old", 1))).collect();
+            let change: Vec<_> = rows.map(|row| (SET, row_of_many(row, "old", 1))).collect();
             storage.commit(change).wait().unwrap();
         }
         let deletion = Deletion { timestamp_us: 10, deleted_at_s: NOW_S };
