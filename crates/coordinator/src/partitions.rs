@@ -128,15 +128,17 @@ impl Coordinator {
             writes_waited_us: 0,
         };
         self.save_change(&change)?;
-        change.writes_waited_us = self.show_without(next, &gone, || {})?;
+        // It is shown also where the log failed, and so is part of what happened.
+        let shown = self.show_without(next, &gone, || {});
+        change.writes_waited_us = shown.as_ref().copied().unwrap_or(0);
         let took_us = self.world.now_us() - plan.began_us;
         change.took_us = u64::try_from(took_us).unwrap_or(0);
-        self.history.lock().amend_last(change.took_us, change.writes_waited_us);
+        self.history.lock().push(change.clone());
         tracing::info!(
             space = %change.space, step = ?change.step, reason = change.reason.word(),
             bytes = change.bytes, took_us = change.took_us, "the partition map changed"
         );
-        Ok(change)
+        shown.map(|_| change)
     }
 
     /// Makes a change durable, before it is made. The caller holds the definition lock.
@@ -146,16 +148,8 @@ impl Coordinator {
             self.save_whole_map()?;
         }
         let saved = self.saved_changes.load(Ordering::Relaxed);
-        let text = {
-            let mut history = self.history.lock();
-            history.push(change.clone());
-            history.encode_after(saved)
-        };
-        let kept = self.replicas.storage().save_document(CHANGES_DOCUMENT, text.as_bytes());
-        if kept.is_err() {
-            self.history.lock().take_back_last();
-        }
-        kept.map_err(refused)
+        let text = self.history.lock().encode_with(saved, change);
+        self.replicas.storage().save_document(CHANGES_DOCUMENT, text.as_bytes()).map_err(refused)
     }
 
     /// Writes the map and its history as a whole, so that the changes until now need not be kept apart.

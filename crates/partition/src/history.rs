@@ -80,21 +80,6 @@ impl History {
         }
     }
 
-    /// Notes how long the last change took.
-    pub fn amend_last(&mut self, took_us: u64, writes_waited_us: u64) {
-        if let Some(last) = self.changes.back_mut() {
-            last.took_us = took_us;
-            last.writes_waited_us = writes_waited_us;
-        }
-    }
-
-    /// The last change was not made.
-    pub fn take_back_last(&mut self) {
-        if self.changes.pop_back().is_some() {
-            self.last_number -= 1;
-        }
-    }
-
     /// Adds what the other knows of the time since.
     pub fn go_on_with(&mut self, later: &History) {
         for change in later.changes.iter().filter(|change| change.number > self.last_number) {
@@ -108,35 +93,18 @@ impl History {
 
     /// The text that [`History::decode`] reads.
     pub fn encode(&self) -> String {
-        self.encode_after(0)
+        let mut text = format!("history 1 {}\n", self.last_number);
+        self.changes.iter().for_each(|change| encode_change(&mut text, change));
+        text
     }
 
-    /// The same of the changes behind a number.
-    pub fn encode_after(&self, number: u64) -> String {
-        let mut text = format!("history 1 {}\n", self.last_number);
-        let first = self.changes.partition_point(|change| change.number <= number);
-        for change in self.changes.range(first..) {
-            let step = match &change.step {
-                Step::Split { from, at, into: [left, right] } => {
-                    format!("split {} {:032x} {} {}", from.0, at.0, left.0, right.0)
-                }
-                Step::Merge { from: [left, right], into } => {
-                    format!("merge {} {} {}", left.0, right.0, into.0)
-                }
-            };
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{} {} {} {} {} {} {step} {}",
-                change.number,
-                change.at_ms,
-                change.reason.word(),
-                change.bytes,
-                change.took_us,
-                change.writes_waited_us,
-                space_text(&change.space)
-            );
-        }
+    /// The same of the changes behind a number, and of one more that is about to be made.
+    pub fn encode_with(&self, after: u64, next: &Change) -> String {
+        let number = self.last_number + 1;
+        let mut text = format!("history 1 {number}\n");
+        let first = self.changes.partition_point(|change| change.number <= after);
+        self.changes.range(first..).for_each(|change| encode_change(&mut text, change));
+        encode_change(&mut text, &Change { number, ..next.clone() });
         text
     }
 
@@ -152,6 +120,29 @@ impl History {
             .collect::<Result<_, _>>()?;
         Ok(History { changes, last_number })
     }
+}
+
+fn encode_change(text: &mut String, change: &Change) {
+    let step = match &change.step {
+        Step::Split { from, at, into: [left, right] } => {
+            format!("split {} {:032x} {} {}", from.0, at.0, left.0, right.0)
+        }
+        Step::Merge { from: [left, right], into } => {
+            format!("merge {} {} {}", left.0, right.0, into.0)
+        }
+    };
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "{} {} {} {} {} {} {step} {}",
+        change.number,
+        change.at_ms,
+        change.reason.word(),
+        change.bytes,
+        change.took_us,
+        change.writes_waited_us,
+        space_text(&change.space)
+    );
 }
 
 fn decode_change(line: &str) -> Option<Change> {
