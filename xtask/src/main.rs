@@ -6,7 +6,7 @@
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
 //! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`], [`microbench`], [`overhead`]
 //! and [`pressure`],
-//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`] and [`fuzz`].
+//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`splits`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -30,6 +30,7 @@ mod pressure;
 mod process;
 mod report;
 mod simulate;
+mod splits;
 mod suite;
 
 use std::process::ExitCode;
@@ -61,6 +62,8 @@ The chores of the repository.
     cargo xtask budgets [--seconds N]            many clients on several budgets; it fails when spending is off by 2 % in any ten seconds,
                                                  when waits are not true, or when clients within their share are refused
     cargo xtask simulate [FILE.svg]              a year of growth to 100 TB, decided as a node decides, drawn as a picture
+    cargo xtask splits [--splits N] [--connections N] [--rows N] [--partitions N] [--tables N] [--set KEY=VALUE]...
+                                                 what splits cost those who read and write meanwhile, and whether every row is there
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Some("budgets") => pressure::budgets(rest),
         Some("fuzz") => fuzz::command(rest),
         Some("simulate") => simulate::command(rest),
+        Some("splits") => splits::command(rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             Ok(())

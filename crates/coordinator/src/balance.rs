@@ -44,6 +44,7 @@ impl Coordinator {
                 tracing::warn!(?action, %error, "a physical partition could not be changed");
             }
         }
+        self.tidy_changes();
     }
 
     fn split_set(
@@ -76,13 +77,17 @@ impl Coordinator {
                 true => halve(partition.range, &self.weights(&tables, partition.range)),
                 false => None,
             };
+            let heat_halved = match heat.minute_ru_s >= limits.hot_ru_min {
+                true => halve(partition.range, &self.traffic.parts(partition.set)),
+                false => None,
+            };
             PartitionLoad {
                 set: partition.set,
                 bytes: stored.bytes,
                 ru_s: heat.minute_ru_s,
                 peak_ru_s: heat.peak_ru_s,
                 bytes_halved,
-                heat_halved: halve(partition.range, &heat.parts),
+                heat_halved,
             }
         });
         let throughput = throughput_of(schema, space);

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -99,6 +100,8 @@ pub struct Coordinator {
     /// Held while sets have ended and the map still names them.
     pub(crate) moving: Mutex<()>,
     pub(crate) history: Mutex<History>,
+    /// The last change that the kept map and the kept history have; later ones are kept apart.
+    pub(crate) saved_changes: AtomicU64,
     pub(crate) traffic: Traffic,
     /// What the budgets were used for, by hour.
     pub(crate) usage: Mutex<Usage>,

@@ -1,6 +1,7 @@
 //! Changes of the schema: one at a time, durable before anyone sees them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -14,7 +15,7 @@ use types::TableId;
 
 use crate::coordinator::{Answer, Coordinator, Reply, RequestContext, Settings, World};
 use crate::error::ExecuteError;
-use crate::partitions::{kept_history, place};
+use crate::partitions::{kept_changes, place};
 use crate::rows::Rows;
 use crate::traffic::Traffic;
 
@@ -35,8 +36,9 @@ impl Coordinator {
         settings: Settings,
         world: Arc<dyn World>,
     ) -> Result<Coordinator, ExecuteError> {
+        let kept = kept_changes(&replicas)?;
+        let map = kept.made_to(&map)?;
         let next = place(&map, &schema.load(), &settings, world.now_us() / 1000);
-        let history = kept_history(&replicas);
         let usage = Coordinator::kept_usage(&replicas);
         let coordinator = Coordinator {
             usage: Mutex::new(usage),
@@ -45,7 +47,8 @@ impl Coordinator {
             map: ArcSwap::from_pointee(next),
             definition: Mutex::new(()),
             moving: Mutex::new(()),
-            history: Mutex::new(history),
+            saved_changes: AtomicU64::new(kept.saved_number()),
+            history: Mutex::new(kept.history),
             traffic: Traffic::default(),
             settings,
             world,

@@ -2,8 +2,9 @@
 //!
 //! **A split moves no data.** Both halves keep reading the same trees; what changes is who orders
 //! the writes of a key. The steps, and why a crash between any two of them leaves a right map:
-//! 1. The new map is made durable. Old and new name the same keys; after a crash the log is replayed
-//!    in its own order, whatever map is used then.
+//! 1. The change is made durable, as a line behind those since the map was last written as a whole.
+//!    Old and new map name the same keys; after a crash the log is replayed in its own order, whatever
+//!    map is used then.
 //! 2. The old sets are ended: an empty last entry goes into the log for each. What comes later for
 //!    them is handed back, and its sender waits for step 4.
 //! 3. When that entry comes out, everything before it is applied.
@@ -12,6 +13,7 @@
 //! Who still reads with the old map finds the same rows: a read keeps the map it began with.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use partition::{
     Change, History, MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step,
@@ -28,6 +30,12 @@ use crate::error::ExecuteError;
 
 /// The name under which storage keeps what happened to the map.
 const HISTORY_DOCUMENT: &str = "partition-history";
+/// The name under which storage keeps the changes that the map and the history may not have yet.
+const CHANGES_DOCUMENT: &str = "partition-changes";
+/// With so many changes the map is written as a whole before the next one.
+const UNSAVED_CHANGES_MAX: u64 = 256;
+/// With so many it is written when there is time.
+const UNSAVED_CHANGES_MANY: u64 = 64;
 /// Request units per second that a physical partition may spend (D5).
 pub(crate) const PARTITION_RU_MAX: u32 = 10_000;
 /// In the `cosmos` profile a new space has a physical partition for each of these.
@@ -105,34 +113,73 @@ impl Coordinator {
     }
 
     fn change_map(&self, next: PartitionMap, plan: Plan<'_>) -> Result<Change, ExecuteError> {
-        self.save_map(&next)?;
-        let writes_waited_us = self.show(next, || {})?;
-        let took_us = self.world.now_us() - plan.began_us;
-        let change = Change {
+        let gone = match &plan.step {
+            Step::Split { from, .. } => vec![*from],
+            Step::Merge { from, .. } => from.to_vec(),
+        };
+        let mut change = Change {
             number: 0,
             at_ms: plan.began_us / 1000,
             space: plan.space.clone(),
             step: plan.step,
             reason: plan.reason,
             bytes: plan.bytes,
-            took_us: u64::try_from(took_us).unwrap_or(0),
-            writes_waited_us,
+            took_us: 0,
+            writes_waited_us: 0,
         };
+        self.save_change(&change)?;
+        // It is shown also where the log failed, and so is part of what happened.
+        let shown = self.show_without(next, &gone, || {});
+        change.writes_waited_us = shown.as_ref().copied().unwrap_or(0);
+        let took_us = self.world.now_us() - plan.began_us;
+        change.took_us = u64::try_from(took_us).unwrap_or(0);
+        self.history.lock().push(change.clone());
         tracing::info!(
             space = %change.space, step = ?change.step, reason = change.reason.word(),
             bytes = change.bytes, took_us = change.took_us, "the partition map changed"
         );
-        let text = {
-            let mut history = self.history.lock();
-            history.push(change.clone());
-            history.encode()
-        };
-        // What happened has happened; only the memory of it could be lost.
-        if let Err(error) = self.replicas.storage().save_document(HISTORY_DOCUMENT, text.as_bytes())
-        {
-            tracing::warn!(%error, "the history of the partition map could not be kept");
+        shown.map(|_| change)
+    }
+
+    /// Makes a change durable, before it is made. The caller holds the definition lock.
+    fn save_change(&self, change: &Change) -> Result<(), ExecuteError> {
+        let saved = self.saved_changes.load(Ordering::Relaxed);
+        if self.history.lock().last_number() >= saved + UNSAVED_CHANGES_MAX {
+            self.save_whole_map()?;
         }
-        Ok(change)
+        let saved = self.saved_changes.load(Ordering::Relaxed);
+        let text = self.history.lock().encode_with(saved, change);
+        self.replicas.storage().save_document(CHANGES_DOCUMENT, text.as_bytes()).map_err(refused)
+    }
+
+    /// Writes the map and its history as a whole, so that the changes until now need not be kept apart.
+    /// The caller holds the definition lock.
+    fn save_whole_map(&self) -> Result<(), ExecuteError> {
+        self.save_map(&self.map.load())?;
+        let (text, last_number) = {
+            let history = self.history.lock();
+            (history.encode(), history.last_number())
+        };
+        let storage = self.replicas.storage();
+        storage.save_document(HISTORY_DOCUMENT, text.as_bytes()).map_err(refused)?;
+        self.saved_changes.store(last_number, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same, once there are many changes.
+    pub(crate) fn tidy_changes(&self) {
+        let unsaved = || {
+            let saved = self.saved_changes.load(Ordering::Relaxed);
+            self.history.lock().last_number().saturating_sub(saved)
+        };
+        if unsaved() < UNSAVED_CHANGES_MANY {
+            return;
+        }
+        let _guard = self.definition.lock();
+        // They are kept all the same, and it is tried again.
+        if let Err(error) = self.save_whole_map() {
+            tracing::warn!(%error, "the partition map could not be written as a whole");
+        }
     }
 
     /// Shows a map that is durable. Sets that it does not have any more are ended before. Returns
@@ -143,17 +190,30 @@ impl Coordinator {
         show_more: impl FnOnce(),
     ) -> Result<u64, ExecuteError> {
         let gone = self.map.load().sets_gone_in(&next);
+        self.show_without(next, &gone, show_more)
+    }
+
+    /// The same, where it is known which sets are gone.
+    fn show_without(
+        &self,
+        next: PartitionMap,
+        gone: &[SetId],
+        show_more: impl FnOnce(),
+    ) -> Result<u64, ExecuteError> {
+        let next = Arc::new(next);
         let began_us = self.world.now_us();
         let moving = self.moving.lock();
-        let ended = if gone.is_empty() { Ok(()) } else { self.replicas.end_sets(&gone) };
+        let ended = if gone.is_empty() { Ok(()) } else { self.replicas.end_sets(gone) };
         // Also where the log failed: the old sets take nothing any more.
         show_more();
-        self.map.store(Arc::new(next));
-        self.share_budgets();
+        let before = self.map.swap(next);
         drop(moving);
+        let waited_us = self.world.now_us() - began_us;
+        self.share_budgets();
         self.follow_map();
+        drop(before);
         ended?;
-        Ok(u64::try_from(self.world.now_us() - began_us).unwrap_or(0))
+        Ok(u64::try_from(waited_us).unwrap_or(0))
     }
 
     /// Finds what is to be split, and where.
@@ -231,18 +291,52 @@ struct Plan<'p> {
     began_us: i64,
 }
 
-/// What happened before this start. It decides nothing, so damage only makes it empty.
-pub(crate) fn kept_history(replicas: &ReplicaSets) -> History {
-    let kept = match replicas.storage().load_document(HISTORY_DOCUMENT) {
-        Ok(None) => return History::default(),
-        Ok(Some(bytes)) => String::from_utf8(bytes).map_err(|error| error.to_string()),
+/// The changes that a map may not have yet, and what happened before this start.
+pub(crate) struct KeptChanges {
+    /// Everything that is remembered.
+    pub(crate) history: History,
+    /// Of these the later ones, which a kept map may not have.
+    recent: History,
+}
+
+/// Reads what is kept of changes. The history decides nothing, so damage only makes it empty; without
+/// the recent changes the map would not be right.
+pub(crate) fn kept_changes(replicas: &ReplicaSets) -> Result<KeptChanges, ExecuteError> {
+    let load = |name: &str| match replicas.storage().load_document(name) {
+        Ok(None) => Ok(History::default()),
+        Ok(Some(bytes)) => {
+            let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
+            History::decode(&text).map_err(|error| error.to_string())
+        }
         Err(error) => Err(error.to_string()),
     };
-    let history = kept.and_then(|text| History::decode(&text).map_err(|error| error.to_string()));
-    history.unwrap_or_else(|error| {
+    let mut history = load(HISTORY_DOCUMENT).unwrap_or_else(|error| {
         tracing::warn!(error, "the history of the partition map is lost");
         History::default()
-    })
+    });
+    let recent =
+        load(CHANGES_DOCUMENT).map_err(|error| refused(format!("{CHANGES_DOCUMENT}: {error}")))?;
+    history.go_on_with(&recent);
+    Ok(KeptChanges { history, recent })
+}
+
+impl KeptChanges {
+    /// The map with those changes that it has not.
+    pub(crate) fn made_to(&self, map: &PartitionMap) -> Result<PartitionMap, ExecuteError> {
+        let mut map = map.clone();
+        for change in self.recent.changes() {
+            if let Some(next) = map.with_change(change).map_err(refused)? {
+                map = next;
+            }
+        }
+        Ok(map)
+    }
+
+    /// The last change before those that are kept apart.
+    pub(crate) fn saved_number(&self) -> u64 {
+        let first = self.recent.changes().next();
+        first.map_or(self.history.last_number(), |change| change.number.saturating_sub(1))
+    }
 }
 
 fn space_of(keyspace: &Keyspace, table: &Arc<str>, has_own: bool) -> Space {

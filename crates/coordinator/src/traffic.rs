@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use foldhash::fast::FixedState;
@@ -18,6 +18,8 @@ const PARTS: usize = 32;
 const MINUTE_S: f64 = 30.0;
 /// The same of the rate that is shown.
 const NOW_S: f64 = 2.5;
+/// Rates below this are none, in millionths of a request unit per second.
+const RATE_LEAST: f64 = 1.0;
 /// The busiest moment is kept for each of so many spans.
 const PEAK_SPANS: usize = 12;
 /// Hot keys that are followed for each table.
@@ -57,6 +59,8 @@ struct Round {
 struct SetTraffic {
     space: Space,
     range: RingRange,
+    /// Something was counted since the last round.
+    is_touched: AtomicBool,
     counts: [AtomicU64; PARTS],
     rates: Mutex<Rates>,
 }
@@ -70,14 +74,24 @@ struct Rates {
     peaks: [f64; PEAK_SPANS],
 }
 
+impl Rates {
+    /// Nothing is going on, and nothing was for so long that it is forgotten.
+    fn is_cold(&self) -> bool {
+        self.now == 0.0 && self.minute == 0.0 && self.peaks.iter().all(|peak| *peak == 0.0)
+    }
+}
+
+/// A rate that has all but faded is none.
+fn forget_least(rate: f64) -> f64 {
+    if rate < RATE_LEAST { 0.0 } else { rate }
+}
+
 /// How busy a physical partition is, in request units per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SetHeat {
     pub(crate) now_ru_s: f64,
     pub(crate) minute_ru_s: f64,
     pub(crate) peak_ru_s: f64,
-    /// First position and rate of each part.
-    pub(crate) parts: Vec<(RingToken, u64)>,
 }
 
 #[derive(Default)]
@@ -93,7 +107,13 @@ struct HotKey {
 
 impl SetTraffic {
     fn new(space: Space, range: RingRange, rates: Rates) -> SetTraffic {
-        SetTraffic { space, range, counts: Default::default(), rates: Mutex::new(rates) }
+        SetTraffic {
+            space,
+            range,
+            is_touched: AtomicBool::new(false),
+            counts: Default::default(),
+            rates: Mutex::new(rates),
+        }
     }
 
     fn part_of(&self, ring: RingToken) -> usize {
@@ -107,15 +127,20 @@ impl SetTraffic {
     fn tick(&self, round: Round) {
         let mut rates = self.rates.lock();
         let rates = &mut *rates;
+        // There may be thousands, most of them idle.
+        if !self.is_touched.swap(false, Ordering::Relaxed) && rates.is_cold() {
+            return;
+        }
         let new_of_minute = share_of_new(round.passed_s, MINUTE_S);
         let mut total = 0.0;
         for (count, rate) in self.counts.iter().zip(&mut rates.parts) {
             let of_second = count.swap(0, Ordering::Relaxed) as f64 / round.passed_s;
             total += of_second;
-            *rate += (of_second - *rate) * new_of_minute;
+            *rate = forget_least(*rate + (of_second - *rate) * new_of_minute);
         }
-        rates.now += (total - rates.now) * share_of_new(round.passed_s, NOW_S);
-        rates.minute += (total - rates.minute) * new_of_minute;
+        let new_of_now = share_of_new(round.passed_s, NOW_S);
+        rates.now = forget_least(rates.now + (total - rates.now) * new_of_now);
+        rates.minute = forget_least(rates.minute + (total - rates.minute) * new_of_minute);
         for back in 0..round.new_spans.min(PEAK_SPANS) {
             if let Some(peak) = rates.peaks.get_mut((round.span + PEAK_SPANS - back) % PEAK_SPANS) {
                 *peak = 0.0;
@@ -129,13 +154,18 @@ impl SetTraffic {
     fn heat(&self) -> SetHeat {
         let rates = self.rates.lock();
         let ru = |rate: f64| rate / 1e6;
-        let parts = rates.parts.iter().enumerate();
         SetHeat {
             now_ru_s: ru(rates.now),
             minute_ru_s: ru(rates.minute),
             peak_ru_s: ru(rates.peaks.iter().copied().fold(0.0, f64::max)),
-            parts: parts.map(|(part, rate)| (self.part_start(part), *rate as u64)).collect(),
         }
+    }
+
+    /// First position and rate of each part.
+    fn parts(&self) -> Vec<(RingToken, u64)> {
+        let rates = self.rates.lock();
+        let parts = rates.parts.iter().enumerate();
+        parts.map(|(part, rate)| (self.part_start(part), *rate as u64)).collect()
     }
 
     /// What a new physical partition inherits of this one: the traffic of the parts that it takes
@@ -223,33 +253,32 @@ impl Traffic {
             && let Some(count) = set.counts.get(set.part_of(ring))
         {
             count.fetch_add(millionths, Ordering::Relaxed);
+            set.is_touched.store(true, Ordering::Relaxed);
         }
     }
 
     /// Follows a new map. What is new inherits from what it replaces.
     pub(crate) fn follow(&self, map: &PartitionMap, tables: impl Iterator<Item = TableId>) {
         let before = self.sets.load_full();
-        let mut sets = HashMap::default();
-        let gone: Vec<&Arc<SetTraffic>> = before
-            .iter()
-            .filter(|(set, _)| map.origin(**set).is_none())
-            .map(|(_, traffic)| traffic)
-            .collect();
+        let mut sets = HashMap::clone(&before);
+        let mut gone: Vec<&Arc<SetTraffic>> = Vec::new();
+        for (set, traffic) in before.iter().filter(|(set, _)| map.origin(**set).is_none()) {
+            sets.remove(set);
+            gone.push(traffic);
+        }
         for (space, partitions) in map.spaces() {
             for partition in partitions {
-                let traffic = match before.get(&partition.set) {
-                    Some(known) => Arc::clone(known),
-                    None => {
-                        let mut rates = Rates::default();
-                        for old in gone.iter().filter(|old| old.space == *space) {
-                            if old.range.intersect(&partition.range).is_some() {
-                                old.leave_to(partition.range, &mut rates);
-                            }
-                        }
-                        Arc::new(SetTraffic::new(space.clone(), partition.range, rates))
+                if before.contains_key(&partition.set) {
+                    continue;
+                }
+                let mut rates = Rates::default();
+                for old in gone.iter().filter(|old| old.space == *space) {
+                    if old.range.intersect(&partition.range).is_some() {
+                        old.leave_to(partition.range, &mut rates);
                     }
-                };
-                sets.insert(partition.set, traffic);
+                }
+                let traffic = SetTraffic::new(space.clone(), partition.range, rates);
+                sets.insert(partition.set, Arc::new(traffic));
             }
         }
         self.sets.store(Arc::new(sets));
@@ -286,6 +315,11 @@ impl Traffic {
     /// How busy a physical partition is.
     pub(crate) fn heat(&self, set: SetId) -> SetHeat {
         self.sets.load().get(&set).map(|traffic| traffic.heat()).unwrap_or_default()
+    }
+
+    /// How its traffic lies in a physical partition: first position and rate of each part.
+    pub(crate) fn parts(&self, set: SetId) -> Vec<(RingToken, u64)> {
+        self.sets.load().get(&set).map(|traffic| traffic.parts()).unwrap_or_default()
     }
 
     /// The hottest keys of a table, with their request units per second.
@@ -377,7 +411,8 @@ mod tests {
         traffic.follow(&one, [table].into_iter());
         let whole = traffic.heat(one.partitions(&space)[0].set);
         assert!((79.0..82.0).contains(&whole.now_ru_s), "{whole:?}");
-        let parts: u64 = whole.parts.iter().map(|(_, rate)| rate).sum();
+        let parts = traffic.parts(one.partitions(&space)[0].set);
+        let parts: u64 = parts.iter().map(|(_, rate)| rate).sum();
         assert!((74_000_000..82_000_000).contains(&parts), "{parts}");
     }
 

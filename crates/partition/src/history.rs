@@ -66,6 +66,11 @@ impl History {
         self.changes.iter()
     }
 
+    /// The number of the last change; zero before the first.
+    pub fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
     /// Adds a change and gives it its number.
     pub fn push(&mut self, change: Change) {
         self.last_number += 1;
@@ -75,31 +80,31 @@ impl History {
         }
     }
 
+    /// Adds what the other knows of the time since.
+    pub fn go_on_with(&mut self, later: &History) {
+        for change in later.changes.iter().filter(|change| change.number > self.last_number) {
+            self.changes.push_back(change.clone());
+        }
+        self.last_number = self.last_number.max(later.last_number);
+        while self.changes.len() > CHANGES_MAX {
+            self.changes.pop_front();
+        }
+    }
+
     /// The text that [`History::decode`] reads.
     pub fn encode(&self) -> String {
         let mut text = format!("history 1 {}\n", self.last_number);
-        for change in &self.changes {
-            let step = match &change.step {
-                Step::Split { from, at, into: [left, right] } => {
-                    format!("split {} {:032x} {} {}", from.0, at.0, left.0, right.0)
-                }
-                Step::Merge { from: [left, right], into } => {
-                    format!("merge {} {} {}", left.0, right.0, into.0)
-                }
-            };
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{} {} {} {} {} {} {step} {}",
-                change.number,
-                change.at_ms,
-                change.reason.word(),
-                change.bytes,
-                change.took_us,
-                change.writes_waited_us,
-                space_text(&change.space)
-            );
-        }
+        self.changes.iter().for_each(|change| encode_change(&mut text, change));
+        text
+    }
+
+    /// The same of the changes behind a number, and of one more that is about to be made.
+    pub fn encode_with(&self, after: u64, next: &Change) -> String {
+        let number = self.last_number + 1;
+        let mut text = format!("history 1 {number}\n");
+        let first = self.changes.partition_point(|change| change.number <= after);
+        self.changes.range(first..).for_each(|change| encode_change(&mut text, change));
+        encode_change(&mut text, &Change { number, ..next.clone() });
         text
     }
 
@@ -115,6 +120,29 @@ impl History {
             .collect::<Result<_, _>>()?;
         Ok(History { changes, last_number })
     }
+}
+
+fn encode_change(text: &mut String, change: &Change) {
+    let step = match &change.step {
+        Step::Split { from, at, into: [left, right] } => {
+            format!("split {} {:032x} {} {}", from.0, at.0, left.0, right.0)
+        }
+        Step::Merge { from: [left, right], into } => {
+            format!("merge {} {} {}", left.0, right.0, into.0)
+        }
+    };
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "{} {} {} {} {} {} {step} {}",
+        change.number,
+        change.at_ms,
+        change.reason.word(),
+        change.bytes,
+        change.took_us,
+        change.writes_waited_us,
+        space_text(&change.space)
+    );
 }
 
 fn decode_change(line: &str) -> Option<Change> {

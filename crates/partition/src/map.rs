@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use types::{RingRange, RingToken, SetId, TableId};
 
+use crate::history::{Change, Step};
+
 /// One contiguous part of a space's ring, held by one replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhysicalPartition {
@@ -334,6 +336,29 @@ impl PartitionMap {
         Ok(self.with_replaced(space, index, 2, &[whole], origin))
     }
 
+    /// A map with a change that was made to one like it; `None` if this one has it already: numbers of
+    /// sets are given once.
+    pub fn with_change(&self, change: &Change) -> Result<Option<PartitionMap>, MapRefusal> {
+        let (space, origin) =
+            (&change.space, Origin { made_at_ms: change.at_ms, reason: change.reason });
+        let (Step::Split { from: old, .. } | Step::Merge { from: [old, _], .. }) = &change.step;
+        if self.find(space, *old).is_err() {
+            return Ok(None);
+        }
+        let (next, made) = match &change.step {
+            Step::Split { from, at, into } => {
+                (self.with_split(space, *from, *at, origin)?, into.as_slice())
+            }
+            Step::Merge { from: [from, _], into } => {
+                (self.with_merge(space, *from, origin)?, std::slice::from_ref(into))
+            }
+        };
+        match made.iter().find(|set| next.origin(**set).is_none()) {
+            Some(missing) => Err(MapRefusal::NoPartition(*missing)),
+            None => Ok(Some(next)),
+        }
+    }
+
     fn find(&self, space: &Space, set: SetId) -> Result<(usize, PhysicalPartition), MapRefusal> {
         let cover = self.spaces.get(space).ok_or_else(|| MapRefusal::NoSpace(space.clone()))?;
         let mut partitions = cover.partitions.iter().enumerate();
@@ -446,6 +471,41 @@ mod tests {
         let (_, partitions) = map.spaces().next().unwrap();
         assert_eq!(partitions[0].set, SetId(2));
         assert_eq!(map.epoch(), 3);
+    }
+
+    #[test]
+    fn changes_are_made_again_once() {
+        let space = Space::Keyspace("ks".into());
+        let base = map_of(1);
+        let change = |number, step| Change {
+            number,
+            at_ms: 9,
+            space: space.clone(),
+            step,
+            reason: Reason::Storage,
+            bytes: 1,
+            took_us: 0,
+            writes_waited_us: 0,
+        };
+        let [first, second, third] = [1u128 << 127, 1 << 126, 1 << 125].map(RingToken);
+        let split =
+            |from, at, into: [u32; 2]| Step::Split { from: SetId(from), at, into: into.map(SetId) };
+        let changes = [
+            change(1, split(0, first, [1, 2])),
+            change(2, split(1, second, [3, 4])),
+            change(3, Step::Merge { from: [SetId(3), SetId(4)], into: SetId(5) }),
+        ];
+        let mut map = base.clone();
+        // All of them twice, as after a crash between two documents.
+        for change in changes.iter().chain(&changes) {
+            map = map.with_change(change).unwrap().unwrap_or(map);
+        }
+        let sets: Vec<u32> = map.partitions(&space).iter().map(|it| it.set.0).collect();
+        assert_eq!((sets.as_slice(), map.epoch()), ([5, 2].as_slice(), 4));
+        assert_eq!(map.origin(SetId(5)).unwrap().made_at_ms, 9);
+        // One that does not follow.
+        let stranger = change(4, split(5, third, [9, 10]));
+        assert_eq!(map.with_change(&stranger).unwrap_err(), MapRefusal::NoPartition(SetId(9)));
     }
 
     #[test]

@@ -477,6 +477,8 @@ impl<'c> Change<'c> {
         let Some(indexes) = self.opened.indexes.any() else { return Ok(writes) };
         let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
         let columns: Vec<ColumnId> = indexes.iter().filter_map(|it| it.shape.column()).collect();
+        let prefix = self.key.get(CACHE_ID_BYTES + 1..self.prefix_length).unwrap_or_default();
+        let has_leftovers = self.opened.leftovers.contain(prefix);
         for row in self.rows.iter().filter(|row| row.is_changed || row.has_cell_writes) {
             let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
             let name = keys::split_row_key(tree_key)
@@ -497,7 +499,11 @@ impl<'c> Change<'c> {
             let before = self.covered(first_value.as_deref(), before_us).map_err(of_row)?;
             let after = self.covered(value.as_deref(), after_us).map_err(of_row)?;
             for index in indexes.iter() {
-                writes.add(index, &name, before, after).map_err(of_row)?;
+                match has_leftovers {
+                    false => writes.add(index, &name, before, after),
+                    true => writes.add_over_leftovers(index, &name, before, after),
+                }
+                .map_err(of_row)?;
             }
         }
         Ok(writes)
@@ -521,7 +527,8 @@ impl<'c> Change<'c> {
         };
         let tree = self.opened.tree.as_ref();
         let prefix = self.key.get(CACHE_ID_BYTES..self.prefix_length).unwrap_or_default();
-        let partition = DeletedIn { tree, prefix, before, after };
+        let leftovers = &self.opened.leftovers;
+        let partition = DeletedIn { tree, prefix, before, after, leftovers };
         match remove_covered(&indexes, &partition, &self.mutation.operations, seqno) {
             Ok(bytes) => bytes,
             Err(error) => {

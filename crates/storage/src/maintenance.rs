@@ -15,7 +15,7 @@ use crate::commit::{AppliedThrough, Durable, SetLocks};
 use crate::core::Core;
 use crate::data_dir::sync_folder;
 use crate::error::{CommitError, OpenError, TreeError};
-use crate::index;
+use crate::index::{self, leftovers};
 use crate::log::{Log, Position, is_disk_full};
 use crate::sizes::walk::walk_due;
 use crate::tree::store::TableStore;
@@ -292,6 +292,12 @@ impl Shared {
             for store in self.core.all_stores() {
                 let Some(opened) = store.if_open() else { continue };
                 let goes_on = || !self.is_stopping() && !store.is_dropped();
+                match leftovers::clear(&self.core, opened, &goes_on) {
+                    Err(error) if !store.is_dropped() => {
+                        tracing::error!(table = %store.id, %error, "an index keeps what was deleted");
+                    }
+                    Ok(()) | Err(_) => {}
+                }
                 match walk_due(&self.core, &store, opened, &goes_on) {
                     Err(error) if !store.is_dropped() => {
                         tracing::error!(table = %store.id, %error, "a partition could not be counted");

@@ -651,6 +651,82 @@ fn a_damaged_index_is_built_anew() {
     assert_eq!(left.len(), 1, "the damaged one is gone: {left:?}");
 }
 
+/// One partition of more rows than a deletion takes from the indexes at once.
+const MANY_ROWS: i32 = 3_000;
+
+/// Waits until what a deletion of very many rows left behind is gone.
+fn wait_exact(storage: &Storage) {
+    for _ in 0..1_500 {
+        if storage.compare_indexes(TABLE).unwrap().iter().all(|it| it.is_exact()) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    check_indexes(storage, false);
+}
+
+fn row_of_many(row: i32, value: &str, timestamp_us: i64) -> Mutation {
+    let mut mutation = put(1, value, timestamp_us);
+    for operation in &mut mutation.operations {
+        if let Operation::Row(change) = operation {
+            change.position = RowPosition::Clustered(clustering_of(0, row));
+        }
+    }
+    mutation
+}
+
+/// A deletion of very many rows takes their entries away in steps. Whatever happens between, in the
+/// end indexes and table say the same, and answers are right all the time.
+#[test]
+fn a_deletion_of_very_many_rows_leaves_no_entries() {
+    for crashes in [false, true] {
+        let folder = Folder::new("many");
+        let defined = [3, 1, 0].map(|number| indexes().remove(number));
+        let by_v = &defined[0];
+        let storage = open_at(&folder.0, CommitMode::Group, &defined);
+        for first in (0..MANY_ROWS).step_by(500) {
+            let rows = first..first + 500;
+            let change: Vec<_> = rows.map(|row| (SET, row_of_many(row, "old", 1))).collect();
+            storage.commit(change).wait().unwrap();
+        }
+        let deletion = Deletion { timestamp_us: 10, deleted_at_s: NOW_S };
+        let mut delete = put(1, "", 0);
+        delete.operations = vec![Operation::DeletePartition(deletion)];
+        storage.commit(vec![(SET, delete.clone())]).wait().unwrap();
+        assert_eq!(read_all(&storage, &by_value(by_v, "old")).len(), 0);
+        // Rows come back over dead ones: with the same value, with another one, and go again.
+        for row in (0..MANY_ROWS).step_by(3) {
+            let value = if row % 2 == 0 { "old" } else { "new" };
+            storage.commit(vec![(SET, row_of_many(row, value, 20))]).wait().unwrap();
+        }
+        let mut delete_row = row_of_many(6, "", 0);
+        if let Some(Operation::Row(change)) = delete_row.operations.first_mut() {
+            change.cells.clear();
+            change.deletion = Some(Deletion { timestamp_us: 30, deleted_at_s: NOW_S });
+        }
+        storage.commit(vec![(SET, delete_row)]).wait().unwrap();
+        let storage = match crashes {
+            true => {
+                storage.flush(None).unwrap();
+                storage.abandon();
+                open_at(&folder.0, CommitMode::Group, &defined)
+            }
+            false => storage,
+        };
+        assert_eq!(read_all(&storage, &by_value(by_v, "old")).len(), 499);
+        assert_eq!(read_all(&storage, &by_value(by_v, "new")).len(), 500);
+        wait_exact(&storage);
+        let comparisons = storage.compare_indexes(TABLE).unwrap();
+        assert!(comparisons.iter().all(|it| it.entry_count == 999), "{comparisons:?}");
+        // Once more, with other timestamps: nothing was noted for good.
+        delete.operations =
+            vec![Operation::DeletePartition(Deletion { timestamp_us: 40, deleted_at_s: NOW_S })];
+        storage.commit(vec![(SET, delete)]).wait().unwrap();
+        wait_exact(&storage);
+        assert_eq!(storage.compare_indexes(TABLE).unwrap()[0].entry_count, 0);
+    }
+}
+
 /// A dropped index leaves no files, nor does one that a crash kept from being removed.
 #[test]
 fn dropped_indexes_leave_nothing() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use types::{CorruptRow, Operation, RowView};
 
 use super::keys::{EntryValue, entry_key};
+use super::leftovers::{Leftovers, ROWS_AT_ONCE_MAX, note_key, note_value};
 use super::shape::{CoveredRow, Entry, RowName};
 use super::tree::IndexTree;
 use crate::error::TreeError;
@@ -39,10 +40,42 @@ impl IndexWrites {
         let old = index.shape.entries(name, before)?;
         let new = index.shape.entries(name, after)?;
         difference(&old, &new, |entry, is_there| {
-            let value = is_there.then(|| value_of(name, entry));
-            self.writes.push((Arc::clone(index), entry_key(&entry.value, name.tree_key), value));
+            self.push(index, name, entry, is_there.then(|| value_of(name, entry)));
         });
         Ok(())
+    }
+
+    /// The same where the index may have entries of what was dead before. `before` is as if nothing
+    /// covered it.
+    pub(crate) fn add_over_leftovers(
+        &mut self,
+        index: &Arc<IndexTree>,
+        name: &RowName<'_>,
+        before: Option<CoveredRow<'_>>,
+        after: Option<CoveredRow<'_>>,
+    ) -> Result<(), CorruptRow> {
+        let raw = before.map(|before| CoveredRow { covering_us: i64::MIN, ..before });
+        let old = index.shape.entries(name, raw)?;
+        let new = index.shape.entries(name, after)?;
+        difference(&old, &new, |entry, is_there| {
+            if !is_there {
+                self.push(index, name, entry, None);
+            }
+        });
+        for entry in &new {
+            self.push(index, name, entry, Some(value_of(name, entry)));
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        index: &Arc<IndexTree>,
+        name: &RowName<'_>,
+        entry: &Entry,
+        value: Option<TreeBytes>,
+    ) {
+        self.writes.push((Arc::clone(index), entry_key(&entry.value, name.tree_key), value));
     }
 
     /// Makes the changes; returns by how many bytes memory grew.
@@ -97,32 +130,31 @@ pub(crate) struct DeletedIn<'a> {
     pub(crate) prefix: &'a [u8],
     pub(crate) before: &'a PartitionDeletions,
     pub(crate) after: &'a PartitionDeletions,
+    pub(crate) leftovers: &'a Leftovers,
 }
 
-/// Removes the entries of all rows that new deletions cover, row by row, however many those are.
-/// The deletions are in the tree already: after an error there are entries too many, never too few.
-/// Returns by how many bytes memory grew.
+/// Removes the entries of all rows that new deletions cover; of very many rows later, and now only
+/// the partition is noted. The deletions are in the tree already: after an error there are entries too
+/// many, never too few. Returns by how many bytes memory grew.
 pub(crate) fn remove_covered(
     indexes: &[Arc<IndexTree>],
     partition: &DeletedIn<'_>,
     operations: &[Operation],
     seqno: SeqNo,
 ) -> Result<u64, TreeError> {
+    let ranges = || operations.iter().filter_map(|operation| deleted_range(partition, operation));
+    let mut row_count = 0;
+    for (start, end) in ranges() {
+        let rows = partition.tree.range(&start, &end, LATEST);
+        row_count += rows.take(ROWS_AT_ONCE_MAX + 1).count();
+    }
+    if row_count > ROWS_AT_ONCE_MAX && partition.leftovers.has_room() {
+        let prefix = partition.prefix.get(1..).unwrap_or_default();
+        partition.leftovers.note(prefix);
+        return Ok(partition.tree.insert(&note_key(prefix), note_value(), seqno));
+    }
     let mut bytes = 0;
-    for operation in operations {
-        let mut start = partition.prefix.to_vec();
-        let mut end = partition.prefix.to_vec();
-        match operation {
-            Operation::Row(_) => continue,
-            Operation::DeletePartition(_) => keys::push_rows_end(&mut end),
-            Operation::DeleteRange { range, .. } => {
-                keys::push_clustering(&mut start, &range.start);
-                match &range.end {
-                    Some(range_end) => keys::push_clustering(&mut end, range_end),
-                    None => keys::push_rows_end(&mut end),
-                }
-            }
-        }
+    for (start, end) in ranges() {
         for item in partition.tree.range(&start, &end, LATEST) {
             let (key, value) = item?;
             let value = thaw_value(partition.tree, &key, value, LATEST)?;
@@ -130,6 +162,24 @@ pub(crate) fn remove_covered(
         }
     }
     Ok(bytes)
+}
+
+/// The rows that an operation deletes, if it deletes more than one.
+fn deleted_range(partition: &DeletedIn<'_>, operation: &Operation) -> Option<(Vec<u8>, Vec<u8>)> {
+    let mut start = partition.prefix.to_vec();
+    let mut end = partition.prefix.to_vec();
+    match operation {
+        Operation::Row(_) => return None,
+        Operation::DeletePartition(_) => keys::push_rows_end(&mut end),
+        Operation::DeleteRange { range, .. } => {
+            keys::push_clustering(&mut start, &range.start);
+            match &range.end {
+                Some(range_end) => keys::push_clustering(&mut end, range_end),
+                None => keys::push_rows_end(&mut end),
+            }
+        }
+    }
+    Some((start, end))
 }
 
 fn remove_entries(

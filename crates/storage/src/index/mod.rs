@@ -23,11 +23,14 @@
 //!
 //! **Reading** is `read/lookup.rs`: an entry is a hint, the row decides.
 //!
-//! Reading order: [`keys`], [`shape`], [`tree`], [`set`], [`maintain`], [`build`], [`check`].
+//! **A deletion of very many rows** takes their entries away in steps ([`leftovers`]).
+//!
+//! Reading order: [`keys`], [`shape`], [`tree`], [`set`], [`maintain`], [`leftovers`], [`build`], [`check`].
 
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod keys;
+pub(crate) mod leftovers;
 pub(crate) mod maintain;
 pub(crate) mod set;
 pub(crate) mod shape;

@@ -258,6 +258,7 @@ impl IndexTree {
             return;
         }
         self.is_built.store(false, Ordering::Release);
+        *self.state.lock() = BuildState::default();
         let name = &self.shape.name;
         tracing::error!(index = %name, %error, "an index is damaged; it is built anew");
         match fs::remove_file(self.folder.join(MARKER)) {

@@ -19,6 +19,9 @@ pub(crate) const SPACE_CELLS: u8 = 4;
 /// How large partitions are.
 pub(crate) const SPACE_SIZES: u8 = 3;
 
+/// Partitions of which indexes have entries of dead rows.
+pub(crate) const SPACE_LEFTOVERS: u8 = 5;
+
 const KIND_PARTITION_DELETION: u8 = 1;
 const KIND_RANGE_DELETION: u8 = 2;
 const KIND_STATIC: u8 = 3;

@@ -29,6 +29,7 @@ use super::engine::{
 use super::keys::{SPACE_PROGRESS, progress_key};
 use super::purge::PurgeFactory;
 use crate::error::TreeError;
+use crate::index::leftovers::Leftovers;
 use crate::index::set::IndexSet;
 use crate::index::shape::IndexShape;
 use crate::index::tree::{Beside, IndexTree};
@@ -346,6 +347,7 @@ pub(crate) struct OpenStore {
     pub(crate) tree: Box<dyn SortedTree>,
     pub(crate) deleted: DeletedPartitions,
     pub(crate) indexes: IndexSet,
+    pub(crate) leftovers: Leftovers,
     pub(crate) sizes: TableSizes,
     /// Sorted by their numbers: a table that was split often has many, most of them ended.
     sets: RwLock<Vec<Arc<SetProgress>>>,
@@ -369,6 +371,7 @@ impl OpenStore {
     ) -> Result<OpenStore, TreeError> {
         let deleted = DeletedPartitions::load(tree.as_ref(), LATEST)?;
         let sizes = TableSizes::load(tree.as_ref(), sizes.bounds, Arc::clone(&sizes.node_largest))?;
+        let leftovers = Leftovers::load(tree.as_ref())?;
         let mut sets = Vec::new();
         for item in tree.range(&[SPACE_PROGRESS], &[SPACE_PROGRESS + 1], LATEST) {
             let (key, value) = item?;
@@ -382,6 +385,7 @@ impl OpenStore {
             tree,
             deleted,
             indexes: IndexSet::default(),
+            leftovers,
             sizes,
             sets: RwLock::new(sets),
             seal: RwLock::new(()),

@@ -53,7 +53,9 @@ pub(crate) fn sweep(
             cursor: None,
             bytes: 0,
         };
-        while partition.sweep_some_rows()?.is_continue() {
+        // What indexes have of its dead rows must be removed first.
+        let waits = opened.leftovers.contain(&partition.prefix);
+        while !waits && partition.sweep_some_rows()?.is_continue() {
             if !goes_on() {
                 return Ok(bytes + partition.bytes);
             }
