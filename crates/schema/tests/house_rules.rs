@@ -1,6 +1,7 @@
 //! Where we differ from Cassandra on purpose: what is refused, what is accepted, and the profile.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+use schema::ddl::{ProvisionRules, SpacePast, provision};
 use schema::{
     Change, DdlContext, IndexTarget, NodeFacts, Profile, Schema, SchemaError, Throughput, apply,
     describe, initial_schema,
@@ -54,19 +55,6 @@ fn node_with_table() -> Node {
     node.run("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy'}").unwrap();
     node.run("CREATE TABLE t (k int PRIMARY KEY, v text, c text)").unwrap();
     node
-}
-
-/// Cassandra ends in an exception of Java here, with the index in its schema.
-#[test]
-fn the_class_of_plain_indexes_can_be_asked_for_by_name() {
-    let mut node = node_with_table();
-    let text = "CREATE CUSTOM INDEX i ON k.t (v) USING 'org.apache.cassandra.index.internal.CassandraIndex'";
-    let change = node.run(text).unwrap().unwrap();
-    assert_eq!(change.created_indexes.len(), 1);
-    let table = node.schema.table("k", "t").unwrap();
-    assert!(table.indexes.values().all(|index| index.target == IndexTarget::Value));
-    let refusal = node.refuse(&format!("{} WITH OPTIONS = {{'a': 'b'}}", text.replace("v", "c")));
-    assert!(refusal.contains("has no options"), "{refusal}");
 }
 
 #[test]
@@ -294,4 +282,81 @@ fn dropped_tables_are_named_for_storage() {
     let change = node.run("DROP KEYSPACE k").unwrap().unwrap();
     assert_eq!(change.dropped, [id]);
     assert!(node.schema.table_by_id(id).is_none());
+}
+
+/// What a node with these rules says to a statement.
+fn provisioned(
+    node: &mut Node,
+    text: &str,
+    autoscales: bool,
+    past: SpacePast,
+    payload: Option<u32>,
+) -> Result<(), String> {
+    let before = node.schema.clone();
+    let mut change = node.run(text).unwrap().unwrap();
+    let rules = ProvisionRules { profile: node.profile, autoscales, past: &|_, _| past };
+    match provision(&before, &mut change, &rules, payload) {
+        Ok(()) => {
+            node.schema = change.schema;
+            Ok(())
+        }
+        Err(error) => {
+            node.schema = before;
+            Err(error.to_string())
+        }
+    }
+}
+
+#[test]
+fn the_cosmos_profile_has_the_minimums_of_the_original() {
+    let mut node = Node::new(Profile::Cosmos);
+    node.run("CREATE KEYSPACE k WITH durable_writes = true").unwrap();
+    let fresh = SpacePast::default();
+    let mut ask = |text: &str, past| provisioned(&mut node, text, true, past, None);
+    ask("CREATE TABLE t (k int PRIMARY KEY)", fresh).unwrap();
+    let refused = "The offer should have valid throughput values between 400 and 1000000 inclusive in increments of 100.";
+    for units in [1, 300, 450] {
+        let text = format!("ALTER TABLE t WITH cosmosdb_provisioned_throughput = {units}");
+        assert_eq!(ask(&text, fresh).unwrap_err(), refused);
+    }
+    let text = "ALTER TABLE t WITH cosmosdb_autoscale_max_throughput = 1500";
+    assert!(
+        ask(text, fresh)
+            .unwrap_err()
+            .contains("between 1000 and 1000000 inclusive in increments of 1000")
+    );
+    // By what is stored, and by the highest number ever.
+    let stored = SpacePast { stored_gb: 950, highest_ru_s: 0 };
+    let high = SpacePast { stored_gb: 0, highest_ru_s: 100_000 };
+    for (units, past, least) in [(900, stored, 1000), (900, high, 1000)] {
+        let text = format!("ALTER TABLE t WITH cosmosdb_provisioned_throughput = {units}");
+        assert!(
+            ask(&text, past).unwrap_err().contains(&format!("between {least} and")),
+            "{past:?}"
+        );
+        ask("ALTER TABLE t WITH cosmosdb_provisioned_throughput = 1000", past).unwrap();
+        ask("ALTER TABLE t WITH cosmosdb_autoscale_max_throughput = 10000", past).unwrap();
+        let text = "ALTER TABLE t WITH cosmosdb_autoscale_max_throughput = 9000";
+        assert!(ask(text, past).unwrap_err().contains("between 10000 and"), "{past:?}");
+    }
+    let table = node.schema.table("k", "t").unwrap();
+    assert_eq!(table.options.throughput, Some(Throughput::Autoscale(10_000)));
+}
+
+#[test]
+fn autoscale_can_be_switched_off_and_payloads_provision() {
+    let mut node = Node::new(Profile::Default);
+    node.run(
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    )
+    .unwrap();
+    let fresh = SpacePast::default();
+    let text = "CREATE TABLE t (k int PRIMARY KEY) WITH cosmosdb_autoscale_max_throughput = 7";
+    let error = provisioned(&mut node, text, false, fresh, None).unwrap_err();
+    assert!(error.contains("units.autoscale"), "{error}");
+    provisioned(&mut node, text, true, fresh, None).unwrap();
+    provisioned(&mut node, "CREATE TABLE u (k int PRIMARY KEY)", true, fresh, Some(55)).unwrap();
+    let throughput = |name: &str| node.schema.table("k", name).unwrap().options.throughput;
+    assert_eq!(throughput("t"), Some(Throughput::Autoscale(7)));
+    assert_eq!(throughput("u"), Some(Throughput::Manual(55)));
 }

@@ -188,10 +188,11 @@ impl Workload {
         let _ = writeln!(out, "storage              {storage_gb:.1} GB, {storage} a month");
         let month = money(prices.manual_hour(manual).saturating_mul(MONTH_HOURS));
         let _ = writeln!(out, "manual throughput    {manual} RU/s, {month} a month");
-        let month = money(prices.autoscale_hour(level).saturating_mul(MONTH_HOURS));
+        let month = |level: u64| money(prices.autoscale_hour(level).saturating_mul(MONTH_HOURS));
+        let (least, highest) = (month(level), month(autoscale_level(peak_ru, most)));
         let _ = writeln!(
             out,
-            "autoscale            up to {most} RU/s, {month} a month at {level} RU/s in every hour"
+            "autoscale            up to {most} RU/s, {least} a month at {level} RU/s in every hour, {highest} if each has the peak"
         );
         let million = month_charge.to_f64() / 1e6;
         let month = money(prices.serverless(month_charge));
@@ -218,7 +219,7 @@ mod tests {
             "physical partitions  1",
             "10.0 GB, 2.50 a month",
             "2000 RU/s, 116.80 a month",
-            "up to 2000 RU/s, 87.60 a month at 995 RU/s",
+            "up to 2000 RU/s, 87.60 a month at 995 RU/s in every hour, 175.20 if each has the peak",
             "2614.9 million RU, 653.72 a month",
         ] {
             assert!(told.contains(line), "{line} in\n{told}");

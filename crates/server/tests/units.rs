@@ -436,3 +436,120 @@ fn explain_asks_for_the_rights_of_the_statement() {
         assert!(error.message.contains("has no"), "{text}: {}", error.message);
     }
 }
+
+/// The fields of the error text, by the rules of the public client extensions.
+fn retry_after_ms(message: &str) -> Option<u64> {
+    // Java: fields between commas, each two parts around one `=`, the key trimmed, the value as it is.
+    let java =
+        message.split(',').find_map(|field| match field.split('=').collect::<Vec<_>>()[..] {
+            [key, value] if key.trim() == "RetryAfterMs" => value.parse().ok(),
+            _ => None,
+        });
+    // Go: the marker, and the second field.
+    let go = message
+        .contains("TooManyRequests (429)")
+        .then(|| message.split(',').nth(1)?.trim().strip_prefix("RetryAfterMs=")?.parse().ok())
+        .flatten();
+    assert_eq!(java, go, "{message}");
+    java
+}
+
+#[test]
+fn who_waits_as_told_is_served() {
+    let (_node, mut client) = start();
+    charge(
+        &mut client,
+        "CREATE TABLE u.t (p int PRIMARY KEY) WITH cosmosdb_provisioned_throughput = 100",
+    );
+    let (mut refused, mut spent) = (0, 0.0);
+    for p in 0..60 {
+        let text = format!("INSERT INTO u.t (p) VALUES ({p})");
+        let first = client.query(&text, &Execution::default()).unwrap();
+        let answer = match &first.response {
+            Response::Error(error) => {
+                assert_eq!(
+                    (error.kind.code(), charge_of(&first)),
+                    (0x1001, 0.0),
+                    "{}",
+                    error.message
+                );
+                refused += 1;
+                let wait_ms = retry_after_ms(&error.message).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+                client.query(&text, &Execution::default()).unwrap()
+            }
+            _ => first,
+        };
+        assert_eq!(answer.response, Response::Void, "{text}");
+        spent += charge_of(&answer);
+    }
+    assert!(refused > 10, "{refused}");
+    assert!((spent - 60.0 * 4.95).abs() < 0.001, "{spent}");
+}
+
+#[test]
+fn requests_wait_on_the_server_where_that_is_set() {
+    let settings = ["--set", "units.server_side_retry=u"];
+    let node = Node::start(Path::new(BINARY), &settings).unwrap();
+    let mut admin = Client::connect(&node.address()).unwrap();
+    charge(&mut admin, KEYSPACE);
+    charge(
+        &mut admin,
+        "CREATE TABLE u.t (p int PRIMARY KEY) WITH cosmosdb_provisioned_throughput = 1000",
+    );
+    // Thirty clients ask for three seconds' worth at once: nobody is refused.
+    let clients: Vec<_> = (0..30i32)
+        .map(|number| {
+            let address = node.address();
+            std::thread::spawn(move || {
+                let mut client = Client::connect(&address).unwrap();
+                let insert = client.prepare("INSERT INTO u.t (p) VALUES (?)").unwrap().unwrap();
+                let execution = |p: i32| Execution {
+                    values: vec![OwnedValue::Bytes(p.to_be_bytes().to_vec())],
+                    ..Execution::default()
+                };
+                let executions: Vec<Execution> =
+                    (0..20).map(|p| execution(number * 20 + p)).collect();
+                client.execute_many(&insert, &executions).unwrap();
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    let rows = admin.query("SELECT count(*) FROM u.t", &Execution::default()).unwrap();
+    let Response::Rows(rows) = rows.response else { panic!("{rows:?}") };
+    let count = rows.rows().next().unwrap().into_iter().next().unwrap().unwrap().to_vec();
+    assert_eq!(count, 600i64.to_be_bytes());
+}
+
+#[test]
+fn the_cosmos_profile_makes_keyspaces_without_a_word() {
+    let settings =
+        ["--profile", "cosmos", "--set", "tls.mode=off", "--set", "auth.authenticator=allow_all"];
+    let node = Node::start(Path::new(BINARY), &settings).unwrap();
+    let mut client = Client::connect(&node.address()).unwrap();
+    charge(&mut client, "CREATE KEYSPACE u;");
+    charge(&mut client, "create keyspace if not exists u");
+    charge(&mut client, "CREATE TABLE u.t (p int PRIMARY KEY)");
+    let throughput = "SELECT maximum_ru_s FROM system_helenus.throughput WHERE keyspace_name = 'u'";
+    let Response::Rows(rows) = client.query(throughput, &Execution::default()).unwrap().response
+    else {
+        panic!();
+    };
+    let units = rows.rows().next().unwrap().into_iter().next().unwrap().unwrap().to_vec();
+    assert_eq!(units, 400i32.to_be_bytes());
+    let text = "ALTER TABLE u.t WITH cosmosdb_provisioned_throughput = 350";
+    let Response::Error(error) = client.query(text, &Execution::default()).unwrap().response else {
+        panic!();
+    };
+    assert_eq!(
+        (error.kind.code(), error.message.contains("between 400 and 1000000")),
+        (0x2300, true)
+    );
+    let (_node, mut client) = start();
+    let Response::Error(error) =
+        client.query("CREATE KEYSPACE k", &Execution::default()).unwrap().response
+    else {
+        panic!();
+    };
+    assert_eq!(error.message, "line 1:17 mismatched input '<EOF>' expecting K_WITH");
+}

@@ -28,8 +28,9 @@ use crate::usage::UsageMeter;
 
 /// Most that one physical partition may spend in a second (facts 1.1).
 pub const PARTITION_RATE_MAX: u64 = 10_000;
-/// The large bucket holds so much time's worth.
-const DEPTH_US: u64 = 50_000;
+/// The large bucket holds so much time's worth: clients that wait as they are told come a little late, and what flows
+/// over meanwhile is lost. With the largest debt it stays below a fiftieth of ten seconds.
+const DEPTH_US: u64 = 70_000;
 /// So much time's worth may be owed for clients within their share.
 const DEBT_US: u64 = 50_000;
 /// And so much for promises that were given.

@@ -41,7 +41,8 @@ pub(crate) fn print(loaded: &Loaded) -> String {
 }
 
 fn toml_value(is_bare: bool, text: &str) -> String {
-    if is_bare {
+    // A count may also be `auto`.
+    if is_bare && text != "auto" {
         return text.to_owned();
     }
     let mut quoted = String::with_capacity(text.len() + 2);

@@ -608,11 +608,14 @@ impl Inner {
             let failure = self.too_much();
             return self.finished(&call, Err(failure));
         }
+        // Held until the answer is there and counted: so that few are on their way at once.
+        let permit = Arc::new(permit);
+        let held = Arc::clone(&permit);
         let inner = Arc::clone(&self);
         let head = call.bare_head();
         let waits = call.with(|call| Ok(self.waits_for_budget(&call))).unwrap_or(false);
         let ran = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
+            let _held = held;
             let schema = inner.coordinator.schema();
             let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&is_abandoned)));
             (call, ran)
@@ -643,6 +646,7 @@ impl Inner {
             Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
             Ok(Ran::Long(_)) => self.finished(&call, Err(Failure::Bug)),
             Err(Failure::Execute(ExecuteError::Throttled(wait))) if waits => {
+                drop(permit);
                 Box::pin(self.wait_for_budget(call, wait)).await
             }
             Err(failure) => self.finished(&call, Err(failure)),
