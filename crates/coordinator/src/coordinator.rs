@@ -13,10 +13,10 @@ use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{
     AllDone, Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets, Ticket,
 };
-use schema::system::StatementFacts;
+use schema::system::{AuthFacts, StatementFacts};
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
 use smallvec::SmallVec;
-use types::{Done, Mutation, Outcome, SetId};
+use types::{Done, Mutation, Outcome, SetId, TableId};
 use units::price::Prices;
 use units::{Charge, Work};
 
@@ -45,6 +45,11 @@ pub trait World: Send + Sync {
     /// What prepared statements cost.
     fn statements(&self) -> Vec<StatementFacts> {
         Vec::new()
+    }
+
+    /// Roles and permissions.
+    fn auth(&self) -> AuthFacts {
+        AuthFacts::default()
     }
 
     /// Told after a change of the schema can be seen.
@@ -209,6 +214,9 @@ impl Coordinator {
                 })
                 .collect();
         }
+        if table.keyspace.as_ref() == "system_auth" {
+            facts.auth = self.world.auth();
+        }
         self.add_unit_facts(table, &mut facts);
         facts
     }
@@ -248,6 +256,18 @@ impl Coordinator {
             Plan::Explain(plan) => self.explain(&plan, request)?,
         };
         Ok(Executed::Done(answer))
+    }
+
+    /// Why a table takes no changes.
+    fn no_place_for(&self, table: TableId) -> ExecuteError {
+        let schema = self.schema.load();
+        ExecuteError::Invalid(match schema.table_by_id(table) {
+            Some(table) if table.is_virtual => {
+                let (keyspace, name) = (&table.keyspace, &table.name);
+                format!("Modification is not supported by table {keyspace}.{name}")
+            }
+            _ => "the table was dropped".into(),
+        })
     }
 
     fn use_keyspace(&self, name: &Name) -> Result<Answer, ExecuteError> {
@@ -316,7 +336,7 @@ impl Coordinator {
                         }
                         Ok((partition.set, mutation))
                     }
-                    None => Err(ExecuteError::Invalid("the table was dropped".into())),
+                    None => Err(self.no_place_for(mutation.table)),
                 })
                 .collect::<Result<SmallVec<[(SetId, Mutation); 1]>, ExecuteError>>()?;
             drop(map);

@@ -214,6 +214,23 @@ impl Typed<'_> {
         }
     }
 
+    /// Whether it is a collection or user type of many cells, or a literal that holds one: that is
+    /// not the frozen one which a hint or a tuple asks for.
+    pub(super) fn holds_cells(&self) -> bool {
+        match &self.selectable {
+            Selectable::Parenthesized(parts)
+            | Selectable::Array(parts)
+            | Selectable::Set(parts) => parts.iter().any(Typed::holds_cells),
+            Selectable::MapOrUser(entries) => entries.iter().any(|(key, value)| {
+                let holds = |selector: &ast::Selector| {
+                    look_up(selector, self.scope).is_ok_and(|typed| typed.holds_cells())
+                };
+                holds(key) || holds(value)
+            }),
+            _ => self.exact_type().is_some_and(|ty| ty.is_multi_cell()),
+        }
+    }
+
     /// Whether it, or a part of it, is a column that passes the test.
     pub(super) fn selects(&self, test: &dyn Fn(usize) -> bool) -> bool {
         match &self.selectable {
@@ -298,7 +315,10 @@ impl Argument for Typed<'_> {
                     _ => return Fit::No,
                 };
                 let fits = parts.len() <= types.len()
-                    && parts.iter().zip(types).all(|(part, ty)| part.fit(ty).is_assignable());
+                    && parts
+                        .iter()
+                        .zip(types)
+                        .all(|(part, ty)| !part.holds_cells() && part.fit(ty).is_assignable());
                 if fits { Fit::Weak } else { Fit::No }
             }
             Selectable::Array(parts) => match receiver {
@@ -388,6 +408,11 @@ impl Argument for Typed<'_> {
 
     fn is_marker(&self) -> bool {
         matches!(self.selectable, Selectable::Term(Term::Marker(_)))
+    }
+
+    fn is_descending_column(&self) -> bool {
+        let Selectable::Column(index) = &self.selectable else { return false };
+        self.scope.table.columns.get(*index).is_some_and(schema::Column::is_descending)
     }
 
     fn array_literal_length(&self) -> Option<usize> {
