@@ -197,9 +197,8 @@ mod tests {
         {
             assert_eq!(parse_type(text, &lookup), None, "{text}");
         }
-        let deep = |levels: usize| {
-            format!("{}int{}", "frozen<list<".repeat(levels), ">>".repeat(levels))
-        };
+        let deep =
+            |levels: usize| format!("{}int{}", "frozen<list<".repeat(levels), ">>".repeat(levels));
         // As deep as a definition may be, or what was accepted could not be read back.
         let deepest = deep(TYPE_DEPTH_MAX - 1);
         let parsed = parse_type(&deepest, &lookup);

@@ -67,8 +67,7 @@ fn fill(client: &mut Client, rows: i32) {
 /// No time at all: each kind of request ends with its own error and fields.
 #[test]
 fn time_that_is_up_is_told_by_kind() {
-    let settings =
-        ["--set", "timeouts.range=0ms", "--set", "timeouts.truncate=0ms"].as_slice();
+    let settings = ["--set", "timeouts.range=0ms", "--set", "timeouts.truncate=0ms"].as_slice();
     let node = Node::start(Path::new(BINARY), settings).unwrap();
     let mut client = Client::connect(&node.address()).unwrap();
     fill(&mut client, 3);
@@ -132,7 +131,8 @@ fn roles_are_shown_without_their_hashes() {
     ] {
         tell(&mut client, statement);
     }
-    let roles = "SELECT role, can_login, is_superuser, salted_hash, member_of FROM system_auth.roles";
+    let roles =
+        "SELECT role, can_login, is_superuser, salted_hash, member_of FROM system_auth.roles";
     let one = |name: &str| format!("{roles} WHERE role = '{name}'");
     assert_eq!(texts(&mut client, &one("cassandra")), ["cassandra yes yes - -"]);
     assert_eq!(texts(&mut client, &one("reader")), ["reader no no - -"]);

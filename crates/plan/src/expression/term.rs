@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use types::value::{ValueError, validate, write_list, write_map, write_set, write_tuple, write_vector};
+use types::value::{
+    ValueError, validate, write_list, write_map, write_set, write_tuple, write_vector,
+};
 use types::{CqlType, UserType};
 
 use super::Evaluation;

@@ -198,7 +198,8 @@ impl Typed<'_> {
             }
             Selectable::Parenthesized(parts) if parts.len() == 1 => None,
             Selectable::Parenthesized(parts) => {
-                let parts: Option<Vec<CqlType>> = parts.iter().map(Typed::exact_type).collect();
+                let frozen = |part: &Typed<'_>| part.exact_type().map(|ty| ty.freeze());
+                let parts: Option<Vec<CqlType>> = parts.iter().map(frozen).collect();
                 Some(CqlType::Tuple(parts?.into()))
             }
             Selectable::Array(parts) => {
@@ -346,8 +347,8 @@ impl Argument for Typed<'_> {
             Selectable::Term(term) => compatible(term, self.scope),
             Selectable::Parenthesized(parts) if parts.len() == 1 => None,
             Selectable::Parenthesized(parts) => {
-                let parts: Option<Vec<CqlType>> =
-                    parts.iter().map(Argument::compatible_type).collect();
+                let frozen = |part: &Typed<'_>| part.compatible_type().map(|ty| ty.freeze());
+                let parts: Option<Vec<CqlType>> = parts.iter().map(frozen).collect();
                 Some(CqlType::Tuple(parts?.into()))
             }
             Selectable::Array(parts) => {

@@ -31,9 +31,9 @@ use types::TableId;
 use crate::error::{SchemaError, invalid};
 use crate::model::{Keyspace, Schema, Table};
 
+pub use access::is_virtual_keyspace;
 pub(crate) use access::{is_local_system_keyspace, is_system_keyspace};
 pub(crate) use create_table::{in_definition_order, system_table};
-pub use access::is_virtual_keyspace;
 pub use provision::{ProvisionRules, SpacePast, provision};
 pub use resolve::resolve_type;
 pub use truncate::truncated_table;

@@ -40,7 +40,8 @@ pub(super) fn expression(draft: &mut Draft, table: &Table, column: &Column, dice
             draft.push(&format!(" AS {target})"));
         }
         22 => {
-            draft.push(&format!("{}(", dice.word(&["to_json", "abs", "round", "collection_count"])));
+            draft
+                .push(&format!("{}(", dice.word(&["to_json", "abs", "round", "collection_count"])));
             nested(draft, column, dice);
             draft.push(")");
         }

@@ -142,8 +142,7 @@ fn comparison(draft: &mut Draft, name: &str, ty: &CqlType, dice: &mut Dice) {
         }
         3..=4 => {
             draft.push(name);
-            let items: Vec<Literal> =
-                (0..dice.between(0, 3)).map(|_| any_key(ty, dice)).collect();
+            let items: Vec<Literal> = (0..dice.between(0, 3)).map(|_| any_key(ty, dice)).collect();
             draft.in_values(&items, dice);
         }
         _ => {
