@@ -47,7 +47,7 @@ fn texts(client: &mut Client, text: &str) -> Vec<String> {
         Some([0]) => "no".to_string(),
         Some(bytes) => String::from_utf8_lossy(bytes).replace('\0', "").trim().to_string(),
     };
-    rows.rows().map(|row| row.iter().map(cell).collect::<Vec<_>>().join(" ")).collect()
+    rows.rows().map(|row| row.iter().map(|it| cell(*it)).collect::<Vec<_>>().join(" ")).collect()
 }
 
 const TABLE: [&str; 2] = [
