@@ -112,7 +112,7 @@ pub(super) fn to_json_of(name: &str, call: &Call<'_>) -> Result<Option<Function>
         );
     };
     let source = argument_type.clone();
-    let is_text = matches!(source, CqlType::Text | CqlType::Ascii);
+    let is_text = matches!(source, CqlType::Text | CqlType::Ascii | CqlType::Blob);
     let reads_as_nothing = source.native_name().is_some() && !is_text;
     let body = NativeScalar::new(
         name.to_string(),

@@ -178,6 +178,14 @@ impl Typed<'_> {
                 }
             }
             Selectable::Cast { target, .. } => CqlType::native(target.name()),
+            // Cassandra does not look through the order of a column.
+            Selectable::Field { receiver, .. }
+            | Selectable::Element { receiver, .. }
+            | Selectable::Slice { receiver, .. }
+                if receiver.is_descending_column() =>
+            {
+                None
+            }
             Selectable::Field { receiver, field } => match receiver.exact_type()? {
                 CqlType::User { definition, .. } => definition
                     .fields
@@ -251,7 +259,8 @@ impl Typed<'_> {
                 let selects = |selector: &ast::Selector| {
                     look_up(selector, self.scope).is_ok_and(|typed| typed.selects(test))
                 };
-                !matches!(key, ast::Selector::Column(_)) && selects(key) || selects(value)
+                // Cassandra has the second half upside down.
+                !matches!(key, ast::Selector::Column(_)) && selects(key) || !selects(value)
             }),
             Selectable::Hint { inner, .. } => inner.selects(test),
         }
