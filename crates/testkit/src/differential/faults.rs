@@ -1,13 +1,18 @@
 //! Faults of Cassandra that a statement may run into: noted beside a difference, so that the list of
 //! what is allowed can name them and nothing else.
 
-use super::schema::{Role, Table};
+use types::CqlType;
+
+use super::schema::{Column, Flavor, Role, Table};
 
 /// The names of the faults.
 pub(super) fn faults(text: &str, table: &Table) -> Vec<&'static str> {
     let mut found = Vec::new();
     if asks_static_index_by_key(text, table) {
         found.push("static-index-by-key");
+    }
+    if asks_decimal_index(text, table) {
+        found.push("decimals-by-their-bytes");
     }
     if has_two_tests_of_a_column(text) {
         found.push("two-tests-of-one-column");
@@ -38,10 +43,14 @@ fn parts_after<'t>(text: &'t str, start: &str) -> Vec<&'t str> {
 
 /// With an index on a static column, a partition and more than its first rows.
 fn asks_static_index_by_key(text: &str, table: &Table) -> bool {
+    // A compact table without clustering columns keeps its columns as static ones.
+    let is_compact = table.flavor == Flavor::Compact && table.clustering().is_empty();
     let is_indexed_static = |name: &str| {
-        let is_static = |column: &&super::schema::Column| column.role == Role::Static;
+        let is_static = |column: &&Column| {
+            column.role == Role::Static || is_compact && column.role == Role::Regular
+        };
         table.columns.iter().filter(is_static).any(|column| column.name == name)
-            && table.indexes.iter().any(|index| index.column == name)
+            && is_indexed(table, name)
     };
     let parts = parts_after(text, " WHERE ");
     let has_key = table
@@ -49,6 +58,19 @@ fn asks_static_index_by_key(text: &str, table: &Table) -> bool {
         .iter()
         .all(|column| parts.iter().any(|part| word(part) == column.name.as_str()));
     text.starts_with("SELECT") && has_key && parts.iter().any(|part| is_indexed_static(word(part)))
+}
+
+fn is_indexed(table: &Table, name: &str) -> bool {
+    table.indexes.iter().any(|index| index.column == name)
+}
+
+/// An index finds decimals by their bytes, so that 1.0 is not 1.
+fn asks_decimal_index(text: &str, table: &Table) -> bool {
+    let is_decimal = |part: &CqlType| *part == CqlType::Decimal;
+    parts_after(text, " WHERE ").into_iter().map(word).any(|name| {
+        let mut columns = table.columns.iter().filter(|column| column.name == name);
+        is_indexed(table, name) && columns.any(|column| column.ty.contains(&is_decimal))
+    })
 }
 
 fn has_two_tests_of_a_column(text: &str) -> bool {
@@ -66,7 +88,7 @@ fn tests_map_entry(text: &str, table: &Table) -> bool {
         let name = word(part);
         let is_entry = part.trim_start()[name.len()..].trim_start().starts_with('[');
         let mut columns = table.columns.iter().filter(|column| column.name == name);
-        is_entry && columns.any(|column| matches!(column.ty, types::CqlType::Map { .. }))
+        is_entry && columns.any(|column| matches!(column.ty, CqlType::Map { .. }))
     })
 }
 
