@@ -14,10 +14,10 @@ use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{
     AllDone, Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets, Ticket,
 };
-use schema::system::StatementFacts;
+use schema::system::{AuthFacts, StatementFacts};
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
 use smallvec::SmallVec;
-use types::{Done, Mutation, Outcome, SetId};
+use types::{Done, Mutation, Outcome, SetId, TableId};
 use units::price::Prices;
 use units::{Charge, Work};
 
@@ -46,6 +46,11 @@ pub trait World: Send + Sync {
     /// What prepared statements cost.
     fn statements(&self) -> Vec<StatementFacts> {
         Vec::new()
+    }
+
+    /// Roles and permissions.
+    fn auth(&self) -> AuthFacts {
+        AuthFacts::default()
     }
 
     /// Told after a change of the schema can be seen.
@@ -212,6 +217,9 @@ impl Coordinator {
                 })
                 .collect();
         }
+        if table.keyspace.as_ref() == "system_auth" {
+            facts.auth = self.world.auth();
+        }
         self.add_unit_facts(table, &mut facts);
         facts
     }
@@ -251,6 +259,18 @@ impl Coordinator {
             Plan::Explain(plan) => self.explain(&plan, request)?,
         };
         Ok(Executed::Done(answer))
+    }
+
+    /// Why a table takes no changes.
+    fn no_place_for(&self, table: TableId) -> ExecuteError {
+        let schema = self.schema.load();
+        ExecuteError::Invalid(match schema.table_by_id(table) {
+            Some(table) if table.is_virtual => {
+                let (keyspace, name) = (&table.keyspace, &table.name);
+                format!("Modification is not supported by table {keyspace}.{name}")
+            }
+            _ => "the table was dropped".into(),
+        })
     }
 
     fn use_keyspace(&self, name: &Name) -> Result<Answer, ExecuteError> {
@@ -319,7 +339,7 @@ impl Coordinator {
                         }
                         Ok((partition.set, mutation))
                     }
-                    None => Err(ExecuteError::Invalid("the table was dropped".into())),
+                    None => Err(self.no_place_for(mutation.table)),
                 })
                 .collect::<Result<SmallVec<[(SetId, Mutation); 1]>, ExecuteError>>()?;
             drop(map);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use types::{CqlType, UserType};
 
 /// How deep types may be nested.
-pub(crate) const TYPE_DEPTH_MAX: usize = 32;
+pub(crate) const TYPE_DEPTH_MAX: usize = 64;
+/// How deep the text of a type may be nested: each type may stand in a `frozen<…>` of its own.
+const TEXT_DEPTH_MAX: usize = 2 * TYPE_DEPTH_MAX;
 
 /// Reads a type as `CqlType` prints it; user types are asked for by name.
 pub fn parse_type(
@@ -14,7 +16,7 @@ pub fn parse_type(
     user_type: &dyn Fn(&str) -> Option<Arc<UserType>>,
 ) -> Option<CqlType> {
     let mut reader = Reader { rest: text, user_type };
-    let parsed = reader.read_type(TYPE_DEPTH_MAX)?;
+    let parsed = reader.read_type(TEXT_DEPTH_MAX)?;
     reader.rest.is_empty().then_some(parsed)
 }
 
@@ -195,7 +197,12 @@ mod tests {
         {
             assert_eq!(parse_type(text, &lookup), None, "{text}");
         }
-        let deep = format!("{}int{}", "frozen<list<".repeat(40), ">>".repeat(40));
-        assert_eq!(parse_type(&deep, &lookup), None);
+        let deep =
+            |levels: usize| format!("{}int{}", "frozen<list<".repeat(levels), ">>".repeat(levels));
+        // As deep as a definition may be, or what was accepted could not be read back.
+        let deepest = deep(TYPE_DEPTH_MAX - 1);
+        let parsed = parse_type(&deepest, &lookup);
+        assert_eq!(parsed.map(|ty| print_type(&ty)), Some(deepest));
+        assert_eq!(parse_type(&deep(TYPE_DEPTH_MAX + 1), &lookup), None);
     }
 }

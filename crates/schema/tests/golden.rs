@@ -193,6 +193,7 @@ fn facts() -> NodeFacts {
         partitions: Default::default(),
         index_builds: Vec::new(),
         units: Default::default(),
+        auth: Default::default(),
     }
 }
 

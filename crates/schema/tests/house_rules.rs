@@ -178,14 +178,14 @@ fn nested_types_have_a_bound() {
     node.run("CREATE TYPE n0 (a int)").unwrap();
     // Deep: a chain.
     let mut refused = None;
-    for depth in 1..40 {
+    for depth in 1..80 {
         let before = depth - 1;
         if let Err(error) = node.run(&format!("CREATE TYPE n{depth} (a frozen<n{before}>)")) {
             refused = Some(error.to_string());
             break;
         }
     }
-    assert_eq!(refused.as_deref(), Some("types are nested more than 32 deep"));
+    assert_eq!(refused.as_deref(), Some("types are nested more than 64 deep"));
     // Wide: each type holds the one before twice.
     node.run("CREATE TYPE w0 (a int)").unwrap();
     let mut refused = None;
@@ -269,6 +269,7 @@ fn describe_all(schema: &Schema) -> Vec<String> {
         partitions: Default::default(),
         index_builds: Vec::new(),
         units: Default::default(),
+        auth: Default::default(),
     };
     let result = describe(&statement, schema, None, &facts).unwrap();
     let text = |row: Vec<Vec<u8>>| String::from_utf8(row.into_iter().next_back().unwrap()).unwrap();

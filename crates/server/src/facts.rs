@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use protocol::Event;
-use schema::system::{ClientFacts, StatementFacts};
+use schema::system::{AuthFacts, ClientFacts, StatementFacts};
 use schema::{NodeFacts, SchemaEvent};
 
 use crate::clients::{Card, Clients};
@@ -33,7 +33,11 @@ pub(crate) struct NodeWorld {
     hub: Arc<EventHub>,
     clients: Arc<Clients>,
     statements: OnceLock<StatementSource>,
+    auth: OnceLock<AuthSource>,
 }
+
+/// Tells roles and permissions.
+type AuthSource = Box<dyn Fn() -> AuthFacts + Send + Sync>;
 
 /// Tells what prepared statements cost.
 type StatementSource = Box<dyn Fn() -> Vec<StatementFacts> + Send + Sync>;
@@ -85,13 +89,20 @@ impl NodeWorld {
             partitions: Default::default(),
             index_builds: Vec::new(),
             units: Default::default(),
+            auth: Default::default(),
         };
-        NodeWorld { lasting, uuids, hub, clients, statements: OnceLock::new() }
+        let (statements, auth) = Default::default();
+        NodeWorld { lasting, uuids, hub, clients, statements, auth }
     }
 
     /// From now on prepared statements can be shown.
     pub(crate) fn set_statements(&self, source: StatementSource) {
         let _ = self.statements.set(source);
+    }
+
+    /// From now on roles can be shown.
+    pub(crate) fn set_auth(&self, source: AuthSource) {
+        let _ = self.auth.set(source);
     }
 
     /// The host id, as text.
@@ -132,6 +143,10 @@ impl coordinator::World for NodeWorld {
 
     fn statements(&self) -> Vec<StatementFacts> {
         self.statements.get().map(|tell| tell()).unwrap_or_default()
+    }
+
+    fn auth(&self) -> AuthFacts {
+        self.auth.get().map(|tell| tell()).unwrap_or_default()
     }
 
     fn on_schema_change(&self, event: &SchemaEvent) {

@@ -201,6 +201,8 @@ impl Node {
         world.set_statements(Box::new(move || {
             source.upgrade().map(|engine| engine.statement_facts()).unwrap_or_default()
         }));
+        let keeper = Arc::clone(&roles);
+        world.set_auth(Box::new(move || keeper.facts()));
         let metrics = Arc::new(Metrics::default());
         Ok(Node { storage, coordinator, engine, roles, world, hub, clients, metrics, load })
     }

@@ -182,9 +182,19 @@ impl CqlType {
         }
     }
 
-    /// Whether a duration is this type or anywhere inside: durations have no order.
+    /// Whether a duration is this type or is found inside, where Cassandra looks for one: not in
+    /// sets, keys of maps and vectors.
     pub fn contains_duration(&self) -> bool {
-        self.contains(&|part| *part == CqlType::Duration)
+        match self {
+            CqlType::Duration => true,
+            CqlType::List { element, .. } => element.contains_duration(),
+            CqlType::Map { value, .. } => value.contains_duration(),
+            CqlType::Tuple(parts) => parts.iter().any(CqlType::contains_duration),
+            CqlType::User { definition, .. } => {
+                definition.fields.iter().any(|(_, field)| field.contains_duration())
+            }
+            _ => false,
+        }
     }
 
     /// The CQL name of a native type; `None` for what is built from other types.

@@ -3,8 +3,8 @@
 //! The parser only knows right statements: on the first token that does not fit it gives up, and
 //! `diagnose` finds the words that Cassandra would have for the failure.
 //!
-//! Reading order: `cursor` (the tokens and the identifiers), `types`, `term`, `selector`,
-//! `relation`, then the statements: `select`, `dml`, `tables`, `schema`, `functions`, `roles`,
+//! Reading order: `cursor` (the tokens and the identifiers), `types`, `term`, `selector` and what
+//! they share, `relation`, then the statements: `select`, `dml`, `tables`, `schema`, `functions`, `roles`,
 //! `describe`.
 
 mod cursor;
@@ -17,6 +17,7 @@ mod roles;
 mod schema;
 mod select;
 mod selector;
+mod shared;
 mod tables;
 mod term;
 mod types;

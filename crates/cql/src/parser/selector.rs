@@ -1,6 +1,7 @@
 //! Selectors: what may stand between SELECT and FROM.
 
 use super::cursor::{Failure, Parse, Parser};
+use super::shared::Braced;
 use crate::ast::{AliasedSelector, ArithmeticOperator, CellFunction, Selection, Selector, Term};
 use crate::lexer::Token;
 
@@ -23,34 +24,16 @@ impl Parser<'_> {
     }
 
     fn selector_sum(&mut self) -> Parse<Selector> {
-        let mut left = self.selector_product()?;
-        loop {
-            let operator = match self.peek() {
-                Token::Plus => ArithmeticOperator::Add,
-                Token::Minus => ArithmeticOperator::Subtract,
-                _ => return Ok(left),
-            };
-            self.advance();
-            self.count_operator()?;
-            let right = Box::new(self.selector_product()?);
-            left = Selector::Operation { left: Box::new(left), operator, right };
-        }
+        let sign = |parser: &Self| match parser.peek() {
+            Token::Plus => Some(ArithmeticOperator::Add),
+            Token::Minus => Some(ArithmeticOperator::Subtract),
+            _ => None,
+        };
+        self.chain(Self::selector_product, sign, operation)
     }
 
     fn selector_product(&mut self) -> Parse<Selector> {
-        let mut left = self.signed_selector()?;
-        loop {
-            let operator = match self.peek() {
-                Token::Star => ArithmeticOperator::Multiply,
-                Token::Slash => ArithmeticOperator::Divide,
-                Token::Percent => ArithmeticOperator::Modulo,
-                _ => return Ok(left),
-            };
-            self.advance();
-            self.count_operator()?;
-            let right = Box::new(self.signed_selector()?);
-            left = Selector::Operation { left: Box::new(left), operator, right };
-        }
+        self.chain(Self::signed_selector, Self::product_operator, operation)
     }
 
     fn signed_selector(&mut self) -> Parse<Selector> {
@@ -108,16 +91,11 @@ impl Parser<'_> {
             Token::QuestionMark if self.peek_at(1) != Token::Dot => self.selected_marker(),
             Token::Colon => self.selected_marker(),
             Token::LeftParen => self.parenthesized_selector(),
-            Token::LeftBracket => {
-                self.advance();
-                if self.eat(Token::RightBracket) {
-                    return Ok(Selector::List(Vec::new()));
-                }
-                let elements = self.comma_list(Self::selector)?;
-                self.expect(Token::RightBracket)?;
-                Ok(Selector::List(elements))
-            }
-            Token::LeftBrace => self.brace_selector(),
+            Token::LeftBracket => Ok(Selector::List(self.bracketed(Self::selector)?)),
+            Token::LeftBrace => Ok(match self.braced(Self::selector)? {
+                Braced::Set(elements) => Selector::Set(elements),
+                Braced::Map(entries) => Selector::MapOrUserType(entries),
+            }),
             _ => self.named_selector(),
         }
     }
@@ -142,30 +120,6 @@ impl Parser<'_> {
         self.expect(Token::RightParen)?;
         let selector = Box::new(self.nested(Self::selector_primary)?);
         Ok(Selector::TypeHint { hint, selector })
-    }
-
-    fn brace_selector(&mut self) -> Parse<Selector> {
-        self.advance();
-        if self.eat(Token::RightBrace) {
-            return Ok(Selector::Set(Vec::new()));
-        }
-        let first = self.selector()?;
-        if self.eat(Token::Colon) {
-            let mut entries = vec![(first, self.selector()?)];
-            while self.eat(Token::Comma) {
-                let key = self.selector()?;
-                self.expect(Token::Colon)?;
-                entries.push((key, self.selector()?));
-            }
-            self.expect(Token::RightBrace)?;
-            return Ok(Selector::MapOrUserType(entries));
-        }
-        let mut elements = vec![first];
-        while self.eat(Token::Comma) {
-            elements.push(self.selector()?);
-        }
-        self.expect(Token::RightBrace)?;
-        Ok(Selector::Set(elements))
     }
 
     /// A function or a column.
@@ -243,4 +197,8 @@ impl Parser<'_> {
         self.expect(Token::RightParen)?;
         Ok(Selector::Cast { selector, target })
     }
+}
+
+fn operation(left: Box<Selector>, operator: ArithmeticOperator, right: Box<Selector>) -> Selector {
+    Selector::Operation { left, operator, right }
 }

@@ -1,6 +1,7 @@
 //! Terms: values outside of a select clause.
 
 use super::cursor::{Failure, Parse, Parser, unquote};
+use super::shared::Braced;
 use crate::ast::{ArithmeticOperator, Constant, ConstantKind, Term};
 use crate::lexer::Token;
 
@@ -10,18 +11,12 @@ impl Parser<'_> {
     }
 
     fn addition(&mut self) -> Parse<Term> {
-        let mut left = self.multiplication()?;
-        loop {
-            let operator = match self.peek() {
-                Token::Plus if !self.is_prepended_column() => ArithmeticOperator::Add,
-                Token::Minus => ArithmeticOperator::Subtract,
-                _ => return Ok(left),
-            };
-            self.advance();
-            self.count_operator()?;
-            let right = Box::new(self.multiplication()?);
-            left = Term::Operation { left: Box::new(left), operator, right };
-        }
+        let sign = |parser: &Self| match parser.peek() {
+            Token::Plus if !parser.is_prepended_column() => Some(ArithmeticOperator::Add),
+            Token::Minus => Some(ArithmeticOperator::Subtract),
+            _ => None,
+        };
+        self.chain(Self::multiplication, sign, operation)
     }
 
     /// The `+ c` of `SET c = term + c`, which is not part of the term.
@@ -30,19 +25,7 @@ impl Parser<'_> {
     }
 
     fn multiplication(&mut self) -> Parse<Term> {
-        let mut left = self.sign()?;
-        loop {
-            let operator = match self.peek() {
-                Token::Star => ArithmeticOperator::Multiply,
-                Token::Slash => ArithmeticOperator::Divide,
-                Token::Percent => ArithmeticOperator::Modulo,
-                _ => return Ok(left),
-            };
-            self.advance();
-            self.count_operator()?;
-            let right = Box::new(self.sign()?);
-            left = Term::Operation { left: Box::new(left), operator, right };
-        }
+        self.chain(Self::sign, Self::product_operator, operation)
     }
 
     fn sign(&mut self) -> Parse<Term> {
@@ -63,7 +46,7 @@ impl Parser<'_> {
             }
             Token::QuestionMark if self.peek_at(1) != Token::Dot => self.marker_term(),
             Token::Colon => self.marker_term(),
-            Token::LeftBracket => self.list_literal(),
+            Token::LeftBracket => Ok(Term::List(self.bracketed(Self::term)?)),
             Token::LeftBrace => self.brace_literal(),
             Token::LeftParen => match self.type_hint()? {
                 Some(hinted) => Ok(hinted),
@@ -83,16 +66,6 @@ impl Parser<'_> {
         Ok(Term::Marker(self.expect_marker()?))
     }
 
-    fn list_literal(&mut self) -> Parse<Term> {
-        self.advance();
-        if self.eat(Token::RightBracket) {
-            return Ok(Term::List(Vec::new()));
-        }
-        let elements = self.comma_list(Self::term)?;
-        self.expect(Token::RightBracket)?;
-        Ok(Term::List(elements))
-    }
-
     /// A set, a map or a user type. Only a user type has a bare identifier as its first key.
     fn brace_literal(&mut self) -> Parse<Term> {
         if self.is_ident_at(1) && self.peek_at(2) == Token::Colon {
@@ -105,32 +78,15 @@ impl Parser<'_> {
             self.expect(Token::RightBrace)?;
             return Ok(Term::UserType(fields));
         }
-        self.advance();
-        if self.eat(Token::RightBrace) {
-            return Ok(Term::Set(Vec::new()));
-        }
-        let first = self.term()?;
-        if self.eat(Token::Colon) {
-            let mut entries = vec![(first, self.term()?)];
-            while self.eat(Token::Comma) {
-                entries.push(self.map_entry()?);
-            }
-            self.expect(Token::RightBrace)?;
-            return Ok(Term::Map(entries));
-        }
-        let mut elements = vec![first];
-        while self.eat(Token::Comma) {
-            elements.push(self.term()?);
-        }
-        self.expect(Token::RightBrace)?;
-        Ok(Term::Set(elements))
+        Ok(match self.braced(Self::term)? {
+            Braced::Set(elements) => Term::Set(elements),
+            Braced::Map(entries) => Term::Map(entries),
+        })
     }
 
     /// `key: value`.
     pub(super) fn map_entry(&mut self) -> Parse<(Term, Term)> {
-        let key = self.term()?;
-        self.expect(Token::Colon)?;
-        Ok((key, self.term()?))
+        self.entry(Self::term)
     }
 
     /// `(a, b)`.
@@ -220,6 +176,10 @@ impl Parser<'_> {
         }
         self.marker_term()
     }
+}
+
+fn operation(left: Box<Term>, operator: ArithmeticOperator, right: Box<Term>) -> Term {
+    Term::Operation { left, operator, right }
 }
 
 fn constant_kind(token: Token) -> Option<ConstantKind> {

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use types::value::{validate, write_list, write_map, write_set, write_tuple, write_vector};
+use types::value::{
+    ValueError, validate, write_list, write_map, write_set, write_tuple, write_vector,
+};
 use types::{CqlType, UserType};
 
 use super::Evaluation;
@@ -168,9 +170,24 @@ fn evaluate_marker<'v>(value: Value<'v>, ty: &CqlType) -> Result<Evaluated<'v>, 
         Value::Unset => Ok(Evaluated::Unset),
         Value::Bytes(bytes) => {
             validate(ty, bytes)?;
+            check_count(ty, bytes)?;
             // Cassandra keeps sets and maps sorted, whatever the client's order was.
             Ok(Evaluated::Bytes(canonical(ty, bytes)?))
         }
+    }
+}
+
+/// A negative count is valid for whoever only validates, and no collection for whoever reads it.
+fn check_count(ty: &CqlType, bytes: &[u8]) -> Result<(), PlanError> {
+    let kind = match ty {
+        CqlType::List { .. } => "list",
+        CqlType::Set { .. } => "set",
+        CqlType::Map { .. } => "map",
+        _ => return Ok(()),
+    };
+    match bytes.first() {
+        Some(first) if first & 0x80 != 0 => Err(ValueError::CollectionCount(kind).into()),
+        _ => Ok(()),
     }
 }
 

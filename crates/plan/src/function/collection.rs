@@ -49,7 +49,8 @@ pub(super) fn candidate(name: &str, call: &Call<'_>) -> Result<Function, PlanErr
             argument.text()
         )
     };
-    match (name, &argument_type) {
+    let known = Some(&argument_type).filter(|_| !argument.is_descending_column());
+    match (name, known.unwrap_or(&CqlType::Empty)) {
         ("map_keys", CqlType::Map { key, .. }) => {
             let result = CqlType::Set { element: key.clone(), frozen: true };
             Ok(entries(name, argument_type.clone(), result, true))
@@ -149,7 +150,11 @@ fn similarity(name: &str, call: &Call<'_>) -> Result<Function, PlanError> {
     let left = known(*first, first_type.clone(), &second_type)?;
     let right = known(*second, second_type, &first_type)?;
     let dimension = |argument: &dyn Argument, found: &CqlType| match found {
-        CqlType::Vector { element, dimension } if **element == CqlType::Float => Ok(*dimension),
+        CqlType::Vector { element, dimension }
+            if **element == CqlType::Float && !argument.is_descending_column() =>
+        {
+            Ok(*dimension)
+        }
         _ => invalid!(
             "Function system.{name} requires a float vector argument, but found argument {} of type {found}",
             argument.text()

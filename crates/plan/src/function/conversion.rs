@@ -112,12 +112,16 @@ pub(super) fn to_json_of(name: &str, call: &Call<'_>) -> Result<Option<Function>
         );
     };
     let source = argument_type.clone();
+    let is_text = matches!(source, CqlType::Text | CqlType::Ascii | CqlType::Blob);
+    let reads_as_nothing = source.native_name().is_some() && !is_text;
     let body = NativeScalar::new(
         name.to_string(),
         vec![argument_type],
         CqlType::Text,
         move |arguments, _| {
             let text = match arguments.first() {
+                // What Java reads as no object at all.
+                Some(Some(value)) if value.is_empty() && reads_as_nothing => "null".to_string(),
                 Some(Some(value)) => to_json(&source, value),
                 _ => "null".to_string(),
             };

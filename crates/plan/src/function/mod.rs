@@ -214,6 +214,12 @@ pub trait Argument {
         false
     }
 
+    /// Whether it is a column of descending order: functions that are made from the type of their
+    /// argument do not know it for the collection or vector that it is.
+    fn is_descending_column(&self) -> bool {
+        false
+    }
+
     /// How many elements it has, where it is a literal `[a, b, c]` of a select clause.
     fn array_literal_length(&self) -> Option<usize> {
         None

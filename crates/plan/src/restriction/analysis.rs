@@ -405,6 +405,16 @@ impl Restrictions {
                 names.join(", ")
             );
         }
+        let vector = self
+            .others
+            .columns(&self.table)
+            .filter_map(|index| self.table.columns.get(index))
+            .find(|column| matches!(column.cql_type, CqlType::Vector { .. }));
+        if let Some(vector) = vector
+            && self.table.indexes.values().any(|index| index.column == vector.id)
+        {
+            return invalid!("Vector indexes only support ANN queries");
+        }
         if has_index {
             self.uses_index = true;
         } else if !demands.allow_filtering && self.requires_allow_filtering() {
@@ -474,9 +484,9 @@ impl Restrictions {
         Ok(())
     }
 
-    /// The tables that are computed may be filtered for free.
+    /// The tables that clients know to be virtual may be filtered for free.
     fn requires_allow_filtering(&self) -> bool {
-        !self.table.is_virtual
+        !(self.table.is_virtual && schema::is_virtual_keyspace(&self.table.keyspace))
     }
 
     fn has_open_partition_key(&self) -> bool {

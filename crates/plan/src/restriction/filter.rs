@@ -194,8 +194,10 @@ fn bind<'a>(
                 return invalid!("Multicolumn IN filters are not supported");
             }
             let mut wanted = Vec::new();
+            // Cassandra does not look behind a null.
             for row in terms.evaluate(eval, &[(name, &column.cql_type)])? {
-                wanted.extend(row.into_iter().flatten());
+                let Some(value) = row.into_iter().next().flatten() else { break };
+                wanted.push(value);
             }
             push(first, FilterOperator::In(wanted));
         }

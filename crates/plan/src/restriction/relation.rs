@@ -185,6 +185,9 @@ fn check_receiver(
     let (name, ty) = (&column.name, &column.cql_type);
     if let Some(operator) = element {
         match ty {
+            _ if column.is_descending() => {
+                return invalid!("Column {name} cannot be used as a map");
+            }
             CqlType::List { .. } => {
                 return invalid!(
                     "Indexes on list entries ({name}[index] = value) are not currently supported."
@@ -218,7 +221,9 @@ fn check_receiver(
 
 /// The types of keys and values of a collection, for CONTAINS and its siblings.
 fn contained(column: &Column, is_key: bool) -> Result<(&CqlType, &CqlType), PlanError> {
-    match &column.cql_type {
+    // Cassandra does not look through the order of a column.
+    let known = Some(&column.cql_type).filter(|_| !column.is_descending());
+    match known.unwrap_or(&CqlType::Empty) {
         CqlType::Map { key, value, .. } => Ok((key, value)),
         _ if is_key => {
             invalid!("Cannot use CONTAINS KEY on non-map column {}", column.name)

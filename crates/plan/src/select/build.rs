@@ -78,7 +78,11 @@ impl Builder {
             }
             Selectable::Cast { argument, target } => {
                 let built = self.build(argument, None)?;
-                if CqlType::native(target.name()).as_ref() == Some(&built.ty) {
+                // A cast to its own type is nothing, except of a descending column, whose type is
+                // not the same to Cassandra.
+                if CqlType::native(target.name()).as_ref() == Some(&built.ty)
+                    && !argument.is_descending_column()
+                {
                     return Ok(built);
                 }
                 match cast_call(argument, *target)? {
@@ -101,11 +105,7 @@ impl Builder {
             Selectable::MapOrUser(entries) => self.map_or_user(typed, entries, expected),
             Selectable::Hint { text, ty, inner } => {
                 check_fields(inner, ty)?;
-                // A collection of many cells is not the frozen one of the hint.
-                let is_thawed = inner
-                    .exact_type()
-                    .is_some_and(|inner| inner.is_collection() && inner.is_multi_cell());
-                if is_thawed || !inner.fit(ty).is_assignable() {
+                if inner.holds_cells() || !inner.fit(ty).is_assignable() {
                     let shown = typed.text();
                     return invalid!("Cannot assign value {shown} to {shown} of type {ty}");
                 }

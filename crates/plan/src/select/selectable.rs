@@ -178,6 +178,14 @@ impl Typed<'_> {
                 }
             }
             Selectable::Cast { target, .. } => CqlType::native(target.name()),
+            // Cassandra does not look through the order of a column.
+            Selectable::Field { receiver, .. }
+            | Selectable::Element { receiver, .. }
+            | Selectable::Slice { receiver, .. }
+                if receiver.is_descending_column() =>
+            {
+                None
+            }
             Selectable::Field { receiver, field } => match receiver.exact_type()? {
                 CqlType::User { definition, .. } => definition
                     .fields
@@ -198,7 +206,8 @@ impl Typed<'_> {
             }
             Selectable::Parenthesized(parts) if parts.len() == 1 => None,
             Selectable::Parenthesized(parts) => {
-                let parts: Option<Vec<CqlType>> = parts.iter().map(Typed::exact_type).collect();
+                let frozen = |part: &Typed<'_>| part.exact_type().map(|ty| ty.freeze());
+                let parts: Option<Vec<CqlType>> = parts.iter().map(frozen).collect();
                 Some(CqlType::Tuple(parts?.into()))
             }
             Selectable::Array(parts) => {
@@ -211,6 +220,23 @@ impl Typed<'_> {
             }
             Selectable::MapOrUser(_) => None,
             Selectable::Hint { ty, .. } => Some(ty.clone()),
+        }
+    }
+
+    /// Whether it is a collection or user type of many cells, or a literal that holds one: that is
+    /// not the frozen one which a hint or a tuple asks for.
+    pub(super) fn holds_cells(&self) -> bool {
+        match &self.selectable {
+            Selectable::Parenthesized(parts)
+            | Selectable::Array(parts)
+            | Selectable::Set(parts) => parts.iter().any(Typed::holds_cells),
+            Selectable::MapOrUser(entries) => entries.iter().any(|(key, value)| {
+                let holds = |selector: &ast::Selector| {
+                    look_up(selector, self.scope).is_ok_and(|typed| typed.holds_cells())
+                };
+                holds(key) || holds(value)
+            }),
+            _ => self.exact_type().is_some_and(|ty| ty.is_multi_cell()),
         }
     }
 
@@ -233,7 +259,8 @@ impl Typed<'_> {
                 let selects = |selector: &ast::Selector| {
                     look_up(selector, self.scope).is_ok_and(|typed| typed.selects(test))
                 };
-                !matches!(key, ast::Selector::Column(_)) && selects(key) || selects(value)
+                // Cassandra has the second half upside down.
+                !matches!(key, ast::Selector::Column(_)) && selects(key) || !selects(value)
             }),
             Selectable::Hint { inner, .. } => inner.selects(test),
         }
@@ -298,7 +325,10 @@ impl Argument for Typed<'_> {
                     _ => return Fit::No,
                 };
                 let fits = parts.len() <= types.len()
-                    && parts.iter().zip(types).all(|(part, ty)| part.fit(ty).is_assignable());
+                    && parts
+                        .iter()
+                        .zip(types)
+                        .all(|(part, ty)| !part.holds_cells() && part.fit(ty).is_assignable());
                 if fits { Fit::Weak } else { Fit::No }
             }
             Selectable::Array(parts) => match receiver {
@@ -326,8 +356,8 @@ impl Argument for Typed<'_> {
             Selectable::Term(term) => compatible(term, self.scope),
             Selectable::Parenthesized(parts) if parts.len() == 1 => None,
             Selectable::Parenthesized(parts) => {
-                let parts: Option<Vec<CqlType>> =
-                    parts.iter().map(Argument::compatible_type).collect();
+                let frozen = |part: &Typed<'_>| part.compatible_type().map(|ty| ty.freeze());
+                let parts: Option<Vec<CqlType>> = parts.iter().map(frozen).collect();
                 Some(CqlType::Tuple(parts?.into()))
             }
             Selectable::Array(parts) => {
@@ -388,6 +418,11 @@ impl Argument for Typed<'_> {
 
     fn is_marker(&self) -> bool {
         matches!(self.selectable, Selectable::Term(Term::Marker(_)))
+    }
+
+    fn is_descending_column(&self) -> bool {
+        let Selectable::Column(index) = &self.selectable else { return false };
+        self.scope.table.columns.get(*index).is_some_and(schema::Column::is_descending)
     }
 
     fn array_literal_length(&self) -> Option<usize> {

@@ -48,6 +48,11 @@ pub(crate) fn is_local_system_keyspace(name: &str) -> bool {
     LOCAL.contains(&name.as_str()) || COMPUTED.contains(&name.as_str())
 }
 
+/// A keyspace whose tables clients know to be virtual.
+pub fn is_virtual_keyspace(name: &str) -> bool {
+    COMPUTED.contains(&name)
+}
+
 /// Refuses changes to the system's own keyspaces, before anything else is looked at.
 pub(crate) fn check_rights(wish: Wish, resource: Resource<'_>) -> Result<(), SchemaError> {
     let keyspace = resource.keyspace();

@@ -7,6 +7,7 @@ use super::unit_rows::UnitFacts;
 use types::TableId;
 
 use super::partition_rows::PartitionFacts;
+use super::role_rows::AuthFacts;
 
 /// A node at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +68,8 @@ pub struct NodeFacts {
     pub index_builds: Vec<IndexBuildFacts>,
     /// Request units.
     pub units: UnitFacts,
+    /// Roles and permissions.
+    pub auth: AuthFacts,
 }
 
 /// How far an index is built.

@@ -1,7 +1,7 @@
 //! What is there before any user: the keyspaces of the system, with the definitions of Apache
 //! Cassandra 5.0.5, and what their computed tables hold.
 //!
-//! `system` and `system_schema` look stored to a client and are computed here; `system_auth`,
+//! `system`, `system_schema` and `system_auth` look stored to a client and are computed here;
 //! `system_traces` and `system_distributed` are stored; `system_views`, `system_virtual_schema` and
 //! `system_helenus` are virtual to a client too.
 //!
@@ -9,6 +9,7 @@
 
 mod facts;
 mod partition_rows;
+mod role_rows;
 mod rows;
 mod schema_rows;
 mod unit_rows;
@@ -32,6 +33,7 @@ pub use facts::{ClientFacts, IndexBuildFacts, NodeFacts, RangeEstimate};
 pub use partition_rows::{
     LogicalPartitionFacts, MapChangeFacts, PartitionFacts, PhysicalPartitionFacts,
 };
+pub use role_rows::{AuthFacts, PermissionFacts, RoleFacts};
 pub use rows::{VirtualRow, virtual_rows};
 pub use unit_rows::{StatementFacts, ThroughputFacts, UnitFacts, UsageFacts};
 
@@ -66,7 +68,7 @@ const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "system_auth",
         kind: KeyspaceKind::System,
-        is_computed: false,
+        is_computed: true,
         class: "SimpleStrategy",
         factor: Some("1"),
         tables: include_str!("definitions/system_auth.cql"),

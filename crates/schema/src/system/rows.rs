@@ -2,7 +2,7 @@
 
 use super::facts::{ClientFacts, NodeFacts, RangeEstimate};
 use super::values::{self, Value};
-use super::{partition_rows, schema_rows, unit_rows, virtual_schema_rows};
+use super::{partition_rows, role_rows, schema_rows, unit_rows, virtual_schema_rows};
 use crate::model::{Schema, Table};
 
 /// A row of a computed table.
@@ -21,6 +21,7 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
         ("system", "IndexInfo") => schema_rows::built_indexes(schema, facts),
         ("system", "size_estimates") => facts.estimates.iter().map(size_estimate).collect(),
         ("system", "table_estimates") => facts.estimates.iter().flat_map(table_estimates).collect(),
+        ("system_auth", name) => role_rows::rows(name, &facts.auth),
         ("system_schema", name) => schema_rows::rows(name, schema),
         ("system_virtual_schema", name) => virtual_schema_rows::rows(name, schema),
         ("system_views", "clients") => facts.clients.iter().map(client).collect(),

@@ -95,6 +95,11 @@ impl<'a> Performer<'a> {
     /// The resource a statement names, if it is there.
     pub(super) fn target(&self, resource: &Resource) -> Result<Target, RoleError> {
         match Target::of(resource, self.keyspace) {
+            Some(Target::AllFunctionsIn(keyspace) | Target::Function(keyspace, _))
+                if keyspace == "system" =>
+            {
+                invalid!("Altering permissions on builtin functions is not supported")
+            }
             Some(target) => Ok(target),
             None => invalid!(
                 "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename"

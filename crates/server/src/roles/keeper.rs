@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use cql::ast::Permission;
+use schema::system::{AuthFacts, PermissionFacts, RoleFacts};
 
 use super::model::{Role, Roles};
 use super::resource::Target;
@@ -116,6 +117,10 @@ impl RoleKeeper {
         }
         self.change(|roles| {
             roles.grant(creator, &target.applicable(), target);
+            if let Target::Keyspace(keyspace) = target {
+                let functions = Target::AllFunctionsIn(keyspace.clone());
+                roles.grant(creator, &functions.applicable(), &functions);
+            }
             Ok(())
         })
     }
@@ -129,9 +134,11 @@ impl RoleKeeper {
             roles.forget_target(target);
             // With a keyspace goes all that is in it.
             if let Target::Keyspace(keyspace) = target {
-                let below = format!("data/{keyspace}/");
+                roles.forget_target(&Target::AllFunctionsIn(keyspace.clone()));
+                let below = [format!("data/{keyspace}/"), format!("functions/{keyspace}/")];
+                let is_below = |path: &String| below.iter().any(|start| path.starts_with(start));
                 for targets in roles.permissions.values_mut() {
-                    targets.retain(|path, _| !path.starts_with(&below));
+                    targets.retain(|path, _| !is_below(path));
                 }
             }
             Ok(())
@@ -141,6 +148,25 @@ impl RoleKeeper {
     /// Whether a role may do something; always, where permissions are not looked at.
     pub(crate) fn allows(&self, name: &str, permission: Permission, target: &Target) -> bool {
         !self.requires_permissions() || self.current.load().allows(name, permission, target)
+    }
+
+    /// What `system_auth` shows: everything but the hashes.
+    pub(crate) fn facts(&self) -> AuthFacts {
+        let current = self.current.load();
+        let role = |(name, role): (&String, &Role)| RoleFacts {
+            name: name.clone(),
+            can_login: role.can_login,
+            is_superuser: role.is_superuser,
+            member_of: role.member_of.iter().cloned().collect(),
+        };
+        let held = current.permissions.iter().flat_map(|(role, targets)| {
+            targets.iter().map(move |(resource, permissions)| PermissionFacts {
+                role: role.clone(),
+                resource: resource.clone(),
+                permissions: permissions.iter().map(|held| held.name().to_owned()).collect(),
+            })
+        });
+        AuthFacts { roles: current.roles.iter().map(role).collect(), permissions: held.collect() }
     }
 
     pub(super) fn current(&self) -> Arc<Roles> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use types::{CqlType, UserType};
 
 use super::random::Dice;
-use super::schema::{Column, Flavor, Role, Table, value_type};
+use super::schema::{Column, Flavor, Index, Role, Table, value_type};
 use super::value::any_native;
 
 /// A definition, and what it makes of the table and the user types once it was accepted.
@@ -20,7 +20,7 @@ pub(super) struct Definition {
 
 enum Change {
     None,
-    AddIndex(String),
+    AddIndex(Index),
     DropIndex(usize),
     AddColumn(Column),
     DropColumn(usize),
@@ -50,7 +50,7 @@ impl Definition {
     pub(super) fn accept(self, table: &mut Table, types: &mut [Arc<UserType>]) {
         match self.change {
             Change::None => {}
-            Change::AddIndex(name) => table.indexes.push(name),
+            Change::AddIndex(index) => table.indexes.push(index),
             Change::DropIndex(index) => drop(table.indexes.remove(index)),
             Change::AddColumn(column) => {
                 table.dropped.retain(|dropped| dropped.name != column.name);
@@ -62,6 +62,11 @@ impl Definition {
             }
             Change::Rename { column, name } => {
                 if let Some(column) = table.columns.get_mut(column) {
+                    for index in &mut table.indexes {
+                        if index.column == column.name {
+                            index.column.clone_from(&name);
+                        }
+                    }
                     column.name = name;
                 }
             }
@@ -117,7 +122,7 @@ fn create_index(table: &Table, dice: &mut Dice) -> Definition {
         return Definition::new(format!("DROP INDEX IF EXISTS {name}"), Change::None);
     }
     let text = format!("CREATE INDEX {name} ON {} ({target})", table.name);
-    Definition::new(text, Change::AddIndex(name))
+    Definition::new(text, Change::AddIndex(Index { name, column: column.name.clone() }))
 }
 
 fn drop_index(table: &Table, dice: &mut Dice) -> Definition {
@@ -125,7 +130,7 @@ fn drop_index(table: &Table, dice: &mut Dice) -> Definition {
         return Definition::new("DROP INDEX nowhere".into(), Change::None);
     }
     let index = dice.below(table.indexes.len());
-    let text = format!("DROP INDEX {}", table.indexes[index]);
+    let text = format!("DROP INDEX {}", table.indexes[index].name);
     Definition::new(text, Change::DropIndex(index))
 }
 

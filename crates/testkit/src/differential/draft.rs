@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use types::CqlType;
+use types::value::write_list;
 
 use super::random::Dice;
 use super::value::{Literal, any_native, key_literal, literal, null};
@@ -27,6 +28,7 @@ pub(super) struct Draft {
     text: String,
     values: Vec<OwnedValue>,
     is_bound: bool,
+    is_named: bool,
     has_null_keys: bool,
     relations: usize,
 }
@@ -35,6 +37,12 @@ impl Draft {
     /// An empty draft; one with markers is prepared.
     pub(super) fn new(is_bound: bool) -> Draft {
         Draft { is_bound, has_null_keys: true, ..Draft::default() }
+    }
+
+    /// Its markers have names.
+    pub(super) fn with_named_markers(mut self, is_named: bool) -> Draft {
+        self.is_named = is_named;
+        self
     }
 
     /// Keys are never null from now on: Cassandra writes part of such a batch and then gives up.
@@ -71,8 +79,87 @@ impl Draft {
     }
 
     fn marker(&mut self, value: OwnedValue) {
-        self.push("?");
+        if self.is_named {
+            let _ = write!(self.text, ":m{}", self.values.len());
+        } else {
+            self.push("?");
+        }
         self.values.push(value);
+    }
+
+    /// A number, as its text or as a marker of so many bytes.
+    pub(super) fn number(&mut self, number: usize, width: usize, dice: &mut Dice) {
+        if self.is_bound && dice.chance(40) {
+            let bytes = (number as u64).to_be_bytes();
+            self.marker(OwnedValue::Bytes(bytes[bytes.len() - width..].to_vec()));
+        } else {
+            let _ = write!(self.text, "{number}");
+        }
+    }
+
+    /// ` IN (a, b)`, or ` IN ?`.
+    pub(super) fn in_values(&mut self, values: &[Literal], dice: &mut Dice) {
+        let items: Option<Vec<Vec<u8>>> = values.iter().map(|value| value.bytes.clone()).collect();
+        if let Some(items) = items.filter(|_| self.is_bound && dice.chance(30)) {
+            let mut bytes = Vec::new();
+            write_list(&items, &mut bytes);
+            self.push(" IN ");
+            self.marker(OwnedValue::Bytes(bytes));
+            return;
+        }
+        self.push(" IN (");
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
+                self.push(", ");
+            }
+            self.value(value, dice);
+        }
+        self.push(")");
+    }
+
+    /// A value that is put together from parts, some of which are markers.
+    fn pieces(&mut self, ty: &CqlType, dice: &mut Dice) {
+        let count = dice.between(0, 2);
+        let (open, close) = match ty {
+            CqlType::List { .. } | CqlType::Vector { .. } => ("[", "]"),
+            CqlType::Tuple(_) => ("(", ")"),
+            _ => ("{", "}"),
+        };
+        let mut parts: Vec<(Option<String>, CqlType)> = Vec::new();
+        match ty {
+            CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+                parts.extend((0..count).map(|_| (None, element.as_ref().clone())));
+            }
+            CqlType::Vector { element, dimension } => {
+                parts.extend((0..*dimension).map(|_| (None, element.as_ref().clone())));
+            }
+            CqlType::Map { key, value, .. } => {
+                for _ in 0..count {
+                    let key = key_literal(key, dice).text;
+                    parts.push((Some(format!("{key}: ")), value.as_ref().clone()));
+                }
+            }
+            CqlType::Tuple(types) => parts.extend(types.iter().map(|ty| (None, ty.clone()))),
+            CqlType::User { definition, .. } => {
+                for (name, ty) in &definition.fields {
+                    parts.push((Some(format!("{name}: ")), ty.clone()));
+                }
+            }
+            _ => {
+                let value = literal(ty, dice);
+                return self.value(&value, dice);
+            }
+        }
+        self.push(open);
+        for (index, (head, ty)) in parts.iter().enumerate() {
+            if index > 0 {
+                self.push(", ");
+            }
+            self.push(head.as_deref().unwrap_or_default());
+            let value = if dice.chance(4) { null() } else { key_literal(ty, dice) };
+            self.value(&value, dice);
+        }
+        self.push(close);
     }
 
     /// A value of a key column.
@@ -102,6 +189,7 @@ impl Draft {
                 let function = dice.word(&["fromJson", "from_json"]);
                 let _ = write!(self.text, "{function}('{}')", value.json.replace('\'', "''"));
             }
+            12..=14 => self.pieces(ty, dice),
             11 => {
                 if let Some(name) = ty.native_name().filter(|_| *ty != CqlType::Counter) {
                     let value = literal(ty, dice);

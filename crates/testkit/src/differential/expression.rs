@@ -31,7 +31,20 @@ const CAST_TARGETS: &[&str] = &[
 /// An expression over a column, mostly one that fits its type.
 pub(super) fn expression(draft: &mut Draft, table: &Table, column: &Column, dice: &mut Dice) {
     let name = column.name.clone();
-    match dice.below(20) {
+    match dice.below(23) {
+        20 => of_columns(draft, table, column, dice),
+        21 => {
+            let target = dice.word(CAST_TARGETS);
+            draft.push("CAST(");
+            nested(draft, column, dice);
+            draft.push(&format!(" AS {target})"));
+        }
+        22 => {
+            draft
+                .push(&format!("{}(", dice.word(&["to_json", "abs", "round", "collection_count"])));
+            nested(draft, column, dice);
+            draft.push(")");
+        }
         0..=4 => by_type(draft, column, dice),
         5..=6 => {
             let target = dice.word(CAST_TARGETS);
@@ -52,6 +65,34 @@ pub(super) fn expression(draft: &mut Draft, table: &Table, column: &Column, dice
         18 => any_function(draft, &name, dice),
         _ => blob(draft, column, dice),
     }
+}
+
+fn nested(draft: &mut Draft, column: &Column, dice: &mut Dice) {
+    match dice.below(3) {
+        0 => by_type(draft, column, dice),
+        1 => arithmetic(draft, column, dice),
+        _ => {
+            let target = dice.word(CAST_TARGETS);
+            draft.push(&format!("CAST({} AS {target})", column.name));
+        }
+    }
+}
+
+/// A literal of columns, or a column with a hint of its type.
+fn of_columns(draft: &mut Draft, table: &Table, column: &Column, dice: &mut Dice) {
+    let name = &column.name;
+    let other = dice.pick(&table.columns);
+    let (ty, other_ty) = (column.ty.freeze(), other.ty.freeze());
+    let text = match dice.below(7) {
+        0 => format!("({name}, {})", other.name),
+        1 => format!("[{name}, {name}]"),
+        2 => format!("{{{name}}}"),
+        3 => format!("(map<{ty}, {other_ty}>) {{{name}: {}}}", other.name),
+        4 => format!("(tuple<{ty}, {other_ty}>) ({name}, {})", other.name),
+        5 => format!("({}) {name}", column.ty),
+        _ => format!("(list<{ty}>) [{name}, {}]", other.name),
+    };
+    draft.push(&text);
 }
 
 fn by_type(draft: &mut Draft, column: &Column, dice: &mut Dice) {
@@ -184,6 +225,10 @@ fn times(draft: &mut Draft, table: &Table, column: &Column, dice: &mut Dice) {
     match &column.ty {
         CqlType::Map { key, .. } if dice.chance(40) => {
             target = format!("{target}[{}]", key_literal(key, dice).text);
+        }
+        CqlType::Map { key: element, .. } | CqlType::Set { element, .. } if dice.chance(30) => {
+            let (from, to) = (key_literal(element, dice).text, key_literal(element, dice).text);
+            target = format!("{target}[{from}..{to}]");
         }
         CqlType::Set { element, .. } if dice.chance(40) => {
             target = format!("{target}[{}]", key_literal(element, dice).text);

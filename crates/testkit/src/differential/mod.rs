@@ -2,7 +2,7 @@
 //! Cassandra, and their answers are compared.
 //!
 //! Reading order: [`random`], [`schema`], [`value`], [`draft`], then what statements say
-//! ([`write`], [`select`], [`restriction`], [`expression`], [`broken`], [`definition`]), [`answer`], [`allowed`],
+//! ([`write`], [`select`], [`restriction`], [`expression`], [`broken`], [`definition`]), [`answer`], [`faults`], [`allowed`],
 //! and [`Run`], which puts them together.
 
 #![expect(clippy::indexing_slicing, reason = "a test tool: an index out of bounds is its own bug")]
@@ -13,6 +13,7 @@ mod broken;
 mod definition;
 mod draft;
 mod expression;
+mod faults;
 pub(crate) mod random;
 mod restriction;
 mod run;

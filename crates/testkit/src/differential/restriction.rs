@@ -5,6 +5,7 @@ use types::CqlType;
 use super::draft::Draft;
 use super::random::Dice;
 use super::schema::{Column, Table};
+use super::value::{Literal, key_literal, null};
 
 const SLICES: &[&str] = &["<", "<=", ">", ">="];
 
@@ -35,7 +36,7 @@ pub(super) fn restrictions(draft: &mut Draft, table: &Table, dice: &mut Dice) ->
         clustering_range(draft, table, dice);
         filters |= !has_partition;
     }
-    if dice.chance(20) {
+    for _ in 0..*dice.pick(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 2]) {
         let columns = if dice.chance(80) { table.values() } else { table.clustering() };
         if !columns.is_empty() {
             filter(draft, dice.pick::<&Column>(&columns), dice);
@@ -63,14 +64,10 @@ fn partition_in(draft: &mut Draft, table: &Table, dice: &mut Dice) {
     for (index, column) in columns.iter().enumerate() {
         draft.relation();
         if dice.chance(70) {
-            draft.push(&format!("{} IN (", column.name));
-            for item in 0..dice.between(0, 3) {
-                if item > 0 {
-                    draft.push(", ");
-                }
-                draft.value(&dice.pick(&keys)[index], dice);
-            }
-            draft.push(")");
+            draft.push(&column.name);
+            let items: Vec<Literal> =
+                (0..dice.between(0, 3)).map(|_| dice.pick(&keys)[index].clone()).collect();
+            draft.in_values(&items, dice);
         } else {
             draft.push(&format!("{} = ", column.name));
             draft.value(&dice.pick(&keys)[index], dice);
@@ -132,6 +129,10 @@ pub(super) fn clustering_range(draft: &mut Draft, table: &Table, dice: &mut Dice
     }
 }
 
+fn any_key(ty: &CqlType, dice: &mut Dice) -> Literal {
+    if dice.chance(1) { null() } else { key_literal(ty, dice) }
+}
+
 fn comparison(draft: &mut Draft, name: &str, ty: &CqlType, dice: &mut Dice) {
     draft.relation();
     match dice.below(10) {
@@ -140,14 +141,9 @@ fn comparison(draft: &mut Draft, name: &str, ty: &CqlType, dice: &mut Dice) {
             draft.key(ty, dice);
         }
         3..=4 => {
-            draft.push(&format!("{name} IN ("));
-            for index in 0..dice.between(0, 3) {
-                if index > 0 {
-                    draft.push(", ");
-                }
-                draft.key(ty, dice);
-            }
-            draft.push(")");
+            draft.push(name);
+            let items: Vec<Literal> = (0..dice.between(0, 3)).map(|_| any_key(ty, dice)).collect();
+            draft.in_values(&items, dice);
         }
         _ => {
             draft.push(&format!("{name} {} ", dice.word(SLICES)));

@@ -8,6 +8,7 @@ use super::answer::{Answer, Relation, ask};
 use super::broken::broken;
 use super::definition;
 use super::draft::Statement;
+use super::faults::faults;
 use super::random::Dice;
 use super::schema::{self, Flavor, Table};
 use super::select;
@@ -58,6 +59,14 @@ impl Counts {
     }
 }
 
+/// What came of a statement.
+struct Verdict {
+    /// Both servers accepted it.
+    is_accepted: bool,
+    /// The answers differ, allowed or not.
+    is_different: bool,
+}
+
 /// Both servers, and what has been counted.
 pub struct Run<'a> {
     seed: u64,
@@ -99,16 +108,16 @@ impl<'a> Run<'a> {
         self.quietly(&format!("USE {keyspace}"))?;
         let types = schema::user_types(&keyspace, &mut dice);
         for (_, text) in &types {
-            self.compare(&Statement { text: text.clone(), ..Statement::default() })?;
+            self.compare(&Statement { text: text.clone(), ..Statement::default() }, &[])?;
         }
         let mut types: Vec<_> = types.into_iter().map(|(ty, _)| Arc::clone(&ty)).collect();
         let count = (statements / STATEMENTS_PER_TABLE).clamp(TABLES_MIN, TABLES_MAX);
         for index in 0..count {
             let mut table = schema::table(index, &mut dice, &types);
             let text = table.definition.clone();
-            self.compare(&Statement { text, ..Statement::default() })?;
+            self.compare(&Statement { text, ..Statement::default() }, &[])?;
             let text = format!("DESCRIBE TABLE {keyspace}.{}", table.name);
-            self.compare(&Statement { text, ..Statement::default() })?;
+            self.compare(&Statement { text, ..Statement::default() }, &[])?;
             let share = statements * (index + 1) / count;
             self.work(&mut table, &mut types, share, &mut dice)?;
             self.quietly(&format!("DROP TABLE IF EXISTS {}", table.name))?;
@@ -129,7 +138,10 @@ impl<'a> Run<'a> {
         while self.counts.statements < until {
             since_dump += 1;
             if dice.chance(DEFINITION_PERCENT) {
-                self.define(table, types, dice)?;
+                // Schemas that differ have nothing more to tell.
+                if self.define(table, types, dice)? {
+                    return Ok(());
+                }
                 continue;
             }
             let statement = if since_dump == DUMP_EVERY {
@@ -145,33 +157,46 @@ impl<'a> Run<'a> {
             } else {
                 statement
             };
-            self.compare(&statement)?;
+            self.ask_about(table, &statement)?;
         }
-        self.compare(&select::dump(table))?;
+        self.compare(&select::dump(table), &[])?;
         if table.flavor == Flavor::Counter {
             // What counts after a deletion is not defined, so deletions come last.
             for _ in 0..COUNTER_DELETIONS {
                 let deletion = write::delete_of(table, &mut times, dice);
-                self.compare(&deletion)?;
-                self.compare(&select::dump(table))?;
+                self.ask_about(table, &deletion)?;
+                self.compare(&select::dump(table), &[])?;
             }
         }
         Ok(())
     }
 
+    /// A definition; whether the servers differ about it.
     fn define(
         &mut self,
         table: &mut Table,
         types: &mut [Arc<UserType>],
         dice: &mut Dice,
-    ) -> Result<(), ClientError> {
+    ) -> Result<bool, ClientError> {
         let definition = definition::definition(table, types, dice);
         let statement = Statement { text: definition.text.clone(), ..Statement::default() };
-        if self.compare(&statement)? {
+        let verdict = self.compare(&statement, &[])?;
+        if verdict.is_accepted {
             if definition.builds_index {
                 std::thread::sleep(PAUSE_FOR_INDEX);
             }
             definition.accept(table, types);
+        }
+        Ok(verdict.is_different)
+    }
+
+    /// Compares a statement about a table. When a write differs, what it left differs too: the table
+    /// starts anew, so that a difference is counted once.
+    fn ask_about(&mut self, table: &Table, statement: &Statement) -> Result<(), ClientError> {
+        let faults = faults(&statement.text, table);
+        let verdict = self.compare(statement, &faults)?;
+        if verdict.is_different && statement.written.is_some() {
+            self.quietly(&format!("TRUNCATE {}", table.name))?;
         }
         Ok(())
     }
@@ -185,21 +210,25 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Sends a statement to both; whether both accepted it.
-    fn compare(&mut self, statement: &Statement) -> Result<bool, ClientError> {
+    /// Sends a statement to both. `faults` are those of Cassandra that it may run into.
+    fn compare(
+        &mut self,
+        statement: &Statement,
+        faults: &[&'static str],
+    ) -> Result<Verdict, ClientError> {
         self.counts.statements += 1;
         let theirs = patiently(&mut self.oracle, statement)?;
         // What is a bug of Cassandra is no model; our server does not get the statement, so that
         // the data stay the same.
         if theirs.is_failure() {
             self.counts.oracle_failed += 1;
-            let told = self.tell(statement, &theirs, &theirs);
+            let told = self.tell(statement, faults, &theirs, &theirs);
             (self.report)(&format!("oracle failed: {told}"));
             if let Some(table) = &statement.written {
                 // Part of it may have been applied there.
                 self.quietly(&format!("TRUNCATE {table}"))?;
             }
-            return Ok(false);
+            return Ok(Verdict { is_accepted: false, is_different: false });
         }
         let ours = patiently(&mut self.ours, statement)?;
         if matches!(theirs, Answer::Error { .. }) && matches!(ours, Answer::Error { .. }) {
@@ -210,12 +239,12 @@ impl<'a> Run<'a> {
         let relation = theirs.relation(&ours);
         if relation == Relation::Equal {
             if self.is_traced {
-                let told = self.tell(statement, &ours, &theirs);
+                let told = self.tell(statement, faults, &ours, &theirs);
                 (self.report)(&format!("equal: {told}"));
             }
-            return Ok(is_accepted);
+            return Ok(Verdict { is_accepted, is_different: false });
         }
-        let told = self.tell(statement, &ours, &theirs);
+        let told = self.tell(statement, faults, &ours, &theirs);
         let reason = self.allowed.reason(&told);
         let head = match (relation, reason) {
             (Relation::Different, Some(reason)) => {
@@ -232,10 +261,17 @@ impl<'a> Run<'a> {
             }
         };
         (self.report)(&format!("{head}: {told}"));
-        Ok(is_accepted)
+        Ok(Verdict { is_accepted, is_different: relation == Relation::Different })
     }
 
-    fn tell(&self, statement: &Statement, ours: &Answer, theirs: &Answer) -> String {
+    fn tell(
+        &self,
+        statement: &Statement,
+        faults: &[&'static str],
+        ours: &Answer,
+        theirs: &Answer,
+    ) -> String {
+        let faults: String = faults.iter().map(|fault| format!("\n-- fault {fault}")).collect();
         let values = match &statement.values {
             Some(values) => {
                 let words: Vec<String> = values.iter().map(|value| format!("{value}")).collect();
@@ -245,7 +281,7 @@ impl<'a> Run<'a> {
         };
         let page = statement.page_size.map(|size| format!("\n-- page {size}")).unwrap_or_default();
         format!(
-            "seed {} statement {}{values}{page}\n{};\nours: {ours}\noracle: {theirs}\n",
+            "seed {} statement {}{faults}{values}{page}\n{};\nours: {ours}\noracle: {theirs}\n",
             self.seed, self.counts.statements, statement.text
         )
     }

@@ -34,6 +34,15 @@ pub(super) struct Column {
     pub(super) role: Role,
 }
 
+/// An index.
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    /// Its name.
+    pub(super) name: String,
+    /// The column that it is on.
+    pub(super) column: String,
+}
+
 /// How a table is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavor {
@@ -60,8 +69,8 @@ pub(super) struct Table {
     pub(super) keys: Vec<Vec<Literal>>,
     /// The CREATE statement.
     pub(super) definition: String,
-    /// The names of its indexes.
-    pub(super) indexes: Vec<String>,
+    /// Its indexes.
+    pub(super) indexes: Vec<Index>,
     /// Columns that were dropped.
     pub(super) dropped: Vec<Column>,
 }

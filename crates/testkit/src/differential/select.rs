@@ -1,5 +1,7 @@
 //! Statements that read.
 
+use types::CqlType;
+
 use super::draft::{Draft, Statement};
 use super::expression;
 use super::random::Dice;
@@ -8,7 +10,8 @@ use super::schema::{Column, Role, Table};
 
 /// A SELECT of any kind.
 pub(super) fn select(table: &Table, dice: &mut Dice) -> Statement {
-    let mut draft = Draft::new(dice.chance(25));
+    let is_named = dice.chance(20);
+    let mut draft = Draft::new(dice.chance(25)).with_named_markers(is_named);
     draft.push("SELECT ");
     if dice.chance(6) {
         draft.push("JSON ");
@@ -21,7 +24,7 @@ pub(super) fn select(table: &Table, dice: &mut Dice) -> Statement {
         }
         5..=6 => {
             distinct(&mut draft, table, dice);
-            false
+            dice.chance(10)
         }
         7..=9 => {
             aggregates(&mut draft, table, dice);
@@ -41,11 +44,13 @@ pub(super) fn select(table: &Table, dice: &mut Dice) -> Statement {
         order_by(&mut draft, table, dice);
     }
     if dice.chance(12) {
-        draft.push(&format!(" PER PARTITION LIMIT {}", dice.between(1, 3)));
+        draft.push(" PER PARTITION LIMIT ");
+        draft.number(dice.between(1, 3), 4, dice);
     }
     if dice.chance(15) {
         let least = usize::from(!dice.chance(4));
-        draft.push(&format!(" LIMIT {}", dice.between(least, 5)));
+        draft.push(" LIMIT ");
+        draft.number(dice.between(least, 5), 4, dice);
     }
     if filters && dice.chance(93) || dice.chance(3) {
         draft.push(" ALLOW FILTERING");
@@ -127,6 +132,20 @@ fn group_by(draft: &mut Draft, table: &Table, dice: &mut Dice) {
             .take(dice.between(0, table.clustering().len()))
             .map(|c| c.name.clone()),
     );
+    if let Some(last) = names.last_mut()
+        && dice.chance(25)
+        && let Some(column) = table.clustering().into_iter().find(|column| column.name == *last)
+    {
+        let by = match column.ty {
+            CqlType::Timestamp => dice.word(&["1h", "2d", "1mo"]),
+            CqlType::Date => dice.word(&["2d", "1mo", "1y"]),
+            CqlType::Time => dice.word(&["1h", "10m"]),
+            _ => "",
+        };
+        if !by.is_empty() {
+            *last = format!("floor({last}, {by})");
+        }
+    }
     if dice.chance(6) {
         names.remove(0);
     }

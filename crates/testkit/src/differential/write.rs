@@ -29,7 +29,8 @@ impl Times {
 
 /// A write to the table, of any kind.
 pub(super) fn write(table: &Table, times: &mut Times, dice: &mut Dice) -> Statement {
-    let mut draft = Draft::new(dice.chance(30));
+    let is_named = dice.chance(15);
+    let mut draft = Draft::new(dice.chance(30)).with_named_markers(is_named);
     if dice.chance(10) {
         batch(&mut draft, table, times, dice);
     } else {
@@ -95,15 +96,14 @@ fn batch(draft: &mut Draft, table: &Table, times: &mut Times, dice: &mut Dice) {
 }
 
 fn using(draft: &mut Draft, table: &Table, times: &mut Times, dice: &mut Dice, with_ttl: bool) {
-    let mut parts = Vec::new();
-    if matches!(table.flavor, Flavor::Plain | Flavor::Compact) {
-        parts.push(format!("TIMESTAMP {}", times.next(dice)));
+    let is_timed = matches!(table.flavor, Flavor::Plain | Flavor::Compact);
+    if is_timed {
+        draft.push(" USING TIMESTAMP ");
+        draft.number(times.next(dice), 8, dice);
     }
     if with_ttl && table.flavor != Flavor::Counter && dice.chance(8) {
-        parts.push(format!("TTL {}", 1_000_000 * dice.between(1, 9) + 500));
-    }
-    if !parts.is_empty() {
-        draft.push(&format!(" USING {}", parts.join(" AND ")));
+        draft.push(if is_timed { " AND TTL " } else { " USING TTL " });
+        draft.number(1_000_000 * dice.between(1, 9) + 500, 4, dice);
     }
 }
 
@@ -427,9 +427,11 @@ fn condition(draft: &mut Draft, column: &Column, dice: &mut Dice) {
             draft.push(&format!("{name}[{}] {operator} ", dice.below(3)));
             draft.term(element, dice);
         }
-        // Cassandra compares the value of an entry as if it were a key: the order is often wrong, and
-        // with boolean keys equality too.
-        CqlType::Map { key, value, .. } if dice.chance(40) && **key != CqlType::Boolean => {
+        // Cassandra compares the value of an entry as if it were a key, so only such keys are asked
+        // for with which that comes out right.
+        CqlType::Map { key, value, .. }
+            if dice.chance(40) && (key == value || compares_as_bytes(key)) =>
+        {
             draft.push(&format!("{name}["));
             draft.term(key, dice);
             draft.push(&format!("] {} ", dice.word(&["=", "!="])));
@@ -464,4 +466,9 @@ fn condition(draft: &mut Draft, column: &Column, dice: &mut Dice) {
             }
         }
     }
+}
+
+/// Values of other types that are compared as this one are equal when they are.
+fn compares_as_bytes(ty: &CqlType) -> bool {
+    matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Blob)
 }

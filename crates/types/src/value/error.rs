@@ -41,6 +41,8 @@ pub enum ValueError {
         /// Nanoseconds.
         nanos: i64,
     },
+    /// A collection with less than no elements.
+    CollectionCount(&'static str),
     /// A collection that ends too early: `list`, `set` or `map`.
     CollectionTooShort(&'static str),
     /// Bytes after the last element of a collection.
@@ -229,6 +231,9 @@ impl fmt::Display for ValueError {
                 "The duration months, days and nanoseconds must be all of the same sign \
                  ({months}, {days}, {nanos})"
             ),
+            Self::CollectionCount(kind) => {
+                write!(f, "The data cannot be deserialized as a {kind}")
+            }
             Self::CollectionTooShort(kind) => write!(f, "Not enough bytes to read a {kind}"),
             Self::CollectionTooLong(kind) => {
                 write!(f, "Unexpected extraneous bytes after {kind} value")
