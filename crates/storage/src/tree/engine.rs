@@ -96,11 +96,25 @@ pub(crate) fn is_established(folder: &Path) -> bool {
 
 /// From now on the log relies on this tree. Lasting.
 pub(crate) fn establish(folder: &Path) -> Result<(), TreeError> {
-    let made = File::create(folder.join(MARKER))
-        .and_then(|file| file.sync_all())
+    // The marker last: where it is, everything else is.
+    let made = sync_files(folder)
         .and_then(|()| sync_folder(&folder.join(FILES_FOLDER)))
+        .and_then(|()| sync_folder(folder))
+        .and_then(|()| File::create(folder.join(MARKER)))
+        .and_then(|file| file.sync_all())
         .and_then(|()| sync_folder(folder));
     made.map_err(|error| TreeError::Io(Arc::new(error)))
+}
+
+/// Makes the files right in a folder last.
+fn sync_files(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    Ok(())
 }
 
 impl EmptyTree {
