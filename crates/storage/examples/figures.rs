@@ -526,7 +526,8 @@ fn main() {
             _ => wanted.push(argument),
         }
     }
-    let parts: [(&str, fn(f64)); 6] = [
+    type Part = fn(f64);
+    let parts: [(&str, Part); 6] = [
         ("writers", writers),
         ("amplification", amplification),
         ("stalls", stalls),
