@@ -18,7 +18,7 @@ use crate::error::{CommitError, OpenError, TreeError};
 use crate::index;
 use crate::log::{Log, Position, is_disk_failure, is_disk_full};
 use crate::sizes::walk::walk_due;
-use crate::tree::store::TableStore;
+use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::sweep;
 
 /// The longest a writer is slowed down at a time.
@@ -473,9 +473,12 @@ impl Shared {
         };
         let watermark = opened.watermark();
         if opened.tree.compact(watermark)? | opened.indexes.compact(watermark)? {
+            opened.has_replaced_files.store(true, Ordering::Release);
             self.queue_compaction(store, Compaction::Usual);
+        } else if opened.has_replaced_files.swap(false, Ordering::AcqRel) {
+            // The last of a row of compactions: a table that nobody writes to gives its room back, too.
+            release(opened)?;
         }
-        self.core.queue_builds(store);
         Ok(())
     }
 
@@ -495,6 +498,13 @@ impl Shared {
         opened.sizes.ask_for_full_walk();
         Ok(())
     }
+}
+
+/// Lets go of the files that compactions replaced, unless somebody still reads them.
+fn release(opened: &OpenStore) -> Result<(), TreeError> {
+    let watermark = opened.watermark();
+    opened.tree.release(watermark)?;
+    opened.indexes.release(watermark)
 }
 
 /// Frees memory while the log is replayed: every record that was applied is synced already.

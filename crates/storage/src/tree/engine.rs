@@ -59,6 +59,9 @@ pub(crate) trait SortedTree: Send + Sync + fmt::Debug {
     fn compact(&self, watermark: SeqNo) -> Result<bool, TreeError>;
     /// Merges all sorted files into one run.
     fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError>;
+    /// Lets go of the files that a compaction replaced: until then they stay on the disk for whoever reads
+    /// before `watermark`.
+    fn release(&self, watermark: SeqNo) -> Result<(), TreeError>;
     /// Bytes of sorted files.
     fn disk_bytes(&self) -> u64;
     /// About how many keys there are.
@@ -303,6 +306,12 @@ impl SortedTree for LsmTree {
 
     fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError> {
         self.tree.major_compact(FILE_BYTES, watermark).map_err(tree_error)
+    }
+
+    fn release(&self, watermark: SeqNo) -> Result<(), TreeError> {
+        // The library forgets old manifests and their files when the next one is made; this one is the
+        // same as the last, with no new file.
+        self.tree.register_tables(&[], None, None, &[], watermark).map_err(tree_error)
     }
 
     fn disk_bytes(&self) -> u64 {
