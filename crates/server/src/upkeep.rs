@@ -251,15 +251,13 @@ fn list(found: &[SnapshotFacts]) -> String {
         return "no snapshots; `helenus snapshot NAME` takes one\n".to_owned();
     }
     let width = found.iter().map(|facts| facts.name.len()).max().unwrap_or(0);
-    let mut text = found.iter().fold(String::new(), |mut out, facts| {
+    found.iter().fold(String::new(), |mut out, facts| {
         let at = types::value::temporal::format_timestamp(i64::from(facts.taken_at_s) * 1000, ' ');
         let what = if facts.is_whole { "everything" } else { "some tables" };
         let (name, bytes, why) = (&facts.name, facts.bytes, &facts.why);
         out.push_str(&format!("{name:width$}  {at}  {bytes:>14} bytes  {what}, {why}\n"));
         out
-    });
-    text.push_str("remove one with `helenus snapshots --remove NAME`\n");
-    text
+    })
 }
 
 fn warn(text: &dyn Display) {

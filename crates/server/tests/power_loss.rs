@@ -11,7 +11,7 @@ use testkit::power_loss::{Plan, run};
 fn nothing_acknowledged_is_lost_or_torn_when_power_is_lost() {
     let plan = Plan {
         binary: PathBuf::from(env!("CARGO_BIN_EXE_helenus")),
-        images: 36,
+        images: 24,
         seed: 20_261_116,
         settings: ["memory.memtables=1MiB", "storage.log_segment=1MiB", "storage.log_max=2MiB"]
             .map(String::from)

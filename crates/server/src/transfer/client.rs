@@ -17,6 +17,8 @@ const RESPONSE_BYTES_MAX: usize = 256 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const VERSION: Version = Version::V4;
+/// What an encrypted answer to bytes that are none begins with; no version of the protocol does.
+const TLS_ALERT: u8 = 21;
 
 /// Who logs in, where the node wants to know, and whether that is encrypted.
 pub(super) struct Login {
@@ -112,6 +114,10 @@ impl Client {
 
     fn receive(&mut self) -> Result<(i16, Response), String> {
         loop {
+            if matches!(self.stream, Stream::Plain(_)) && self.incoming.first() == Some(&TLS_ALERT)
+            {
+                return Err("the node wants TLS: give --tls, or --ca FILE".to_owned());
+            }
             let frame = self.decoder.decode(&mut self.incoming);
             if let Some(frame) = frame.map_err(|error| format!("{error:?}"))? {
                 let stream = frame.stream;
