@@ -60,7 +60,7 @@ pub fn row_value(bytes: &[u8]) {
     let _ = view.spilled().count();
     let Ok(cells) = view.cells().collect::<Result<Vec<_>, _>>() else { return };
     for cell in &cells {
-        let _ = (cell.is_live(1), cell.value_bytes(), view.spilled_bytes(cell));
+        let _ = (cell.is_live(1), cell.value().len(), view.spilled_bytes(cell));
     }
     let mut writer =
         RowWriter::new(Vec::new(), view.liveness(), view.deletion(), view.original_clustering());
