@@ -202,8 +202,7 @@ impl Coordinator {
             count => format!("{count} logical partitions"),
         };
         let about = rows_in_words(rows);
-        let words =
-            format!("read {which} of {many} of {name}: about {about} of {row_bytes} bytes");
+        let words = format!("read {which} of {many} of {name}: about {about} of {row_bytes} bytes");
         (words, rows, rows.saturating_mul(row_bytes))
     }
 

@@ -215,9 +215,9 @@ fn check_tail(
             return Err(error());
         }
     }
+    let torn = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
     // What stands behind may also be left from before the file was used again.
-    if !Mark::search(tail).any(|mark| mark.position < segment.start) {
-        let torn = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+    if torn > 0 && !Mark::search(tail).any(|mark| mark.position < segment.start) {
         recovered.torn_bytes = torn;
     }
     Ok(())

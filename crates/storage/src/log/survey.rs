@@ -133,7 +133,8 @@ impl Reader<'_> {
                 Some(_) => {}
                 None if knows_of_a_sync(tail, end) => self.gap(segment.path, offset, rest, &what),
                 // Left from before the file was used again.
-                None if Mark::search(tail).any(|mark| mark.position < segment.start) => {}
+                None if rest > 0
+                    && Mark::search(tail).any(|mark| mark.position < segment.start) => {}
                 None => self.survey.recovered.torn_bytes = rest,
             }
             return;
