@@ -17,6 +17,7 @@
 )]
 
 mod bench;
+mod bit_flips;
 mod conformance;
 mod crash;
 mod differential;
@@ -26,11 +27,13 @@ mod instructions;
 mod microbench;
 mod overhead;
 mod place;
+mod power_loss;
 mod pressure;
 mod process;
 mod report;
 mod simulate;
 mod splits;
+mod storage_figures;
 mod suite;
 
 use std::process::ExitCode;
@@ -51,6 +54,8 @@ The chores of the repository.
                                                  generated statements against a fresh node and a real Cassandra
     cargo xtask crash [--cycles N] [--seed N] [--set KEY=VALUE]...
                                                  a node under load, killed at random moments; everything promised is checked
+    cargo xtask power-loss [--images N] [--seed N] [--set KEY=VALUE]...
+                                                 the same node on disks that lack what was not synced, or have only parts of it
     cargo xtask bench [--quick | --full] [--workload NAME]... [--list] [--rounds N] [--seconds S] [--resume] [--publish]
                       [--without-cassandra]      Helenus, Cassandra and a null server in turns; the report is in target/bench
     cargo xtask instructions [--save]            what one read and one write cost, in instructions, against the stored figures
@@ -61,6 +66,10 @@ The chores of the repository.
                                                  than nine tenths of the peak are served or memory runs away
     cargo xtask budgets [--seconds N]            many clients on several budgets; it fails when spending is off by 2 % in any ten seconds,
                                                  when waits are not true, or when clients within their share are refused
+    cargo xtask bit-flips                        a small database with one bit flipped, for each of its bytes
+    cargo xtask storage-figures [PART]... [--scale N]
+                                                 the log against plain appends, write amplification, stalls, a queue of ten million
+                                                 rows, changes beside large values, starts: the parts are named in their example
     cargo xtask simulate [FILE.svg]              a year of growth to 100 TB, decided as a node decides, drawn as a picture
     cargo xtask splits [--splits N] [--connections N] [--rows N] [--partitions N] [--tables N] [--set KEY=VALUE]...
                                                  what splits cost those who read and write meanwhile, and whether every row is there
@@ -85,6 +94,8 @@ fn main() -> ExitCode {
         Some("conformance") => conformance::command(rest),
         Some("differential") => differential::command(rest),
         Some("crash") => crash::command(rest),
+        Some("power-loss") => power_loss::command(rest),
+        Some("bit-flips") => bit_flips::command(),
         Some("instructions") => instructions::command(rest),
         Some("microbench") => microbench::command(rest),
         Some("bench") => bench::command(rest),
@@ -94,6 +105,7 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::command(rest),
         Some("simulate") => simulate::command(rest),
         Some("splits") => splits::command(rest),
+        Some("storage-figures") => storage_figures::command(rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             Ok(())

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         },
         Order::Flush => chore(data_dir, Question::Flush, "flushed\n"),
         Order::Compact => chore(data_dir, Question::Compact, "compacted\n"),
-        Order::Transfer(transfer) => transfer::run(&loaded.config, &transfer),
+        Order::Transfer(transfer) => transfer::run(&loaded.config, transfer),
         Order::Upkeep(upkeep) => upkeep::run(&loaded.config, upkeep),
         Order::Partitions { space, watch } => partitions::show(data_dir, space, watch),
         Order::Estimate(file) => {

@@ -28,6 +28,9 @@ use crate::world;
 /// How often the usage of budgets is recorded.
 const USAGE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// A clock that is no further behind the last write than this is not told of.
+const CLOCK_BEHIND_US_TOLD: i64 = 2_000_000;
+
 /// Runs a node until it is told to stop.
 pub(crate) fn run(loaded: &Loaded) -> Result<(), StartError> {
     let config = &loaded.config;
@@ -76,6 +79,16 @@ async fn serve(
         }
     };
     let signals = Signals::install().map_err(StartError::Runtime)?;
+    if let Some(last_us) = data_dir.last_written_us() {
+        let behind_us = world::go_on_from(last_us);
+        if behind_us > CLOCK_BEHIND_US_TOLD {
+            let seconds = behind_us / 1_000_000;
+            tracing::warn!(
+                seconds,
+                "the clock is behind the last write of this folder; was it set back?"
+            );
+        }
+    }
     let node = Arc::new(Node::open(loaded, data_dir, address, descriptor_limit)?);
     let door = Arc::new(Door {
         limits: Limits {

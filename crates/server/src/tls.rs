@@ -62,7 +62,7 @@ impl std::error::Error for TlsError {}
 /// it: clients must trust it by itself or leave it unchecked, as with the original's emulator.
 pub(crate) fn own_certificate(data_dir: &Path) -> Result<(PathBuf, PathBuf), TlsError> {
     let folder = data_dir.join("tls");
-    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    let (certificate, key) = (own_certificate_path(data_dir), folder.join("key.pem"));
     if certificate.exists() && key.exists() {
         return Ok((certificate, key));
     }
@@ -83,6 +83,11 @@ pub(crate) fn own_certificate(data_dir: &Path) -> Result<(PathBuf, PathBuf), Tls
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(at(path))?;
     }
     Ok((certificate, key))
+}
+
+/// Where that certificate is, once it was made.
+pub(crate) fn own_certificate_path(data_dir: &Path) -> PathBuf {
+    data_dir.join("tls").join("certificate.pem")
 }
 
 impl Certificates {
@@ -172,7 +177,8 @@ impl Files {
     }
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// The certificates of a file.
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)
         .map_err(|error| bad(path, &error))?
         .collect::<Result<_, _>>()

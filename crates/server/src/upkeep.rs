@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use schema::Schema;
 use serde_json::{Value, json};
 use storage::{Affected, DataDir, Finding, OpenError, SnapshotFacts};
@@ -30,6 +30,7 @@ pub(crate) enum Upkeep {
     Salvage { to: PathBuf },
     Snapshot { name: String },
     Snapshots,
+    RemoveSnapshots { names: Vec<String> },
     Restore { name: String, to: Option<PathBuf> },
 }
 
@@ -47,9 +48,12 @@ pub(crate) fn commands() -> [Command; 5] {
             .arg(to("The folder to bring it into; new or empty").required(true)),
         Command::new("snapshot")
             .about("Have the running node keep everything as it is now")
-            .after_help("It is consistent over all tables, and takes seconds whatever the size: its files are hard links.\nIt lies in the data folder under snapshots/NAME; copy it elsewhere for a backup, remove the folder to be rid of it.\n\nExamples:\n  helenus snapshot before-upgrade\n  rsync -a data/snapshots/before-upgrade backup:/helenus/")
+            .after_help("It is consistent over all tables, and takes seconds whatever the size: its files are hard links.\nIt lies in the data folder under snapshots/NAME; copy it elsewhere for a backup; `helenus snapshots --remove NAME` is rid of it.\n\nExamples:\n  helenus snapshot before-upgrade\n  rsync -a data/snapshots/before-upgrade backup:/helenus/")
             .arg(name().help("Letters, digits, '-', '_' and '.'")),
-        Command::new("snapshots").about("List the snapshots of a data folder"),
+        Command::new("snapshots")
+            .about("List the snapshots of a data folder, or remove some")
+            .after_help("A node may run on the folder. TRUNCATE and DROP take snapshots by themselves (storage.auto_snapshot), which stay until they are removed.\n\nExamples:\n  helenus snapshots\n  helenus snapshots --remove monday --remove tuesday")
+            .arg(Arg::new("remove").long("remove").value_name("NAME").action(ArgAction::Append).help("Remove this snapshot; may be repeated")),
         Command::new("restore")
             .about("Put a snapshot in the place of everything a stopped node keeps")
             .after_help("What was there before is moved aside, not removed.\n\nExamples:\n  helenus restore before-upgrade\n  helenus restore before-upgrade --to /tmp/yesterday    beside it, for a second node")
@@ -65,7 +69,10 @@ pub(crate) fn asked(command: &str, matches: &ArgMatches) -> Option<Upkeep> {
         "check" => Some(Upkeep::Check),
         "salvage" => text("to").map(|to| Upkeep::Salvage { to: to.into() }),
         "snapshot" => text("name").map(|name| Upkeep::Snapshot { name }),
-        "snapshots" => Some(Upkeep::Snapshots),
+        "snapshots" => Some(match matches.get_many::<String>("remove") {
+            Some(names) => Upkeep::RemoveSnapshots { names: names.cloned().collect() },
+            None => Upkeep::Snapshots,
+        }),
         "restore" => {
             text("name").map(|name| Upkeep::Restore { name, to: text("to").map(PathBuf::from) })
         }
@@ -87,6 +94,14 @@ pub(crate) fn run(config: &Config, upkeep: Upkeep) -> ExitCode {
             Ok(found) => say(&list(&found)),
             Err(error) => fail(&error),
         },
+        Upkeep::RemoveSnapshots { names } => {
+            for name in &names {
+                if let Err(error) = storage::remove_snapshot(data_dir, name) {
+                    return fail(&error);
+                }
+            }
+            say(&format!("removed {}\n", names.join(", ")))
+        }
         Upkeep::Restore { name, to } => match storage::restore(data_dir, &name, to.as_deref()) {
             Ok(restored) => {
                 let into = to.unwrap_or_else(|| data_dir.clone());

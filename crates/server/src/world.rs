@@ -2,6 +2,7 @@
 //! takes them as arguments.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -28,6 +29,38 @@ pub(crate) fn steady_us() -> u64 {
 /// Microseconds since 1970.
 pub(crate) fn now_us() -> i64 {
     i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The time that the node gives to writes that bring none: microseconds since 1970, later than all before
+/// also when the clock goes back. A later write would lose against an earlier one otherwise.
+pub(crate) fn write_us() -> i64 {
+    WRITES.next(now_us())
+}
+
+/// The time of writes goes on from here if the clock is behind; says by how many microseconds it is.
+pub(crate) fn go_on_from(last_write_us: i64) -> i64 {
+    let behind_us = last_write_us.saturating_sub(now_us());
+    if (1..=CLOCK_BEHIND_US_MAX).contains(&behind_us) {
+        WRITES.0.fetch_max(last_write_us, Ordering::Relaxed);
+    }
+    behind_us
+}
+
+/// A clock that is further behind than this was wrong before, more likely than it is now.
+const CLOCK_BEHIND_US_MAX: i64 = 3_600_000_000;
+
+static WRITES: WriteClock = WriteClock(AtomicI64::new(0));
+
+/// The last time that was given.
+struct WriteClock(AtomicI64);
+
+impl WriteClock {
+    fn next(&self, now_us: i64) -> i64 {
+        let later = |last: i64| now_us.max(last.saturating_add(1));
+        let last =
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(later(last)));
+        later(last.unwrap_or(0))
+    }
 }
 
 /// Seconds since 1970.
@@ -152,6 +185,13 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn the_time_of_writes_never_goes_back_and_never_repeats() {
+        let clock = WriteClock(AtomicI64::new(0));
+        let given = [100, 100, 200, 50, 50, 202, 300].map(|now_us| clock.next(now_us));
+        assert_eq!(given, [100, 101, 200, 201, 202, 203, 300]);
+    }
 
     #[test]
     fn uuids_have_their_version_and_never_repeat() {

@@ -158,3 +158,34 @@ fn what_cannot_be_is_told_with_its_line() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("--host"), "{output:?}");
     assert!(ask(&mut client, "SELECT * FROM io.source").len() <= 1);
 }
+
+/// The cosmos profile: TLS with a certificate that the node made for itself, and a password.
+#[test]
+fn a_table_goes_out_and_in_with_tls_and_a_password() {
+    let node = Node::start(Path::new(BINARY), &["--profile", "cosmos"]).unwrap();
+    let run = |arguments: &[&str], input: &[u8]| {
+        let login = ["--user", "cassandra", "--password", "cassandra", "--data-dir"];
+        let data_dir = node.data_dir().to_str().unwrap();
+        let mut all = arguments.to_vec();
+        all.extend(login);
+        all.push(data_dir);
+        helenus(&node, &all, Some(input))
+    };
+    // Any table that a new node has.
+    let (output, text) = run(&["export", "system_schema.keyspaces", "--tls"], &[]);
+    assert!(output.status.success(), "{text}");
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(listed.contains("system_schema"), "{listed}");
+    let certificate = node.data_dir().join("tls/certificate.pem");
+    let ca = ["export", "system_schema.keyspaces", "--ca", certificate.to_str().unwrap()];
+    let (output, text) = run(&ca, &[]);
+    assert!(output.status.success(), "{text}");
+    // Without TLS, and with a certificate that is not the node's.
+    let (output, text) = run(&["export", "system_schema.keyspaces"], &[]);
+    assert!(!output.status.success() && text.contains("TLS"), "{text}");
+    let other = Node::start(Path::new(BINARY), &["--profile", "cosmos"]).unwrap();
+    let foreign = other.data_dir().join("tls/certificate.pem");
+    let ca = ["export", "system_schema.keyspaces", "--ca", foreign.to_str().unwrap()];
+    let (output, text) = run(&ca, &[]);
+    assert!(!output.status.success() && text.contains("certificate"), "{text}");
+}

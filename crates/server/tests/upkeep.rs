@@ -175,7 +175,18 @@ fn truncate_and_drop_keep_what_they_remove() {
     ask(&mut client, "CREATE TABLE up.c (n bigint PRIMARY KEY) WITH allow_auto_snapshot = false");
     ask(&mut client, "INSERT INTO up.c (n) VALUES (1)");
     ask(&mut client, "DROP TABLE up.c");
-    assert_eq!(succeed(node.data_dir(), &["snapshots"]).lines().count(), 2);
+    let listed = succeed(node.data_dir(), &["snapshots"]);
+    let names: Vec<&str> = listed
+        .lines()
+        .filter(|line| line.contains(" bytes "))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(names.len(), 2, "{listed}");
+    // And they go when they are not wanted any more, while the node runs.
+    succeed(node.data_dir(), &["snapshots", "--remove", names[0], "--remove", names[1]]);
+    assert!(succeed(node.data_dir(), &["snapshots"]).starts_with("no snapshots"));
+    let (output, text) = helenus(node.data_dir(), &["snapshots", "--remove", names[0]]);
+    assert!(!output.status.success() && text.contains("there is no snapshot"), "{text}");
 }
 
 #[test]

@@ -70,6 +70,9 @@ pub(crate) struct Core {
     pub(crate) sizes: SizesSeed,
 }
 
+/// The folder of a tree that is being removed ends so.
+const GONE: &str = "gone";
+
 #[derive(Default)]
 struct Stores {
     by_table: HashMap<TableId, Arc<TableStore>, FixedState>,
@@ -113,6 +116,11 @@ impl Core {
         let read_error = OpenError::io(&core.trees_folder);
         for entry in fs::read_dir(&core.trees_folder).map_err(read_error)? {
             let entry = entry.map_err(OpenError::io(&core.trees_folder))?;
+            if entry.path().extension().is_some_and(|extension| extension == GONE) {
+                // Removed before a crash, as far as that went.
+                fs::remove_dir_all(entry.path()).map_err(OpenError::io(entry.path()))?;
+                continue;
+            }
             if let Some((table, born)) = entry.file_name().to_str().and_then(split_folder_name) {
                 if !is_established(&entry.path()) {
                     // Begun before a crash; the log still has everything that was in it.
@@ -272,16 +280,18 @@ impl Core {
         self.remove_folder(store.folder());
     }
 
+    /// Removes a tree at once: a crash or a loss of power leaves all of it or nothing.
     fn remove_folder(&self, folder: &PathBuf) {
-        match fs::remove_dir_all(folder) {
-            Ok(()) => {}
+        let gone = folder.with_extension(GONE);
+        let _ = fs::remove_dir_all(&gone);
+        let removed = match fs::rename(folder, &gone) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
-            Err(error) => {
-                tracing::warn!(%error, folder = %folder.display(), "a folder could not be removed");
-            }
-        }
-        if let Err(error) = sync_folder(&self.trees_folder) {
-            tracing::warn!(%error, "the folder of the trees could not be synced");
+            renamed => renamed
+                .and_then(|()| sync_folder(&self.trees_folder))
+                .and_then(|()| fs::remove_dir_all(&gone)),
+        };
+        if let Err(error) = removed {
+            tracing::warn!(%error, folder = %folder.display(), "a folder could not be removed");
         }
     }
 

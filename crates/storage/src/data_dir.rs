@@ -29,10 +29,19 @@ impl DataDir {
         if path.join(RESTORING).exists() {
             return Err(OpenError::Restoring { path });
         }
+        let is_new = !path.exists();
         for folder in [path.clone(), path.join("documents"), path.join("log"), path.join("trees")] {
             fs::create_dir_all(&folder).map_err(OpenError::io(&folder))?;
         }
         sync_folder(&path).map_err(OpenError::io(&path))?;
+        if is_new {
+            // A new folder lasts when the one it is in was synced; one without a name is "here".
+            let parent = match path.parent() {
+                Some(parent) if parent != Path::new("") => parent,
+                _ => Path::new("."),
+            };
+            sync_folder(parent).map_err(OpenError::io(parent))?;
+        }
         let lock_path = path.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -82,6 +91,17 @@ impl DataDir {
 
     pub(crate) fn trees_folder(&self) -> PathBuf {
         self.path.join("trees")
+    }
+
+    /// About when the log was last written to, in microseconds since 1970; `None` if it never was.
+    pub fn last_written_us(&self) -> Option<i64> {
+        let entries = fs::read_dir(self.log_folder()).ok()?;
+        let written = entries.flatten().filter_map(|entry| {
+            let modified = entry.metadata().ok()?.modified().ok()?;
+            let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+            i64::try_from(since.as_micros()).ok()
+        });
+        written.max()
     }
 
     fn document_path(&self, name: &str) -> PathBuf {

@@ -25,6 +25,8 @@ mod commit;
 mod core;
 mod data_dir;
 mod error;
+#[doc(hidden)]
+pub mod fuzzed;
 mod heads;
 mod index;
 mod log;
@@ -60,6 +62,6 @@ pub use salvage::{SalvageReport, salvage};
 pub use schema_source::SchemaSource;
 pub use sizes::admit::{PartitionFilling, PartitionFull};
 pub use sizes::{LogicalSize, RangeSize};
-pub use snapshot::{Restored, SnapshotError, SnapshotFacts, restore, snapshots};
+pub use snapshot::{Restored, SnapshotError, SnapshotFacts, remove_snapshot, restore, snapshots};
 pub use storage::{Statistics, Storage};
 pub use weigh::{Touched, Weigh};

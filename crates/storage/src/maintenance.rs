@@ -16,9 +16,9 @@ use crate::core::Core;
 use crate::data_dir::sync_folder;
 use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::{self, leftovers};
-use crate::log::{Log, Position, is_disk_full};
+use crate::log::{Log, Position, is_disk_failure, is_disk_full};
 use crate::sizes::walk::walk_due;
-use crate::tree::store::TableStore;
+use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::sweep;
 
 /// The longest a writer is slowed down at a time.
@@ -111,6 +111,31 @@ impl Pressure {
             self.shrunk.wait_for(&mut lock, DELAY_MAX);
         }
         Err(CommitError::Overloaded)
+    }
+}
+
+/// Tells of something that fails again and again at first, and then less and less often.
+#[derive(Debug, Default)]
+struct RepeatedFailure {
+    count: u64,
+}
+
+/// A failure that goes on is told again after this many, at the least often: once a minute.
+const FAILURES_UNTOLD_MAX: u64 = 300;
+
+impl RepeatedFailure {
+    /// One more; how many there were if this is one to tell of.
+    fn another(&mut self) -> Option<u64> {
+        self.count += 1;
+        let is_told = self.count.is_power_of_two() && self.count <= FAILURES_UNTOLD_MAX
+            || self.count.is_multiple_of(FAILURES_UNTOLD_MAX);
+        is_told.then_some(self.count)
+    }
+
+    /// It went well; how often it had failed, if it had.
+    fn over(&mut self) -> Option<u64> {
+        let count = std::mem::take(&mut self.count);
+        (count > 0).then_some(count)
     }
 }
 
@@ -255,6 +280,7 @@ impl Shared {
     }
 
     fn run_flusher(&self) {
+        let mut failures = RepeatedFailure::default();
         loop {
             {
                 let mut state = self.state.lock();
@@ -263,14 +289,19 @@ impl Shared {
                 }
                 self.flush_wanted.wait_for(&mut state, FLUSHER_ROUND);
             }
-            while !self.is_stopping() {
+            while !self.is_stopping() && !self.log.has_failed() {
                 let Some(store) = self.store_to_flush() else {
                     break;
                 };
                 if let Err(error) = self.flush(&store) {
-                    tracing::error!(table = %store.id, %error, "a memtable could not be flushed");
+                    if let Some(count) = failures.another() {
+                        tracing::error!(table = %store.id, %error, count, "a memtable could not be flushed; it is tried again");
+                    }
                     *self.core.pressure.failure.lock() = Some(error);
                     break;
+                }
+                if let Some(count) = failures.over() {
+                    tracing::warn!(table = %store.id, count, "memtables are flushed again");
                 }
                 *self.core.pressure.failure.lock() = None;
             }
@@ -358,14 +389,26 @@ impl Shared {
             let freed = match opened.flush_sealed() {
                 Ok(freed) => freed,
                 Err(_) if store.is_dropped() => return Ok(()),
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.judged(error)),
             };
-            sync_folder(&self.core.trees_folder).map_err(|error| TreeError::Io(Arc::new(error)))?;
+            sync_folder(&self.core.trees_folder)
+                .map_err(|error| self.judged(TreeError::Io(Arc::new(error))))?;
             self.core.pressure.shrink(freed);
         }
         self.release_log();
         self.queue_compaction(store, Compaction::Usual);
         Ok(())
+    }
+
+    /// After a failed write or sync of sorted files nothing is acknowledged any more: what is on the disk
+    /// is unknown, and to try again would be to believe a disk that forgets its errors.
+    fn judged(&self, error: TreeError) -> TreeError {
+        if let TreeError::Io(error) = &error
+            && is_disk_failure(error)
+        {
+            self.log.fail(&format!("sorted files could not be written: {error}"));
+        }
+        error
     }
 
     /// What was applied is in some store's memtable or flushed; what was not is still on its way.
@@ -422,6 +465,7 @@ impl Shared {
                 Ok(()) => {}
                 Err(_) if store.is_dropped() => {}
                 Err(error) => {
+                    let error = self.judged(error);
                     self.core.damage.note_error(store.id, &error);
                     tracing::error!(table = %store.id, %error, "a compaction failed");
                 }
@@ -435,9 +479,12 @@ impl Shared {
         };
         let watermark = opened.watermark();
         if opened.tree.compact(watermark)? | opened.indexes.compact(watermark)? {
+            opened.has_replaced_files.store(true, Ordering::Release);
             self.queue_compaction(store, Compaction::Usual);
+        } else if opened.has_replaced_files.swap(false, Ordering::AcqRel) {
+            // The last of a row of compactions: a table that nobody writes to gives its room back, too.
+            release(opened)?;
         }
-        self.core.queue_builds(store);
         Ok(())
     }
 
@@ -457,6 +504,13 @@ impl Shared {
         opened.sizes.ask_for_full_walk();
         Ok(())
     }
+}
+
+/// Lets go of the files that compactions replaced, unless somebody still reads them.
+fn release(opened: &OpenStore) -> Result<(), TreeError> {
+    let watermark = opened.watermark();
+    opened.tree.release(watermark)?;
+    opened.indexes.release(watermark)
 }
 
 /// Frees memory while the log is replayed: every record that was applied is synced already.
@@ -486,4 +540,19 @@ pub struct TableStatistics {
     pub memory_bytes: u64,
     /// Rows, static rows and tombstones; a row that was changed since its last merge counts twice.
     pub row_count: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_that_goes_on_is_told_now_and_then_and_its_end_once() {
+        let mut failure = RepeatedFailure::default();
+        assert_eq!(failure.over(), None);
+        let told: Vec<u64> = (0..1000).filter_map(|_| failure.another()).collect();
+        assert_eq!(told, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 600, 900]);
+        assert_eq!((failure.over(), failure.over()), (Some(1000), None));
+        assert_eq!(failure.another(), Some(1));
+    }
 }

@@ -39,6 +39,11 @@ const LINK_ROUNDS_MAX: u32 = 1_000;
 /// The same for an index, which can be done without.
 const INDEX_ROUNDS_MAX: u32 = 20;
 
+/// The same for the log.
+const LOG_ROUNDS_MAX: u32 = 20;
+/// What is being removed is called so first.
+const REMOVED_PREFIX: &str = ".removed-";
+
 /// What a snapshot is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotFacts {
@@ -149,8 +154,9 @@ impl Storage {
         for (_, folder) in self.store_folders() {
             draft.add_tree(&folder)?;
         }
-        let cut = self.cut_log().map_err(SnapshotError::Flush)?;
-        draft.add_log(&self.data_dir().log_folder(), &cut)?;
+        draft.add_log(&self.data_dir().log_folder(), || {
+            self.cut_log().map_err(SnapshotError::Flush)
+        })?;
         draft.finish(self.now_s(), true, why)
     }
 
@@ -259,8 +265,28 @@ impl Draft {
         Err(SnapshotError::Io { path: from.to_owned(), error })
     }
 
-    /// The log up to the cut.
-    fn add_log(&self, from: &Path, cut: &Cut) -> Result<(), SnapshotError> {
+    /// The log up to a cut.
+    fn add_log(
+        &self,
+        from: &Path,
+        cut: impl Fn() -> Result<Cut, SnapshotError>,
+    ) -> Result<(), SnapshotError> {
+        let mut added = self.add_log_to(from, &cut()?);
+        // A segment that nothing needed any more may just have gone; the next cut knows.
+        for _ in 0..LOG_ROUNDS_MAX {
+            let Err(SnapshotError::Io { error, .. }) = &added else { break };
+            if error.kind() != io::ErrorKind::NotFound {
+                break;
+            }
+            let to = self.folder.join("log");
+            fs::remove_dir_all(&to).map_err(SnapshotError::io(&to))?;
+            fs::create_dir(&to).map_err(SnapshotError::io(&to))?;
+            added = self.add_log_to(from, &cut()?);
+        }
+        added
+    }
+
+    fn add_log_to(&self, from: &Path, cut: &Cut) -> Result<(), SnapshotError> {
         let to = self.folder.join("log");
         let Some((current, finished)) = cut.starts.split_last() else { return Ok(()) };
         for start in finished {
@@ -414,6 +440,22 @@ pub fn snapshots(data_dir: &Path) -> Result<Vec<SnapshotFacts>, SnapshotError> {
     }
     found.sort_by(|a, b| (a.taken_at_s, &a.name).cmp(&(b.taken_at_s, &b.name)));
     Ok(found)
+}
+
+/// Removes a snapshot, whether or not a node runs on the folder. What of its files the node still needs
+/// stays where it is.
+pub fn remove_snapshot(data_dir: &Path, name: &str) -> Result<(), SnapshotError> {
+    let folder = data_dir.join(FOLDER);
+    let path = folder.join(name);
+    if !path.is_dir() || name.starts_with('.') || name.contains('/') {
+        return Err(SnapshotError::Missing { path });
+    }
+    // Under another name first: half of a snapshot is never taken for one.
+    let gone = folder.join(format!("{REMOVED_PREFIX}{name}"));
+    let _ = fs::remove_dir_all(&gone);
+    fs::rename(&path, &gone).map_err(SnapshotError::io(&path))?;
+    sync_folder(&folder).map_err(SnapshotError::io(&folder))?;
+    fs::remove_dir_all(&gone).map_err(SnapshotError::io(&gone))
 }
 
 /// What a restore did.

@@ -457,7 +457,7 @@ impl Inner {
     ) -> BindContext<'_> {
         let positive = |number: i32| u32::try_from(number).ok();
         BindContext {
-            now_us: world::now_us(),
+            now_us: world::write_us(),
             now_s: parameters
                 .and_then(|parameters| parameters.now_in_seconds)
                 .and_then(|seconds| i32::try_from(seconds).ok()),

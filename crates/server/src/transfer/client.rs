@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -10,15 +11,21 @@ use protocol::{
     RequestMessage, Response, Rows, Value, ValuesBuilder, Version,
 };
 
+use super::secure::Stream;
+
 const RESPONSE_BYTES_MAX: usize = 256 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const VERSION: Version = Version::V4;
+/// What an encrypted answer to bytes that are none begins with; no version of the protocol does.
+const TLS_ALERT: u8 = 21;
 
-/// Who logs in, where the node wants to know.
+/// Who logs in, where the node wants to know, and whether that is encrypted.
 pub(super) struct Login {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
+    /// The file of the certificates that are trusted; none: no TLS.
+    pub(super) trusted: Option<PathBuf>,
 }
 
 /// A write of one row.
@@ -35,7 +42,7 @@ pub(super) fn text_value(text: &str) -> Vec<u8> {
 
 /// A connection that is ready for statements.
 pub(super) struct Client {
-    stream: TcpStream,
+    stream: Stream,
     decoder: FrameDecoder,
     outgoing: Outgoing,
     incoming: BytesMut,
@@ -53,6 +60,14 @@ impl Client {
         let prepare =
             stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(ANSWER_WITHIN)));
         prepare.map_err(|error| unreachable(&error))?;
+        let stream = match &login.trusted {
+            None => Stream::Plain(stream),
+            Some(trusted) => {
+                let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+                Stream::encrypt(stream, host.trim_matches(['[', ']']), trusted)
+                    .map_err(|error| unreachable(&error))?
+            }
+        };
         let mut client = Client {
             stream,
             decoder: FrameDecoder::for_responses(RESPONSE_BYTES_MAX),
@@ -99,6 +114,10 @@ impl Client {
 
     fn receive(&mut self) -> Result<(i16, Response), String> {
         loop {
+            if matches!(self.stream, Stream::Plain(_)) && self.incoming.first() == Some(&TLS_ALERT)
+            {
+                return Err("the node wants TLS: give --tls, or --ca FILE".to_owned());
+            }
             let frame = self.decoder.decode(&mut self.incoming);
             if let Some(frame) = frame.map_err(|error| format!("{error:?}"))? {
                 let stream = frame.stream;
@@ -111,7 +130,7 @@ impl Client {
                 .read(&mut chunk)
                 .map_err(|error| format!("the connection broke: {error}"))?;
             if count == 0 {
-                return Err("the node closed the connection; does it want TLS?".to_owned());
+                return Err("the node closed the connection; does it want TLS (--tls)?".to_owned());
             }
             self.incoming.extend_from_slice(chunk.get(..count).unwrap_or_default());
         }

@@ -5,11 +5,12 @@
 //! two commas is null, while `""` is an empty text. Timestamps and times to live are not kept.
 //!
 //! Reading order: `cells` (a value as text and back), `lines` (rows in a file), `client` (the wire),
-//! `statement` (what is asked).
+//! `secure` (TLS), `statement` (what is asked).
 
 mod cells;
 mod client;
 mod lines;
+mod secure;
 mod statement;
 
 use std::fs::File;
@@ -18,13 +19,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use self::client::{Client, Login};
 use self::lines::Lines;
 use self::statement::TableShape;
-use crate::config::Config;
+use crate::config::{Config, TlsMode};
 use crate::progress::Progress;
+use crate::tls::own_certificate_path;
 use crate::{fail, say_error};
 
 /// Rows of one page of an export.
@@ -47,6 +49,8 @@ pub(crate) struct Transfer {
     format: Option<Format>,
     host: Option<String>,
     login: Login,
+    /// Asked for without a certificate to trust: that of the node in the data folder.
+    tls: bool,
 }
 
 /// The subcommands, without the settings that all have.
@@ -67,12 +71,16 @@ pub(crate) fn commands() -> [Command; 2] {
             value("host", "ADDR:PORT", "The node [default: server.listen]"),
             value("user", "ROLE", "The role to log in as"),
             value("password", "PASSWORD", "Its password"),
+            Arg::new("tls").long("tls").action(ArgAction::SetTrue).help(
+                "With TLS [default: if the node of these settings asks for it, trusting its certificate]",
+            ),
+            value("ca", "FILE", "With TLS; trust these certificates (PEM), and what they signed"),
         ]
     };
     [
         Command::new("export")
             .about("Write a table to a file, as CSV or as JSON lines")
-            .after_help("Timestamps and times to live of cells are not kept.\n\nExamples:\n  helenus export shop.orders orders.csv\n  helenus export shop.orders --format json | gzip > orders.jsonl.gz")
+            .after_help("Timestamps and times to live of cells are not kept.\n\nExamples:\n  helenus export shop.orders orders.csv\n  helenus export shop.orders --format json | gzip > orders.jsonl.gz\n  helenus export shop.orders --host db.example:9042 --ca ca.pem --user ann --password ...")
             .args(arguments("The file to write [default: standard output]")),
         Command::new("import")
             .about("Read a table from a file, as CSV with a line of names, or as JSON lines")
@@ -95,12 +103,22 @@ pub(crate) fn asked(command: &str, matches: &ArgMatches) -> Option<Transfer> {
         file: text("file").map(PathBuf::from),
         format: text("format").map(|name| if name == "json" { Format::Json } else { Format::Csv }),
         host: text("host"),
-        login: Login { user: text("user"), password: text("password") },
+        login: Login {
+            user: text("user"),
+            password: text("password"),
+            trusted: text("ca").map(PathBuf::from),
+        },
+        tls: matches.get_flag("tls"),
     })
 }
 
 /// Does it.
-pub(crate) fn run(config: &Config, transfer: &Transfer) -> ExitCode {
+pub(crate) fn run(config: &Config, mut transfer: Transfer) -> ExitCode {
+    let is_asked = transfer.tls || transfer.host.is_none() && config.tls.mode == TlsMode::Required;
+    if is_asked && transfer.login.trusted.is_none() {
+        let own = || own_certificate_path(&config.server.data_dir);
+        transfer.login.trusted = Some(config.tls.certificate.clone().unwrap_or_else(own));
+    }
     let done = if transfer.is_export { "exported" } else { "imported" };
     match transfer.run(config) {
         Ok(count) => {

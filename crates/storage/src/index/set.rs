@@ -147,6 +147,11 @@ impl IndexSet {
         self.compact_each(|index| index.tree.compact_all(watermark))
     }
 
+    /// Lets go of the files that compactions replaced.
+    pub(crate) fn release(&self, watermark: SeqNo) -> Result<(), TreeError> {
+        self.compact_each(|index| index.tree.release(watermark))
+    }
+
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.all().iter().map(|index| index.tree.disk_bytes()).sum()
     }

@@ -252,9 +252,10 @@ impl Mark {
     pub(crate) fn search(bytes: &[u8]) -> impl Iterator<Item = Mark> + '_ {
         let mut offset = 0;
         std::iter::from_fn(move || {
+            let [first, ..] = MARK_MAGIC;
             while let Some(rest) = bytes.get(offset..) {
-                let found =
-                    rest.windows(MARK_MAGIC.len()).position(|window| window == MARK_MAGIC)?;
+                // A whole log file may have to be looked through, at every start after a crash.
+                let found = rest.iter().position(|byte| *byte == first)?;
                 offset += found + 1;
                 if let Some(mark) = rest.get(found..).and_then(Mark::decode) {
                     return Some(mark);

@@ -103,6 +103,8 @@ pub(crate) struct Gathering<J> {
     /// Where every kept segment begins, the current one last.
     pub(crate) segment_starts: VecDeque<Position>,
     pub(crate) spare: Spare,
+    /// A segment that is not needed any more, to be the spare after this one.
+    pub(crate) recycled: Option<SpareFile>,
     indexes: HashMap<SetId, u64, FixedState>,
     /// Sets whose last entry was appended.
     ended: HashSet<SetId, FixedState>,
@@ -112,6 +114,8 @@ pub(crate) struct Gathering<J> {
     pub(crate) mark_wanted: bool,
     pub(crate) sync_wanted: bool,
     pub(crate) is_closing: bool,
+    /// Other files of the node could not be written or synced: the disk is not to be trusted.
+    pub(crate) disk_failure: Option<Arc<str>>,
     /// Nothing is written any more.
     pub(crate) is_abandoned: bool,
     /// The writer sleeps without a time limit.
@@ -174,6 +178,7 @@ impl<J: Send + 'static> Log<J> {
             segment_start: recovered.end,
             segment_starts: recovered.segment_starts.iter().copied().collect(),
             spare: Spare::Wanted,
+            recycled: None,
             indexes: recovered.indexes.clone(),
             ended: HashSet::default(),
             oldest: recovered.oldest,
@@ -181,6 +186,7 @@ impl<J: Send + 'static> Log<J> {
             mark_wanted: false,
             sync_wanted: false,
             is_closing: false,
+            disk_failure: None,
             is_abandoned: false,
             writer_sleeps: false,
             writer_is_busy: false,
@@ -353,6 +359,17 @@ impl<J: Send + 'static> Log<J> {
             gathering.mark_wanted = true;
             self.shared.work.notify_one();
         }
+    }
+
+    /// Stops acknowledging, because the disk failed elsewhere.
+    pub(crate) fn fail(&self, why: &str) {
+        self.shared.gathering.lock().disk_failure.get_or_insert_with(|| Arc::from(why));
+        self.shared.work.notify_one();
+    }
+
+    /// Whether nothing is acknowledged any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shared.failed.get().is_some()
     }
 
     /// Writes and syncs everything, and stops the threads.

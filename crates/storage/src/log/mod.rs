@@ -31,8 +31,8 @@ mod simulated_disk;
 mod tests;
 
 pub(crate) use disk::ReadOnlyDisk;
-pub(crate) use disk::is_disk_full;
 pub use disk::{Disk, LogFile, RealDisk};
+pub(crate) use disk::{is_disk_failure, is_disk_full};
 pub(crate) use frame::{EntryId, Position};
 pub(crate) use gather::{AppendError, Appended, Cut, Log, segment_name};
 pub(crate) use writer::DurableSink;

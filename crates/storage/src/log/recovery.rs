@@ -20,7 +20,7 @@ use super::frame::{
     BadHead, ENTRY_ID_BYTES, EntryId, Frame, Mark, Position, RecordKind, RecordRef,
     SEGMENT_HEAD_BYTES, SegmentHead, read_frame, split_record,
 };
-use super::gather::SPARE_PREFIX;
+use super::gather::{SPARE_PREFIX, segment_name};
 use crate::error::{Affected, OpenError};
 
 /// What the log holds, and where it goes on.
@@ -49,9 +49,14 @@ pub(crate) fn recover(
     mut replay: impl FnMut(Replayed) -> Result<(), OpenError>,
 ) -> Result<Recovered, OpenError> {
     let mut recovered = Recovered::default();
-    let segments = list_segments(disk)?;
+    let Segments { segments, removed, needed_from, newest_missing } = find_segments(disk)?;
+    if let Some(path) = newest_missing {
+        return Err(damaged(path, 0, NEWEST_MISSING));
+    }
+    for name in removed {
+        disk.remove(&name).map_err(OpenError::io(disk.path(&name)))?;
+    }
     let mut last_mark_oldest = None;
-    let needed_from = needed_from(disk, &segments)?;
     for (number, (start, name)) in segments.iter().enumerate() {
         let is_last = number + 1 == segments.len();
         let path = disk.path(name);
@@ -59,16 +64,19 @@ pub(crate) fn recover(
         // What is read may be in the operating system's memory only; trees must not outlive it.
         file.sync().map_err(OpenError::io(&path))?;
         let bytes = Bytes::from(file.read_all().map_err(OpenError::io(&path))?);
-        match SegmentHead::decode(&bytes) {
+        match head_of(&bytes, *start) {
             Ok(head) if head.start == *start && is_next(&recovered, head, number) => {
                 recovered.end = head.start;
                 recovered.chain = head.chain;
             }
-            // Begun after the last sync: what it held was promised to nobody.
+            // Begun after the last sync: what it held was promised to nobody. The next one takes its
+            // place under the same name.
             Err(BadHead::Blank | BadHead::Damaged)
                 if is_last && !knows_of_a_sync(&bytes, *start) =>
             {
-                disk.remove(name).map_err(OpenError::io(&path))?;
+                if *start != recovered.end {
+                    disk.remove(name).map_err(OpenError::io(&path))?;
+                }
                 break;
             }
             Ok(_) => return Err(damaged(path, 0, "the segment before it is missing or cut short")),
@@ -97,12 +105,45 @@ pub(crate) fn recover(
     Ok(recovered)
 }
 
+/// The head of a segment. That of the segment which the file was before it was used again is none.
+pub(super) fn head_of(bytes: &[u8], start: Position) -> Result<SegmentHead, BadHead> {
+    match SegmentHead::decode(bytes) {
+        Ok(head) if head.start < start => Err(BadHead::Blank),
+        other => other,
+    }
+}
+
+pub(super) const NEWEST_MISSING: &str = "the newest segment of the log is missing";
+
+/// What of the log is on the disk.
+pub(super) struct Segments {
+    /// The segments by their start.
+    pub(super) segments: Vec<(Position, String)>,
+    /// Those that were removed before, and came back with a loss of power; perhaps not all of them did.
+    removed: Vec<String>,
+    /// What the newest mark says is needed.
+    needed_from: Position,
+    /// The newest segment that was ever begun is not there, nor a later one.
+    pub(super) newest_missing: Option<PathBuf>,
+}
+
+pub(super) fn find_segments(disk: &Arc<dyn Disk>) -> Result<Segments, OpenError> {
+    let mut segments = list_segments(disk)?;
+    let newest = disk.newest().map_err(OpenError::io(disk.path("")))?;
+    let is_missing = |newest: &Position| segments.last().is_some_and(|(last, _)| last < newest);
+    let newest_missing = newest.filter(is_missing).map(|start| disk.path(&segment_name(start)));
+    let needed_from = needed_from(disk, &segments)?;
+    let first = segments.iter().rposition(|(start, _)| *start <= needed_from).unwrap_or(0);
+    let removed = segments.drain(..first).map(|(_, name)| name).collect();
+    Ok(Segments { segments, removed, needed_from, newest_missing })
+}
+
 fn is_next(recovered: &Recovered, head: SegmentHead, number: usize) -> bool {
     number == 0 || head.start == recovered.end && head.chain == recovered.chain
 }
 
 /// The segments by their start. Spares of an earlier run go.
-pub(super) fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, OpenError> {
+fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, OpenError> {
     let mut segments = Vec::new();
     for name in disk.list().map_err(OpenError::io(disk.path("")))? {
         if name.starts_with(SPARE_PREFIX) {
@@ -123,15 +164,18 @@ fn needed_from(
     disk: &Arc<dyn Disk>,
     segments: &[(Position, String)],
 ) -> Result<Position, OpenError> {
-    for (_, name) in segments.iter().rev() {
+    for (start, name) in segments.iter().rev() {
         let path = disk.path(name);
         let file = disk.open(name).map_err(OpenError::io(&path))?;
         let bytes = file.read_all().map_err(OpenError::io(&path))?;
         let mut rest = bytes.get(SEGMENT_HEAD_BYTES..).unwrap_or_default();
         let mut newest = None;
         while let Some((kind, body, behind)) = split_record(rest) {
+            let position = start + (bytes.len() - rest.len()) as u64;
             if RecordKind::from_byte(kind) == Some(RecordKind::Mark) {
-                newest = Mark::decode(body).map(|mark| mark.oldest).or(newest);
+                // One of another place is from before the file was used again.
+                let mark = Mark::decode(body).filter(|mark| mark.position == position);
+                newest = mark.map(|mark| mark.oldest).or(newest);
             }
             rest = behind;
         }
@@ -162,17 +206,20 @@ fn check_tail(
     if knows_of_a_sync(tail, recovered.end) {
         return Err(error());
     }
-    for (_, name) in segments.iter().skip(number + 1) {
+    for (start, name) in segments.iter().skip(number + 1) {
         let path = disk.path(name);
         let file = disk.open(name).map_err(OpenError::io(&path))?;
         let bytes = file.read_all().map_err(OpenError::io(&path))?;
-        if knows_of_a_sync(&bytes, recovered.end) || SegmentHead::decode(&bytes).is_ok() {
+        if knows_of_a_sync(&bytes, recovered.end) || head_of(&bytes, *start).is_ok() {
             // A segment is only begun when the one before it is synced.
             return Err(error());
         }
     }
     let torn = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
-    recovered.torn_bytes = torn;
+    // What stands behind may also be left from before the file was used again.
+    if torn > 0 && !Mark::search(tail).any(|mark| mark.position < segment.start) {
+        recovered.torn_bytes = torn;
+    }
     Ok(())
 }
 

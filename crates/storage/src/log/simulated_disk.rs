@@ -64,6 +64,8 @@ struct State {
     sync_takes: std::time::Duration,
     fail_sync_at: Option<u64>,
     is_full: bool,
+    newest: Option<u64>,
+    recycled: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -94,6 +96,11 @@ impl SimDisk {
         self.0.lock().syncs
     }
 
+    /// How many files were given another name to be written over.
+    pub(crate) fn recycled(&self) -> u64 {
+        self.0.lock().recycled
+    }
+
     /// Every sync takes this long.
     pub(crate) fn slow_down(&self, sync: std::time::Duration) {
         self.0.lock().sync_takes = sync;
@@ -120,7 +127,9 @@ impl SimDisk {
             }
             (name.clone(), bytes)
         });
-        SimDisk::of_files(files)
+        let after = SimDisk::of_files(files);
+        after.0.lock().newest = state.newest;
+        after
     }
 }
 
@@ -158,6 +167,24 @@ impl Disk for SimDisk {
     fn remove(&self, name: &str) -> io::Result<()> {
         let gone = self.0.lock().files.remove(name);
         gone.map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn recycle(&self, from: &str, to: &str, bytes: u64) -> io::Result<Option<Box<dyn LogFile>>> {
+        if self.0.lock().files.get(from).is_none_or(|file| file.now().len() as u64 != bytes) {
+            return Ok(None);
+        }
+        self.rename(from, to)?;
+        self.0.lock().recycled += 1;
+        Ok(Some(Box::new(SimHandle { disk: self.clone(), name: Mutex::new(to.to_string()) })))
+    }
+
+    fn set_newest(&self, start: u64) -> io::Result<()> {
+        self.0.lock().newest = Some(start);
+        Ok(())
+    }
+
+    fn newest(&self) -> io::Result<Option<u64>> {
+        Ok(self.0.lock().newest)
     }
 
     fn path(&self, name: &str) -> PathBuf {

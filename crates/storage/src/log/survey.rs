@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use super::disk::Disk;
 use super::frame::{
-    BadHead, MARK_BYTES, Mark, Position, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, SegmentHead,
-    record_bytes,
+    BadHead, MARK_BYTES, Mark, Position, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, record_bytes,
 };
-use super::recovery::{Recovered, Replayed, Segment, knows_of_a_sync, list_segments};
+use super::recovery::{
+    NEWEST_MISSING, Recovered, Replayed, Segment, find_segments, head_of, knows_of_a_sync,
+};
 use crate::error::OpenError;
 
 /// A part of the log that cannot be read.
@@ -40,7 +41,8 @@ pub(crate) fn survey(
     mut replay: impl FnMut(Replayed) -> Result<(), OpenError>,
 ) -> Result<Survey, OpenError> {
     let mut survey = Survey::default();
-    let segments = list_segments(disk)?;
+    let found = find_segments(disk)?;
+    let segments = found.segments;
     for (number, (start, name)) in segments.iter().enumerate() {
         let next_start = segments.get(number + 1).map(|(start, _)| *start);
         let path = disk.path(name);
@@ -53,7 +55,7 @@ pub(crate) fn survey(
             let (what, bytes) = ("what stood before this segment", start - at.survey.recovered.end);
             at.gap(path.clone(), 0, bytes, what);
         }
-        match SegmentHead::decode(&bytes) {
+        match head_of(&bytes, *start) {
             Ok(head) => at.survey.recovered.chain = head.chain,
             Err(BadHead::Blank | BadHead::Damaged)
                 if next_start.is_none() && !knows_of_a_sync(&bytes, *start) =>
@@ -71,6 +73,10 @@ pub(crate) fn survey(
         }
         at.survey.recovered.end = start + SEGMENT_HEAD_BYTES as u64;
         at.read(Segment { path, bytes, start: *start }, &mut replay);
+    }
+    if let Some(path) = found.newest_missing {
+        let what = NEWEST_MISSING.to_owned();
+        survey.gaps.push(Gap { path, offset: 0, bytes: 0, what });
     }
     Ok(survey)
 }
@@ -126,6 +132,9 @@ impl Reader<'_> {
                 Some(next) if next > end => self.gap(segment.path, offset, next - end, &what),
                 Some(_) => {}
                 None if knows_of_a_sync(tail, end) => self.gap(segment.path, offset, rest, &what),
+                // Left from before the file was used again.
+                None if rest > 0
+                    && Mark::search(tail).any(|mark| mark.position < segment.start) => {}
                 None => self.survey.recovered.torn_bytes = rest,
             }
             return;

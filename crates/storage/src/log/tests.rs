@@ -198,6 +198,79 @@ fn a_missing_segment_is_damage() {
         let disk = SimDisk::of_files(rest.map(|(name, bytes)| (name.clone(), bytes.clone())));
         assert!(matches!(read_back(&disk), Err(OpenError::Damaged { .. })), "without {gone}");
     }
+    // The last one is noticed because it was noted when it began.
+    let newest = names.last().unwrap();
+    disk.remove(newest).unwrap();
+    let error = read_back(&disk).unwrap_err();
+    assert!(error.to_string().contains("the newest segment of the log is missing"), "{error}");
+}
+
+/// Segments that are not needed any more are written over, and what stood in them never comes back,
+/// whatever a loss of power leaves.
+#[test]
+fn recycled_segments_hold_nothing_of_before() {
+    let mut recycled = 0;
+    for seed in 0..80u64 {
+        let mut random = Random::new(seed);
+        let mut disk = SimDisk::default();
+        let mut recovered = Recovered::default();
+        let mut next = 0;
+        for generation in 0..3 {
+            let told = format!("seed {seed}, generation {generation}");
+            let (log, durable) = start(&disk, CommitMode::Group, &recovered);
+            let mut ends = Vec::new();
+            for _ in 0..10 + random.below(20) {
+                let padding = usize::try_from(600 + random.below(900)).unwrap();
+                let end = append(&log, next, padding).unwrap();
+                next += 1;
+                log.sync_through(end).unwrap();
+                ends.push(end);
+                if ends.len() > 5 && random.below(3) == 0 {
+                    log.forget_before(ends[ends.len() - 5]);
+                }
+            }
+            for _ in 0..random.below(4) {
+                append(&log, next, 300).unwrap();
+                next += 1;
+            }
+            let acknowledged = durable.acknowledged().last().copied().unwrap();
+            let after = disk.after_power_loss(&mut random);
+            log.abandon();
+            recycled += disk.recycled();
+            let (read, found) = read_back(&after).unwrap_or_else(|error| panic!("{told}: {error}"));
+            let found: Vec<u64> = found.into_iter().map(|(number, _)| number).collect();
+            let last = *found.last().unwrap();
+            assert!(last >= acknowledged && found.len() >= 4, "{told}: {found:?}");
+            let whole: Vec<u64> = (last + 1 - found.len() as u64..=last).collect();
+            assert_eq!(found, whole, "{told}");
+            next = last + 1;
+            recovered = read;
+            disk = after;
+        }
+    }
+    assert!(recycled > 100, "only {recycled} segments were written over");
+}
+
+/// Removed segments may come back with a loss of power, and not all of them.
+#[test]
+fn removed_segments_that_come_back_are_passed_over() {
+    let disk = SimDisk::default();
+    let (log, _) = start(&disk, CommitMode::Group, &Recovered::default());
+    let mut ends = Vec::new();
+    for number in 0..20 {
+        let end = append(&log, number, 1000).unwrap();
+        log.sync_through(end).unwrap();
+        ends.push(end);
+    }
+    let before = disk.files();
+    log.forget_before(ends[15]);
+    log.close();
+    let mut files = disk.files();
+    let (_, found) = read_back(&SimDisk::of_files(files.clone())).unwrap();
+    let (name, bytes) = before.iter().find(|(name, _)| name.ends_with(".log")).unwrap();
+    files.insert(name.clone(), bytes.clone());
+    let (_, again) = read_back(&SimDisk::of_files(files)).unwrap();
+    assert_eq!(found, again);
 }
 
 #[test]

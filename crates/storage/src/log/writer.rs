@@ -66,6 +66,10 @@ impl<J: Send + 'static> Writer<J> {
         let mut oldest = None;
         loop {
             let Some(group) = self.take(last_sync) else {
+                let failure = self.shared.gathering.lock().disk_failure.take();
+                if let Some(why) = failure {
+                    self.fail(&io::Error::other(why.to_string()), Vec::new());
+                }
                 return;
             };
             let is_last = group.is_last;
@@ -121,6 +125,7 @@ impl<J: Send + 'static> Writer<J> {
                     && !gathering.is_closing
                     && !gathering.mark_wanted
                     && !gathering.sync_wanted
+                    && gathering.disk_failure.is_none()
                 {
                     shared.work.wait(&mut gathering);
                 }
@@ -135,7 +140,7 @@ impl<J: Send + 'static> Writer<J> {
                         && now().duration_since(last_sync) >= sync_interval
             }
         };
-        if gathering.is_abandoned {
+        if gathering.is_abandoned || gathering.disk_failure.is_some() {
             return None;
         }
         if gathering.mark_wanted && gathering.marked_oldest != Some(gathering.oldest) {
@@ -175,7 +180,7 @@ impl<J: Send + 'static> Writer<J> {
         let mut rounds = 0;
         loop {
             let urgent = gathering.is_closing || gathering.mark_wanted || gathering.sync_wanted;
-            if urgent {
+            if urgent || gathering.disk_failure.is_some() {
                 return;
             }
             if gathering.chunks.is_empty() && !self.is_dirty && rounds >= IDLE_ROUNDS_MAX {
@@ -202,6 +207,8 @@ impl<J: Send + 'static> Writer<J> {
                     self.sync()?;
                 }
                 self.shared.disk.rename(&spare.name, &segment_name(start))?;
+                // Before anything in it is promised: should the file go, its absence is noticed.
+                self.shared.disk.set_newest(start)?;
                 self.file = Some(spare.file);
             }
             if let Some(file) = &mut self.file {
@@ -231,22 +238,40 @@ impl<J: Send + 'static> Writer<J> {
         self.shared.progress.notify_all();
     }
 
-    /// Removes the segments that end before a place.
+    /// Removes the segments that end before a place; one of them is kept to be written over.
     fn remove_before(&mut self, oldest: Position) {
+        let disk = &self.shared.disk;
         loop {
-            let first = {
-                let gathering = self.shared.gathering.lock();
-                let starts = &gathering.segment_starts;
-                match (starts.front(), starts.get(1)) {
-                    (Some(first), Some(second)) if *second <= oldest => *first,
+            let (first, wants_spare) = {
+                let mut gathering = self.shared.gathering.lock();
+                match gathering.segment_starts.get(1) {
+                    Some(second) if *second <= oldest => {}
                     _ => return,
                 }
+                let Some(first) = gathering.segment_starts.pop_front() else { return };
+                (first, gathering.recycled.is_none())
             };
-            if let Err(error) = self.shared.disk.remove(&segment_name(first)) {
-                tracing::warn!(%error, segment = first, "a log segment could not be removed");
-                return;
+            let name = segment_name(first);
+            if wants_spare {
+                let spare = format!("{SPARE_PREFIX}{first:016x}");
+                match disk.recycle(&name, &spare, self.shared.segment_bytes) {
+                    Ok(Some(file)) => {
+                        let recycled = SpareFile { name: spare, file };
+                        self.shared.gathering.lock().recycled = Some(recycled);
+                        continue;
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, segment = first, "a log segment could not be kept as a spare");
+                    }
+                }
             }
-            self.shared.gathering.lock().segment_starts.pop_front();
+            match disk.remove(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(%error, segment = first, "a log segment could not be removed");
+                }
+                Ok(()) | Err(_) => {}
+            }
         }
     }
 
@@ -277,6 +302,11 @@ fn make_spares<J>(shared: &Shared<J>) {
         }
         if matches!(gathering.spare, Spare::Ready(_)) {
             shared.spare_wanted.wait(&mut gathering);
+            continue;
+        }
+        if let Some(recycled) = gathering.recycled.take() {
+            gathering.spare = Spare::Ready(recycled);
+            shared.progress.notify_all();
             continue;
         }
         drop(gathering);

@@ -59,6 +59,9 @@ pub(crate) trait SortedTree: Send + Sync + fmt::Debug {
     fn compact(&self, watermark: SeqNo) -> Result<bool, TreeError>;
     /// Merges all sorted files into one run.
     fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError>;
+    /// Lets go of the files that a compaction replaced: until then they stay on the disk for whoever reads
+    /// before `watermark`.
+    fn release(&self, watermark: SeqNo) -> Result<(), TreeError>;
     /// Bytes of sorted files.
     fn disk_bytes(&self) -> u64;
     /// About how many keys there are.
@@ -96,11 +99,25 @@ pub(crate) fn is_established(folder: &Path) -> bool {
 
 /// From now on the log relies on this tree. Lasting.
 pub(crate) fn establish(folder: &Path) -> Result<(), TreeError> {
-    let made = File::create(folder.join(MARKER))
-        .and_then(|file| file.sync_all())
+    // The marker last: where it is, everything else is.
+    let made = sync_files(folder)
         .and_then(|()| sync_folder(&folder.join(FILES_FOLDER)))
+        .and_then(|()| sync_folder(folder))
+        .and_then(|()| File::create(folder.join(MARKER)))
+        .and_then(|file| file.sync_all())
         .and_then(|()| sync_folder(folder));
     made.map_err(|error| TreeError::Io(Arc::new(error)))
+}
+
+/// Makes the files right in a folder last.
+fn sync_files(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    Ok(())
 }
 
 impl EmptyTree {
@@ -289,6 +306,12 @@ impl SortedTree for LsmTree {
 
     fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError> {
         self.tree.major_compact(FILE_BYTES, watermark).map_err(tree_error)
+    }
+
+    fn release(&self, watermark: SeqNo) -> Result<(), TreeError> {
+        // The library forgets old manifests and their files when the next one is made; this one is the
+        // same as the last, with no new file.
+        self.tree.register_tables(&[], None, None, &[], watermark).map_err(tree_error)
     }
 
     fn disk_bytes(&self) -> u64 {

@@ -358,6 +358,8 @@ pub(crate) struct OpenStore {
     sealed_since: AtomicU64,
     pub(crate) active_bytes: AtomicU64,
     pub(crate) sealed_bytes: AtomicU64,
+    /// Compactions replaced files that are still on the disk.
+    pub(crate) has_replaced_files: AtomicBool,
     purge: PurgeState,
     folder: PathBuf,
     is_established: AtomicBool,
@@ -394,6 +396,7 @@ impl OpenStore {
             sealed_since: AtomicU64::new(NOWHERE),
             active_bytes: AtomicU64::new(0),
             sealed_bytes: AtomicU64::new(0),
+            has_replaced_files: AtomicBool::new(false),
             purge: PurgeState::default(),
             is_established: AtomicBool::new(is_established(&folder)),
             folder,

@@ -6,9 +6,10 @@
 //! comes from the seed. When a kill meets which instruction is the machine's choice, so a seed
 //! repeats the load and the schedule, not the microsecond.
 //!
-//! Reading order: [`run`] here, `model` (what a writer did and expects), `writer` (doing it),
-//! `verify` (reading it back).
+//! Reading order: [`run`] here, `writer` (writing, remembering, judging), `model` and `definer` (what a
+//! writer does and expects), `verify` (reading it back).
 
+mod definer;
 mod model;
 mod verify;
 mod writer;
@@ -21,11 +22,13 @@ use std::time::Duration;
 
 use crate::differential::random::Dice;
 use crate::{Client, Node};
-use model::Model;
-use writer::Writer;
+pub(crate) use definer::Defined;
+pub(crate) use model::{Model, create_tables};
+pub(crate) use verify::shared_counter;
+pub(crate) use writer::{Doubt, Story, Writer};
 
 /// Connections that write.
-const WRITERS: usize = 6;
+pub(crate) const WRITERS: usize = 6;
 /// Load before the kill, in milliseconds.
 const LOAD_MS: (usize, usize) = (30, 350);
 /// Between the start of a chore and the kill, in milliseconds.
@@ -55,8 +58,10 @@ pub struct Tally {
     pub cycles: u64,
     /// Kills in the middle of a start.
     pub start_kills: u64,
-    /// Kills in the middle of a flush, a compaction or a snapshot.
+    /// Kills in the middle of a flush, a compaction, a snapshot or a split.
     pub chore_kills: u64,
+    /// Kills in the middle of a TRUNCATE or of a definition.
+    pub definition_kills: u64,
     /// Requests that were acknowledged, and found.
     pub acknowledged: u64,
     /// Requests in doubt at a kill that were found applied, as a whole.
@@ -69,10 +74,11 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} kills ({} during a chore, {} more while starting): {} acknowledged writes, 0 lost, \
-             0 torn; in doubt {} applied, {} not",
+            "{} kills ({} during a chore, {} with a truncate, definition or its row on its way, {} more \
+             while starting): {} acknowledged writes, 0 lost, 0 torn; in doubt {} applied, {} not",
             self.cycles,
             self.chore_kills,
+            self.definition_kills,
             self.start_kills,
             self.acknowledged,
             self.doubtful_applied,
@@ -83,11 +89,12 @@ impl fmt::Display for Tally {
 
 /// What happens when the node is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
+pub(crate) enum Moment {
     Load,
     Flush,
     Compact,
     Snapshot,
+    Split,
 }
 
 /// One cycle, as the seed wants it.
@@ -106,6 +113,7 @@ impl Schedule {
             0..=3 => Moment::Load,
             4..=5 => Moment::Flush,
             6..=7 => Moment::Compact,
+            8 => Moment::Split,
             _ => Moment::Snapshot,
         };
         let mut start_kill = |percent| {
@@ -145,10 +153,9 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
     let mut node = Node::start(&plan.binary, &arguments).map_err(|error| error.to_string())?;
     let mut dice = Dice::new(plan.seed);
     let mut client = Client::connect(&node.address()).map_err(|error| error.to_string())?;
-    model::create_tables(&mut client)?;
+    create_tables(&mut client)?;
     drop(client);
-    let mut writers: Vec<Writer> =
-        (0..WRITERS).map(|number| Writer::new(number, dice.below(usize::MAX) as u64)).collect();
+    let mut writers = Writers::new(&mut dice);
     let mut tally = Tally::default();
     for cycle in 1..=plan.cycles {
         let schedule = Schedule::draw(&mut dice);
@@ -163,6 +170,7 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
             node.kill().map_err(|error| context(error.to_string()))?;
             tally.start_kills += 1;
         }
+        forget_snapshots(node.data_dir()).map_err(context)?;
         node.launch().map_err(|error| context(error.to_string()))?;
         verify_all(&node, &mut writers, &mut tally).map_err(context)?;
         tally.cycles += 1;
@@ -177,73 +185,94 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
     Ok(tally)
 }
 
+/// Everyone who writes.
+pub(crate) struct Writers {
+    pub(crate) rows: Vec<Writer<Model>>,
+    pub(crate) definer: Writer<Defined>,
+}
+
+impl Writers {
+    pub(crate) fn new(dice: &mut Dice) -> Writers {
+        let mut seed = || dice.below(usize::MAX) as u64;
+        let rows = (0..WRITERS).map(|number| Writer::new(number, seed())).collect();
+        Writers { rows, definer: Writer::new(WRITERS, seed()) }
+    }
+
+    /// Lets all of them write until the node is gone; `meanwhile` sees to that. Says how much was
+    /// acknowledged.
+    pub(crate) fn write_until_gone(
+        &mut self,
+        address: &str,
+        moment: &(dyn Fn() -> u64 + Sync),
+        meanwhile: impl FnOnce() -> Result<(), String>,
+    ) -> Result<u64, String> {
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for writer in &mut self.rows {
+                threads.push(scope.spawn(move || writer.write_until_gone(address, moment)));
+            }
+            let definer = &mut self.definer;
+            threads.push(scope.spawn(move || definer.write_until_gone(address, moment)));
+            let mut outcome = meanwhile().map(|()| 0);
+            for thread in threads {
+                let written = thread.join().unwrap_or_else(|_| Err("a writer failed".into()));
+                outcome = outcome.and_then(|sum| written.map(|count| sum + count));
+            }
+            outcome
+        })
+    }
+}
+
 /// Load from all writers, a chore perhaps, then the kill. Returns how much was acknowledged.
 fn load_and_kill(
     node: &mut Node,
     binary: &Path,
-    writers: &mut [Writer],
+    writers: &mut Writers,
     schedule: Schedule,
     tally: &mut Tally,
 ) -> Result<u64, String> {
     let address = node.address();
-    let mut failures = Vec::new();
-    let mut acknowledged = 0;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = writers
-            .iter_mut()
-            .map(|writer| {
-                let address = &address;
-                scope.spawn(move || writer.write_until_gone(address))
-            })
-            .collect();
+    writers.write_until_gone(&address, &|| 0, || {
         sleep(Duration::from_millis(schedule.load_ms));
-        let chore = match begin_chore(binary, node.data_dir(), schedule.moment) {
-            Ok(chore) => chore,
-            Err(error) => {
-                failures.push(error);
-                None
-            }
-        };
-        if chore.is_some() {
+        let chore = begin_chore(binary, node.data_dir(), schedule.moment);
+        if matches!(chore, Ok(Some(_))) {
             sleep(Duration::from_millis(schedule.chore_ms));
             tally.chore_kills += 1;
         }
-        if let Err(error) = node.kill() {
-            failures.push(error.to_string());
-        }
-        if let Some(mut chore) = chore {
+        node.kill().map_err(|error| error.to_string())?;
+        if let Some(mut chore) = chore? {
             // It ends by itself: done, or told that the node is gone.
             let _ = chore.wait();
         }
-        for thread in threads {
-            match thread.join() {
-                Ok(Ok(count)) => acknowledged += count,
-                Ok(Err(error)) => failures.push(error),
-                Err(_) => failures.push("a writer failed".into()),
-            }
-        }
-    });
-    match failures.pop() {
-        Some(failure) => Err(failure),
-        None => Ok(acknowledged),
-    }
+        Ok(())
+    })
 }
 
-/// Has the node flush, compact or take a snapshot.
-fn begin_chore(binary: &Path, data_dir: &Path, moment: Moment) -> Result<Option<Child>, String> {
+/// Removes the snapshots of a stopped node when there are many.
+fn forget_snapshots(data_dir: &Path) -> Result<(), String> {
+    let taken = data_dir.join("snapshots");
+    if std::fs::read_dir(&taken).map_or(0, Iterator::count) < SNAPSHOTS_MAX {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(&taken).map_err(|error| error.to_string())
+}
+
+/// Has the node flush, compact, take a snapshot or split a physical partition.
+pub(crate) fn begin_chore(
+    binary: &Path,
+    data_dir: &Path,
+    moment: Moment,
+) -> Result<Option<Child>, String> {
     let mut command = Command::new(binary);
     match moment {
         Moment::Load => return Ok(None),
         Moment::Flush => command.arg("flush"),
         Moment::Compact => command.arg("compact"),
         Moment::Snapshot => {
-            let taken = data_dir.join("snapshots");
-            let count = std::fs::read_dir(&taken).map_or(0, Iterator::count);
-            if count >= SNAPSHOTS_MAX {
-                std::fs::remove_dir_all(&taken).map_err(|error| error.to_string())?;
-            }
+            let count = std::fs::read_dir(data_dir.join("snapshots")).map_or(0, Iterator::count);
             command.args(["snapshot", &format!("s{count}")])
         }
+        Moment::Split => command.args(["split", "crash"]),
     };
     command.arg("--data-dir").arg(data_dir);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -251,7 +280,7 @@ fn begin_chore(binary: &Path, data_dir: &Path, moment: Moment) -> Result<Option<
 }
 
 /// `helenus check` finds nothing.
-fn check(binary: &Path, data_dir: &Path) -> Result<(), String> {
+pub(crate) fn check(binary: &Path, data_dir: &Path) -> Result<(), String> {
     let output = Command::new(binary)
         .arg("check")
         .arg("--data-dir")
@@ -270,22 +299,37 @@ fn check(binary: &Path, data_dir: &Path) -> Result<(), String> {
 }
 
 /// Every writer's rows are what it was told, with or without what was in doubt.
-fn verify_all(node: &Node, writers: &mut [Writer], tally: &mut Tally) -> Result<(), String> {
+fn verify_all(node: &Node, writers: &mut Writers, tally: &mut Tally) -> Result<(), String> {
     let mut client = Client::connect(&node.address()).map_err(|error| error.to_string())?;
+    let client = &mut client;
     let mut shared = (0, 0);
-    for writer in writers.iter_mut() {
-        let found: Model = verify::read(&mut client, writer.number)?;
-        match writer.settle(found)? {
-            None => {}
-            Some(true) => tally.doubtful_applied += 1,
-            Some(false) => tally.doubtful_gone += 1,
-        }
-        shared.0 += writer.shared_acknowledged;
-        shared.1 += writer.shared_acknowledged + writer.shared_in_doubt;
+    for writer in &mut writers.rows {
+        let doubt = settle(client, writer)?;
+        tally.add(doubt);
+        let (least, most) = writer.shared(u64::MAX);
+        shared = (shared.0 + least, shared.1 + most);
     }
-    let total = verify::shared_counter(&mut client)?;
+    let doubt = settle(client, &mut writers.definer)?;
+    tally.definition_kills += u64::from(doubt != Doubt::None);
+    tally.add(doubt);
+    let total = shared_counter(client)?;
     if !(shared.0..=shared.1).contains(&total) {
         return Err(format!("the shared counter is {total}, not within {shared:?}"));
     }
     Ok(())
+}
+
+fn settle<S: Story>(client: &mut Client, writer: &mut Writer<S>) -> Result<Doubt, String> {
+    let found = S::read(client, writer.number)?;
+    writer.settle(found, u64::MAX)
+}
+
+impl Tally {
+    fn add(&mut self, doubt: Doubt) {
+        match doubt {
+            Doubt::None => {}
+            Doubt::Applied => self.doubtful_applied += 1,
+            Doubt::Gone => self.doubtful_gone += 1,
+        }
+    }
 }

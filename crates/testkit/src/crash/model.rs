@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::verify;
+use super::writer::Story;
 use crate::differential::random::Dice;
 use crate::{Client, Execution};
 use protocol::Response;
@@ -11,7 +13,7 @@ const KEYS: usize = 48;
 /// Groups of the indexed table.
 pub(super) const GROUPS: usize = 5;
 
-pub(super) fn create_tables(client: &mut Client) -> Result<(), String> {
+pub(crate) fn create_tables(client: &mut Client) -> Result<(), String> {
     for statement in [
         "CREATE KEYSPACE crash WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "CREATE TABLE crash.a (w bigint, n bigint, v text, PRIMARY KEY (w, n))",
@@ -21,6 +23,8 @@ pub(super) fn create_tables(client: &mut Client) -> Result<(), String> {
         "CREATE TABLE crash.counts (w bigint PRIMARY KEY, c counter)",
         "CREATE TABLE crash.grouped (w bigint, k int, g int, PRIMARY KEY (w, k))",
         "CREATE INDEX ON crash.grouped (g)",
+        "CREATE TABLE crash.emptied (n bigint PRIMARY KEY, g int)",
+        "CREATE KEYSPACE made WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     ] {
         ask(client, statement)?;
     }
@@ -28,7 +32,7 @@ pub(super) fn create_tables(client: &mut Client) -> Result<(), String> {
 }
 
 /// A statement that must succeed, and its rows.
-pub(super) fn ask(client: &mut Client, text: &str) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
+pub(crate) fn ask(client: &mut Client, text: &str) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
     let message =
         client.query(text, &Execution::default()).map_err(|error| format!("{text}: {error}"))?;
     match message.response {
@@ -52,7 +56,7 @@ pub(super) struct Row {
 
 /// Everything a writer owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Model {
+pub(crate) struct Model {
     /// The numbers in `crash.a` and, in the same batches, in `crash.b`.
     pub(super) a: BTreeSet<i64>,
     pub(super) b: BTreeSet<i64>,
@@ -64,7 +68,7 @@ pub(super) struct Model {
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(crate) enum Deed {
     /// A batch over two tables.
     Pair(i64),
     /// A batch that empties both partitions.
@@ -104,8 +108,11 @@ pub(super) enum Deed {
     Ungroup(i32),
 }
 
-impl Deed {
-    pub(super) fn draw(dice: &mut Dice, model: &Model) -> Deed {
+impl Story for Model {
+    type Deed = Deed;
+
+    fn draw(&self, dice: &mut Dice) -> Deed {
+        let model = self;
         let k = dice.below(KEYS) as i32;
         let v = dice.below(1 << 40) as i64;
         match dice.below(32) {
@@ -128,9 +135,8 @@ impl Deed {
         }
     }
 
-    /// The statement, literals and all.
-    pub(super) fn text(&self, w: usize) -> String {
-        match self {
+    fn text(deed: &Deed, w: usize) -> String {
+        match deed {
             Deed::Pair(n) => format!(
                 "BEGIN BATCH INSERT INTO crash.a (w, n, v) VALUES ({w}, {n}, 'a'); \
                  INSERT INTO crash.b (w, n, v) VALUES ({w}, {n}, 'b'); APPLY BATCH"
@@ -172,10 +178,16 @@ impl Deed {
             Deed::Ungroup(k) => format!("DELETE FROM crash.grouped WHERE w = {w} AND k = {k}"),
         }
     }
-}
 
-impl Model {
-    pub(super) fn apply(&mut self, deed: &Deed) {
+    fn is_shared(deed: &Deed) -> bool {
+        *deed == Deed::CountShared
+    }
+
+    fn read(client: &mut Client, w: usize) -> Result<Model, String> {
+        verify::read(client, w)
+    }
+
+    fn apply(&mut self, deed: &Deed) {
         match deed {
             Deed::Pair(n) => {
                 self.a.insert(*n);

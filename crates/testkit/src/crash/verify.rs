@@ -50,7 +50,7 @@ fn check_index(client: &mut Client, w: usize, grouped: &BTreeMap<i32, i32>) -> R
 }
 
 /// The counter that all writers share.
-pub(super) fn shared_counter(client: &mut Client) -> Result<i64, String> {
+pub(crate) fn shared_counter(client: &mut Client) -> Result<i64, String> {
     let rows = ask(client, "SELECT c FROM crash.counts WHERE w = -1")?;
     Ok(rows.first().map(|row| long(row.first())).transpose()?.unwrap_or(0))
 }
@@ -59,11 +59,11 @@ fn bytes_of(value: Option<&Option<Vec<u8>>>) -> Result<&[u8], String> {
     value.and_then(Option::as_deref).ok_or_else(|| "a value is missing".to_string())
 }
 
-fn long(value: Option<&Option<Vec<u8>>>) -> Result<i64, String> {
+pub(super) fn long(value: Option<&Option<Vec<u8>>>) -> Result<i64, String> {
     bytes_of(value)?.try_into().map(i64::from_be_bytes).map_err(|_| "not a bigint".into())
 }
 
-fn int(value: Option<&Option<Vec<u8>>>) -> Result<i32, String> {
+pub(super) fn int(value: Option<&Option<Vec<u8>>>) -> Result<i32, String> {
     bytes_of(value)?.try_into().map(i32::from_be_bytes).map_err(|_| "not an int".into())
 }
 

@@ -1,0 +1,245 @@
+//! A node whose disk fails in every way: what was acknowledged is there, nothing else is acknowledged,
+//! reads go on, and what passes (no room, no descriptors) passes without a restart. The faults come from
+//! a library between the node and the C library, see `testkit::disk`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use protocol::Response;
+use testkit::disk::{Board, Call, Fault, Shim};
+use testkit::{Client, Execution, Node};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_helenus");
+const SETTINGS: [&str; 6] = [
+    "--set",
+    "memory.memtables=1MiB",
+    "--set",
+    "storage.log_segment=1MiB",
+    "--set",
+    "storage.log_max=2MiB",
+];
+
+const EIO: i32 = 5;
+const EMFILE: i32 = 24;
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+
+struct Bench {
+    _shim: Shim,
+    board: Board,
+    node: Node,
+    client: Client,
+    acknowledged: Vec<i64>,
+}
+
+fn folder(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("helenus-faults-{}-{name}", std::process::id()))
+}
+
+impl Bench {
+    fn new(name: &str) -> Bench {
+        let shim = Shim::build().unwrap();
+        let board = Board::new(folder(&format!("{name}-board"))).unwrap();
+        let data_dir = folder(name);
+        let environment = shim.environment(&data_dir, None, Some(&board));
+        let node = Node::start_in(Path::new(BINARY), &data_dir, &SETTINGS, environment).unwrap();
+        let client = Client::connect(&node.address()).unwrap();
+        let mut bench = Bench { _shim: shim, board, node, client, acknowledged: Vec::new() };
+        bench.ask("CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}").unwrap();
+        bench.ask("CREATE TABLE f.t (n bigint PRIMARY KEY, v blob)").unwrap();
+        for number in 0..20 {
+            bench.write(number).unwrap();
+        }
+        bench
+    }
+
+    fn ask(&mut self, text: &str) -> Result<Vec<i64>, String> {
+        ask(&mut self.client, text)
+    }
+
+    fn write(&mut self, number: i64) -> Result<(), String> {
+        let value = "ab".repeat(2_000);
+        self.ask(&format!("INSERT INTO f.t (n, v) VALUES ({number}, 0x{value})"))?;
+        self.acknowledged.push(number);
+        Ok(())
+    }
+
+    /// Writes until it is refused; the refusal.
+    fn write_until_refused(&mut self, first: i64, count: i64) -> String {
+        for number in first..first + count {
+            if let Err(error) = self.write(number) {
+                return error;
+            }
+        }
+        panic!("{count} writes, and none was refused");
+    }
+
+    fn rows(&mut self) -> Vec<i64> {
+        let mut rows = self.ask("SELECT n FROM f.t").unwrap();
+        rows.sort_unstable();
+        rows
+    }
+
+    fn fail(&self, call: Call, at: u32, error: i32, stays: bool, part: &str) {
+        self.board.set(call, Fault { at, error, stays, part }).unwrap();
+    }
+
+    fn command(&self, word: &str) -> Output {
+        Command::new(BINARY).arg(word).arg("--data-dir").arg(self.node.data_dir()).output().unwrap()
+    }
+
+    /// Everything that was acknowledged is there after a restart, and nothing is damaged.
+    fn restart(mut self) {
+        for call in [Call::Sync, Call::Write, Call::Open, Call::Read] {
+            self.board.clear(call).unwrap();
+        }
+        self.node.kill().unwrap();
+        self.node.launch().unwrap();
+        self.client = Client::connect(&self.node.address()).unwrap();
+        let rows = self.rows();
+        assert!(self.acknowledged.iter().all(|number| rows.contains(number)), "{rows:?}");
+        self.write(1_000_000).unwrap();
+        self.node.stop().unwrap();
+        let checked = self.command("check");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    }
+}
+
+fn ask(client: &mut Client, text: &str) -> Result<Vec<i64>, String> {
+    match client.query(text, &Execution::default()).unwrap().response {
+        Response::Error(error) => Err(error.message.to_string()),
+        Response::Rows(rows) => Ok(rows
+            .rows()
+            .filter_map(|row| row.first().copied().flatten()?.try_into().ok())
+            .map(i64::from_be_bytes)
+            .collect()),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// One failed call of the log, and the node acknowledges nothing more, though the disk works again.
+fn the_log_fails(name: &str, call: Call) {
+    let mut bench = Bench::new(name);
+    bench.fail(call, 1, EIO, false, "/log/");
+    let error = bench.write_until_refused(100, 1);
+    assert!(error.contains("the log failed") && error.contains("restart"), "{error}");
+    assert_eq!(bench.board.failed(call).unwrap(), 1);
+    for number in 200..220 {
+        assert!(bench.write(number).unwrap_err().contains("the log failed"));
+    }
+    assert_eq!(bench.board.after(call).unwrap(), 0, "it was tried again");
+    // Reads go on, and show what was acknowledged.
+    assert_eq!(bench.rows(), bench.acknowledged);
+    bench.restart();
+}
+
+#[test]
+fn a_failed_sync_of_the_log_ends_all_acknowledging_and_is_never_tried_again() {
+    the_log_fails("log-sync", Call::Sync);
+}
+
+#[test]
+fn a_failed_write_of_the_log_ends_all_acknowledging() {
+    the_log_fails("log-write", Call::Write);
+}
+
+#[test]
+fn a_failed_sync_of_sorted_files_ends_all_acknowledging() {
+    let mut bench = Bench::new("tree-sync");
+    bench.fail(Call::Sync, 1, EIO, false, "/trees/");
+    assert!(!bench.command("flush").status.success());
+    assert_eq!(bench.board.failed(Call::Sync).unwrap(), 1);
+    let error = bench.write_until_refused(100, 1);
+    assert!(error.contains("sorted files could not be written"), "{error}");
+    assert_eq!(bench.rows(), bench.acknowledged);
+    bench.restart();
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_room() {
+    let mut bench = Bench::new("full");
+    // No new files for the log, no bytes for sorted files.
+    bench.fail(Call::Open, 1, ENOSPC, true, "/log/spare-");
+    bench.fail(Call::Write, 1, ENOSPC, true, "/trees/");
+    let error = bench.write_until_refused(100, 5_000);
+    assert!(error.contains("the disk is full"), "{error}");
+    assert_eq!(bench.rows().len(), bench.acknowledged.len());
+    assert!(bench.write(9_000).unwrap_err().contains("the disk is full"));
+    bench.board.clear(Call::Open).unwrap();
+    bench.board.clear(Call::Write).unwrap();
+    // It is looked for room twice a second; every request is answered meanwhile.
+    let mut tries = 0;
+    while let Err(error) = bench.write(10_000 + tries) {
+        assert!(error.contains("the disk is full"), "{error}");
+        tries += 1;
+        assert!(tries < 100_000, "writes do not work again");
+    }
+    for number in 200_000..200_300 {
+        bench.write(number).unwrap();
+    }
+    bench.restart();
+}
+
+#[test]
+fn without_free_descriptors_nothing_is_lost() {
+    let mut bench = Bench::new("descriptors");
+    bench.fail(Call::Open, 1, EMFILE, true, "/trees/");
+    let told = bench.command("flush");
+    assert!(!told.status.success());
+    let text = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(text.contains("open files"), "{text}");
+    for number in 100..120 {
+        bench.write(number).unwrap();
+    }
+    assert_eq!(bench.rows(), bench.acknowledged);
+    bench.board.clear(Call::Open).unwrap();
+    let told = bench.command("flush");
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    bench.write(130).unwrap();
+    bench.restart();
+}
+
+#[test]
+fn a_short_read_is_an_error_and_never_wrong_rows() {
+    let mut bench = Bench::new("short");
+    assert!(bench.command("flush").status.success());
+    bench.node.kill().unwrap();
+    bench.node.launch().unwrap();
+    bench.client = Client::connect(&bench.node.address()).unwrap();
+    bench.fail(Call::Read, 1, 0, true, "/tables/");
+    match bench.ask("SELECT n FROM f.t WHERE n = 3") {
+        Ok(rows) => assert_eq!(rows, [3]),
+        Err(error) => assert!(error.contains("f.t") || error.contains("damaged"), "{error}"),
+    }
+    bench.fail(Call::Read, 1, EIO, true, "/tables/");
+    if let Ok(rows) = bench.ask("SELECT n FROM f.t WHERE n = 4") {
+        assert_eq!(rows, [4]);
+    }
+    bench.restart();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_refuses_the_start() {
+    let bench = Bench::new("read-only");
+    let mut node = bench.node;
+    node.stop().unwrap();
+    bench.board.set(Call::Open, Fault { at: 1, error: EROFS, stays: true, part: "/log/" }).unwrap();
+    let environment = bench._shim.environment(node.data_dir(), None, Some(&bench.board));
+    let output = Command::new(BINARY)
+        .args(["start", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(node.data_dir())
+        .envs(environment)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(text.contains("Read-only file system") && text.contains("/log"), "{text}");
+    bench.board.clear(Call::Open).unwrap();
+    node.launch().unwrap();
+    let mut client = Client::connect(&node.address()).unwrap();
+    let rows = ask(&mut client, "SELECT n FROM f.t").unwrap();
+    assert_eq!(rows.len(), bench.acknowledged.len());
+}

@@ -1,0 +1,7 @@
+//! Keys of trees and indexes from a damaged disk: an error, or what was written.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| storage::fuzzed::key(bytes));
