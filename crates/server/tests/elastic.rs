@@ -162,7 +162,8 @@ fn small_and_cold_neighbours_become_one_and_nothing_is_lost() {
     let parts = ring(&mut client);
     assert_eq!(parts.len(), 2, "{parts:?}");
     assert_eq!((parts[0].0, parts[1].1), (i64::MIN, i64::MAX));
-    assert_eq!(parts[0].1 + 1, parts[1].0);
+    // A bound of the inner ring may lie within one token of the clients' ring.
+    assert!((parts[0].1..=parts[0].1 + 1).contains(&parts[1].0), "{parts:?}");
     let changes = history(&mut client);
     assert!(changes.iter().filter(|(reason, _)| reason == "cold").count() >= 10, "{changes:?}");
     node.kill().unwrap();
