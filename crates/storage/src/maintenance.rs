@@ -500,6 +500,7 @@ impl Shared {
         let watermark = opened.watermark();
         opened.tree.compact_all(watermark)?;
         opened.indexes.compact_all(watermark)?;
+        release(opened)?;
         self.core.queue_builds(store);
         opened.sizes.ask_for_full_walk();
         Ok(())
