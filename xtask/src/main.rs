@@ -56,8 +56,11 @@ The chores of the repository.
                                                  a node under load, killed at random moments; everything promised is checked
     cargo xtask power-loss [--images N] [--seed N] [--set KEY=VALUE]...
                                                  the same node on disks that lack what was not synced, or have only parts of it
-    cargo xtask bench [--quick | --full] [--workload NAME]... [--list] [--rounds N] [--seconds S] [--resume] [--publish]
-                      [--without-cassandra]      Helenus, Cassandra and a null server in turns; the report is in target/bench
+    cargo xtask bench [--quick | --full] [--workload NAME]... [--phase NAME]... [--list] [--rounds N] [--seconds S]
+                      [--warm] [--resume] [--publish] [--without-cassandra]
+                                                 Helenus, Cassandra and a null server in turns; the report is in target/bench
+    cargo xtask bench --scale rows|tables|partitions|all [--full]
+                                                 what a request costs when there is more of everything (30 M rows with --full)
     cargo xtask instructions [--save]            what one read and one write cost, in instructions, against the stored figures
     cargo xtask microbench [--save]              the steps of a request, in nanoseconds, against the kept figures
     cargo xtask overhead [ROUNDS]                what charging costs: one binary with it and without it, in turns

@@ -12,7 +12,8 @@ use partition::{History, PartitionMap};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{
-    AllDone, Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets, Ticket,
+    AllDone, AnswerTo, Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets,
+    Ticket,
 };
 use schema::system::{AuthFacts, StatementFacts};
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
@@ -129,6 +130,8 @@ pub struct RequestContext<'a> {
     pub throughput: Option<u32>,
     /// On whose account, and how long it may wait for its budget.
     pub asking: Asking,
+    /// Where the outcome of a change that must become durable first is wanted.
+    pub answer_to: Option<AnswerTo<'a>>,
     /// What the request did so far. It is told here, so that a request that fails is charged too.
     pub work: &'a Cell<Work>,
 }
@@ -174,8 +177,8 @@ pub enum Reply {
 
 /// A commit that waits for the log.
 pub struct Waiting {
-    /// Tells what became of it.
-    pub outcome: OutcomeReceiver,
+    /// Tells what became of it; without, the mailbox of the request does.
+    pub outcome: Option<OutcomeReceiver>,
     /// What the client is told besides.
     pub warnings: Vec<String>,
     /// What was taken from budgets for it, to be settled when it is done.
@@ -299,7 +302,7 @@ impl Coordinator {
         }
         warnings.extend(self.admit_sizes(&mutations)?);
         let ticket = self.admit_writes(&mutations, request)?;
-        match self.commit_located(mutations)? {
+        match self.commit_located(mutations, request.answer_to)? {
             Committed::Now(outcome) => {
                 if let Ok(done) = &outcome {
                     request.add_work(|work| work.written += replica::charge_of(done));
@@ -309,10 +312,19 @@ impl Coordinator {
                 Ok(Executed::Done(Answer { reply, warnings }))
             }
             Committed::Later(outcome) => {
+                let outcome = Some(outcome);
                 Ok(Executed::Waiting(Waiting { outcome, warnings, ticket }))
+            }
+            Committed::Promised => {
+                Ok(Executed::Waiting(Waiting { outcome: None, warnings, ticket }))
             }
             Committed::Moved(_) => Err(CommitError::Moved.into()),
         }
+    }
+
+    /// Has the changes that were promised an answer written: nothing more comes with them.
+    pub fn write_group(&self) {
+        self.replicas.write_group();
     }
 
     /// Settles with the budgets when writes are done.
@@ -324,7 +336,11 @@ impl Coordinator {
 
     /// Finds the set of each key and commits. When a physical partition is split or merged meanwhile
     /// nothing was done, and the keys are located again with the new map.
-    fn commit_located(&self, mut mutations: Vec<Mutation>) -> Result<Committed, ExecuteError> {
+    fn commit_located(
+        &self,
+        mut mutations: Vec<Mutation>,
+        answer_to: Option<AnswerTo<'_>>,
+    ) -> Result<Committed, ExecuteError> {
         let mut tries = 0;
         loop {
             let map = self.map.load();
@@ -343,7 +359,7 @@ impl Coordinator {
                 })
                 .collect::<Result<SmallVec<[(SetId, Mutation); 1]>, ExecuteError>>()?;
             drop(map);
-            match self.replicas.commit_many(change) {
+            match self.replicas.commit_many(change, answer_to) {
                 Committed::Moved(change) if tries < MOVES_MAX => {
                     tries += 1;
                     // Whoever changes the map holds this until the new one is there: the time in

@@ -62,6 +62,11 @@ impl Outgoing {
         self.messages.len() + self.sealed.len()
     }
 
+    /// How much room the buffers take.
+    pub fn capacity_bytes(&self) -> usize {
+        self.messages.capacity() + self.sealed.capacity()
+    }
+
     /// Whether nothing waits to be written.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.sealed.is_empty()

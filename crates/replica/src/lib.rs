@@ -16,8 +16,8 @@ use units::{Charge, rules, table, write_change};
 
 pub use budgets::{Asking, Budgets, Ticket};
 pub use storage::{
-    AllDone, CommitError, CommitResult, Committed, PartitionFilling, PartitionFull, RangeSize,
-    SnapshotError, SnapshotFacts,
+    AllDone, AnswerTo, CommitError, CommitResult, Committed, Mailbox, PartitionFilling,
+    PartitionFull, RangeSize, SnapshotError, SnapshotFacts,
 };
 
 /// Tells what became of a commit, once it is durable.
@@ -134,8 +134,18 @@ impl ReplicaSets {
         self.storage.is_short_lookup(command, entries_max).map_err(ReadError::Storage)
     }
 
-    /// Commits one atomic change over any number of sets: all of it or nothing.
-    pub fn commit_many(&self, change: impl IntoIterator<Item = (SetId, Mutation)>) -> Committed {
-        self.storage.commit(change)
+    /// Commits one atomic change over any number of sets: all of it or nothing. With `answer_to`, an
+    /// outcome that comes later goes there, and [`ReplicaSets::write_group`] says when to begin.
+    pub fn commit_many(
+        &self,
+        change: impl IntoIterator<Item = (SetId, Mutation)>,
+        answer_to: Option<AnswerTo<'_>>,
+    ) -> Committed {
+        self.storage.commit_for(change, answer_to)
+    }
+
+    /// Has what was committed for mailboxes made durable.
+    pub fn write_group(&self) {
+        self.storage.write_group();
     }
 }

@@ -37,7 +37,14 @@ const COSMOS_ROW_BYTES_MAX: u64 = 2 << 20;
 const COSMOS_KEY_BYTES_MAX: u64 = 2048;
 /// A cache or buffer is never sized below this.
 const MEMORY_SHARE_BYTES_MIN: u64 = 16 << 20;
-/// Writes kept in memory are never sized above this by themselves: more only delays the work.
+/// The parts of the memory that a node takes by itself. Together they are a fiftieth: what is not taken
+/// serves the operating system's page cache, which holds the files of the node.
+const ROW_CACHE_SHARE: u64 = 160;
+const BLOCK_CACHE_SHARE: u64 = 256;
+const HEAD_CACHE_SHARE: u64 = 512;
+const MEMTABLE_SHARE: u64 = 192;
+/// Writes kept in memory are never sized above this by themselves: more only delays the work, and a
+/// node that is written to for a while always has about half of it in use.
 const MEMTABLE_BYTES_MAX: u64 = 1 << 30;
 /// Descriptors that are left for everything but clients and sorted files.
 const DESCRIPTORS_RESERVED: u64 = 128;
@@ -302,7 +309,9 @@ fn partition_limits(config: &Config) -> partition::Limits {
 
 pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage::Options {
     let defaults = storage::Options::default();
-    let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
+    let memory_bytes = world::memory_bytes();
+    let share = |part: u64| (memory_bytes / part).max(MEMORY_SHARE_BYTES_MIN);
+    let memtables = || share(MEMTABLE_SHARE).min(MEMTABLE_BYTES_MAX);
     let cores = world::core_count();
     let connections = u64::try_from(config.limits.connections).unwrap_or(u64::MAX);
     let files = descriptor_limit.saturating_sub(connections).saturating_sub(DESCRIPTORS_RESERVED);
@@ -313,10 +322,10 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
                 storage::CommitMode::Periodic { sync_interval: config.storage.commit_interval }
             }
         },
-        row_cache_bytes: config.memory.row_cache.unwrap_or(share),
-        head_cache_bytes: config.memory.head_cache.unwrap_or(share / 2),
-        block_cache_bytes: config.memory.block_cache.unwrap_or(share),
-        memtable_bytes_max: config.memory.memtables.unwrap_or(share.min(MEMTABLE_BYTES_MAX)),
+        row_cache_bytes: config.memory.row_cache.unwrap_or_else(|| share(ROW_CACHE_SHARE)),
+        head_cache_bytes: config.memory.head_cache.unwrap_or_else(|| share(HEAD_CACHE_SHARE)),
+        block_cache_bytes: config.memory.block_cache.unwrap_or_else(|| share(BLOCK_CACHE_SHARE)),
+        memtable_bytes_max: config.memory.memtables.unwrap_or_else(memtables),
         open_files_max: usize::try_from(files).unwrap_or(usize::MAX).clamp(128, 16 * 1024),
         weigh: config.units.charge.then_some(replica::weigh),
         apply_threads: cores.max(1),

@@ -9,9 +9,10 @@ use protocol::{
     Compression, ErrorKind, ErrorResponse, EventKinds, Frame, Opcode, Request, RequestMessage,
     ResponseHead, StartupChoice, StringMap, Version,
 };
+use replica::AnswerTo;
 
 use crate::clients::{Registration, kept_options};
-use crate::connection::Wait;
+use crate::connection::{Promised, Wait};
 use crate::load::Holding;
 use crate::metrics::RequestKind;
 
@@ -33,17 +34,23 @@ pub(crate) const CQL_VERSION: &str = "3.4.7";
 /// means.
 pub(crate) trait Statements: Send + Sync {
     /// Serves QUERY, PREPARE, EXECUTE or BATCH: appends the answer to `out`, or says that it takes
-    /// a while. `message` was decoded from `frame`.
+    /// a while. `message` was decoded from `frame`. A change that waits for the log may have its
+    /// outcome put to `answer_to` instead.
     fn serve(
         &self,
         client: &Client,
         frame: &Frame,
         message: &RequestMessage<'_>,
+        answer_to: AnswerTo<'_>,
         out: &mut BytesMut,
     ) -> Step;
 
     /// Refuses a request unseen, because the node has too much to do: appends the error.
     fn refuse(&self, client: &Client, version: Version, stream: i16, out: &mut BytesMut) -> Effect;
+
+    /// Requests were served one after the other, of which some were promised an outcome; the next
+    /// ones come later.
+    fn end_turn(&self);
 
     /// Whether clients must log in.
     fn requires_login(&self) -> bool;
@@ -70,6 +77,8 @@ pub(crate) enum Step {
     Answered(Effect),
     /// Its answer comes later.
     Waits(Wait<Finished>),
+    /// Its change is in the log; the outcome goes where it was to be put.
+    Promised(Box<dyn Promised>),
 }
 
 /// The answer to a request that had to wait.
@@ -182,8 +191,13 @@ impl Session {
         }
     }
 
-    /// Serves one request.
-    pub(crate) fn serve(&mut self, frame: &Frame, out: &mut BytesMut) -> Step {
+    /// Serves one request. `answer_to`: as [`Statements::serve`] says.
+    pub(crate) fn serve(
+        &mut self,
+        frame: &Frame,
+        answer_to: AnswerTo<'_>,
+        out: &mut BytesMut,
+    ) -> Step {
         self.registration.add_request();
         if self.payload_use == PayloadUse::Doubtful {
             self.payload_use = PayloadUse::Known;
@@ -205,7 +219,7 @@ impl Session {
             | Request::Prepare { .. }
             | Request::Execute { .. }
             | Request::Batch(_) => {
-                return self.statements.serve(&self.client, frame, &message, out);
+                return self.statements.serve(&self.client, frame, &message, answer_to, out);
             }
             Request::Options => {
                 self.is_untouched = false;
@@ -228,6 +242,11 @@ impl Session {
             },
         };
         Step::Answered(effect)
+    }
+
+    /// The requests that had arrived are served.
+    pub(crate) fn end_turn(&self) {
+        self.statements.end_turn();
     }
 
     fn startup(

@@ -1,7 +1,8 @@
 //! The row cache: node-wide, bounded in bytes, never stale.
 //!
-//! A key is the store's number (8 bytes) and the row's tree key; a value is the row's bytes as the
-//! tree holds them (shared, not copied), or that there is none. Whoever changes a row changes or
+//! A key is the store's number (8 bytes) and the row's tree key; a value is the row's bytes, or that
+//! there is none. What was just written is shared with the tree; what was read from a file is copied,
+//! because a row of a block holds all of the block in memory. Whoever changes a row changes or
 //! removes its entry right after the tree, before the change is acknowledged. Whoever reads a row
 //! puts a placeholder first: a change in between takes it away, and then the reader's row, which may
 //! be the old one, is not kept.
@@ -64,7 +65,7 @@ impl RowCache {
         match self.rows.get_value_or_guard(key, Some(Duration::ZERO)) {
             GuardResult::Value(row) => Ok(row),
             GuardResult::Guard(guard) => {
-                let row = load()?;
+                let row = load()?.map(|row| TreeBytes::from(&*row));
                 // Refused when the row was changed meanwhile.
                 let _ = guard.insert(row.clone());
                 Ok(row)
@@ -114,6 +115,17 @@ mod tests {
             assert_eq!(cache.get(b"key"), change.then(|| row(b"new")));
             cache.forget(b"key");
         }
+    }
+
+    #[test]
+    fn a_row_does_not_hold_the_block_it_was_read_from() {
+        let cache = RowCache::new(1 << 20);
+        // Long enough to be shared by its clones, as a part of a block is shared with the block.
+        let found = TreeBytes::from(vec![7; 240]);
+        let read: Result<CachedRow, ()> = cache.get_or_load(b"key", || Ok(Some(found.clone())));
+        assert_eq!(read, Ok(Some(found.clone())));
+        let kept = cache.get(b"key").flatten().unwrap();
+        assert_ne!(kept.as_ptr(), found.as_ptr());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 
 use foldhash::fast::FixedState;
@@ -24,6 +25,7 @@ use crate::core::Core;
 use crate::error::CommitError;
 use crate::log::codec::{BODY_VERSION, encode_mutation, push_length};
 use crate::log::{AppendError, Appended, DurableSink, EntryId, Position};
+use crate::promise::Reply;
 use crate::tree::keys::CLUSTERING_BYTES_MAX;
 use crate::tree::store::{Applied, TableStore};
 
@@ -50,6 +52,8 @@ pub enum Committed {
     Now(CommitResult),
     /// It is done when this says so; an answer that never comes means that storage was closed.
     Later(oneshot::Receiver<CommitResult>),
+    /// It is on its way, and its outcome goes to the mailbox that came with it.
+    Promised,
     /// Nothing was done: a replica set has ended (see [`crate::Storage::end_sets`]), and its keys
     /// have another one by now, or in a moment. The change comes back.
     Moved(Vec<(SetId, Mutation)>),
@@ -63,6 +67,7 @@ impl Committed {
             Committed::Later(receiver) => {
                 receiver.blocking_recv().unwrap_or(Err(CommitError::Closed))
             }
+            Committed::Promised => Err(CommitError::Closed),
             Committed::Moved(_) => Err(CommitError::Moved),
         }
     }
@@ -230,7 +235,7 @@ pub(crate) struct Job {
     pub(crate) ids: EntryIds,
     pub(crate) entries: Entries,
     pub(crate) mutation_count: usize,
-    pub(crate) reply: oneshot::Sender<CommitResult>,
+    pub(crate) reply: Reply,
 }
 
 /// What waits to become durable.
@@ -277,7 +282,7 @@ impl fmt::Debug for Truncation {
 struct Gather {
     remaining: AtomicUsize,
     outcomes: Mutex<Option<Outcomes>>,
-    reply: Mutex<Option<oneshot::Sender<CommitResult>>>,
+    reply: Mutex<Option<Reply>>,
 }
 
 /// What one applier does for a job.
@@ -437,7 +442,8 @@ impl DurableSink<Durable> for Appliers {
         for job in jobs {
             // Whoever waits for a truncation sees that the answer never comes.
             let Durable::Change(job) = job else { continue };
-            let _ = job.reply.send(Err(CommitError::LogFailed(Arc::clone(why))));
+            let failed = Err(CommitError::LogFailed(Arc::clone(why)));
+            job.reply.send(failed).into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -489,10 +495,12 @@ fn apply_works(core: &Core, works: Vec<Work>) {
             }
         }
     }
+    // All outcomes are there before anybody is woken for them.
+    let mut waiting = Vec::new();
     for (reply, result) in answers {
-        // Who asked may be gone; the change is committed all the same.
-        let _ = reply.send(result);
+        waiting.extend(reply.send(result));
     }
+    waiting.into_iter().for_each(Waker::wake);
 }
 
 /// In periodic mode: who may append and apply for a set.

@@ -34,6 +34,24 @@ const COUNTER_ROUND: Duration = Duration::from_millis(200);
 /// Stores that may wait for a compaction; more are found again at their next flush.
 const WAITING_COMPACTIONS_MAX: usize = 4096;
 
+/// How far the flusher stands back behind requests: it gets a quarter of a busy core. Writers that it
+/// keeps waiting leave it more.
+const FLUSHER_NICE: i32 = 5;
+/// How far the other chores do: a tenth.
+const CHORE_NICE: i32 = 10;
+
+/// Has the scheduler prefer the threads of requests to this one, so that a merge that runs for seconds
+/// does not hold a core against them.
+fn stand_back(nice: i32) {
+    // Elsewhere the call would slow down the whole process.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(nice) {
+        tracing::debug!(%error, "a chore runs with the priority of requests");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = nice;
+}
+
 /// Memory that is not yet in sorted files, over all tables.
 #[derive(Debug)]
 pub(crate) struct Pressure {
@@ -199,15 +217,27 @@ impl Maintenance {
         });
         let mut threads = Vec::new();
         let flusher = Arc::clone(&shared);
-        threads.push(Builder::new().name("flush".into()).spawn(move || flusher.run_flusher())?);
+        threads.push(Builder::new().name("flush".into()).spawn(move || {
+            stand_back(FLUSHER_NICE);
+            flusher.run_flusher();
+        })?);
         let builder = Arc::clone(&shared);
-        threads.push(Builder::new().name("index".into()).spawn(move || builder.run_builder())?);
+        threads.push(Builder::new().name("index".into()).spawn(move || {
+            stand_back(CHORE_NICE);
+            builder.run_builder();
+        })?);
         let counter = Arc::clone(&shared);
-        threads.push(Builder::new().name("count".into()).spawn(move || counter.run_counter())?);
+        threads.push(Builder::new().name("count".into()).spawn(move || {
+            stand_back(CHORE_NICE);
+            counter.run_counter();
+        })?);
         for number in 0..compaction_threads {
             let shared = Arc::clone(&shared);
             let name = format!("compact-{number}");
-            threads.push(Builder::new().name(name).spawn(move || shared.run_compactor())?);
+            threads.push(Builder::new().name(name).spawn(move || {
+                stand_back(CHORE_NICE);
+                shared.run_compactor();
+            })?);
         }
         Ok(Maintenance { shared, threads: Mutex::new(threads) })
     }

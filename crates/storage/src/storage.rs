@@ -31,6 +31,7 @@ use crate::log::survey::{Survey, survey};
 use crate::log::{AppendError, Appended, Cut, Disk, DurableSink, EntryId, Log, RealDisk};
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
+use crate::promise::{AnswerTo, Promise, Reply};
 use crate::read;
 use crate::schema_source::SchemaSource;
 use crate::sizes::admit::{PartitionFilling, PartitionFull};
@@ -208,6 +209,16 @@ impl Storage {
 
     /// Commits mutations as one atomic change: after a crash all of them are there or none.
     pub fn commit(&self, change: impl IntoIterator<Item = (SetId, Mutation)>) -> Committed {
+        self.commit_for(change, None)
+    }
+
+    /// As [`Storage::commit`]. With `answer_to`, what must become durable first is
+    /// [`Committed::Promised`], and may wait for more until [`Storage::write_group`] is called.
+    pub fn commit_for(
+        &self,
+        change: impl IntoIterator<Item = (SetId, Mutation)>,
+        answer_to: Option<AnswerTo<'_>>,
+    ) -> Committed {
         let change: Located = change.into_iter().collect();
         if self.is_closed.load(Ordering::Acquire) {
             return Committed::Now(Err(CommitError::Closed));
@@ -233,7 +244,7 @@ impl Storage {
         body.clear();
         encode_body(&entries, &mut body);
         let committed = match self.core.options.commit {
-            CommitMode::Group => self.commit_group(entries, mutation_count, &body),
+            CommitMode::Group => self.commit_group(entries, mutation_count, &body, answer_to),
             CommitMode::Periodic { .. } => {
                 let result = self.commit_periodic(&entries, mutation_count, &body);
                 self.maintenance.after_write();
@@ -284,7 +295,8 @@ impl Storage {
         let mut body = Vec::new();
         encode_body(&entries, &mut body);
         let is_group = self.core.options.commit == CommitMode::Group;
-        self.log.append_change(std::iter::once(set), true, &body, |appended, ids| {
+        let reply = Reply::Channel(reply);
+        self.log.append_change(std::iter::once(set), true, true, &body, |appended, ids| {
             let Appended { position, end } = appended;
             let ids = EntryIds::from_slice(ids);
             is_group.then(|| {
@@ -294,19 +306,45 @@ impl Storage {
         Ok(receiver)
     }
 
-    fn commit_group(&self, entries: Entries, mutation_count: usize, body: &[u8]) -> Committed {
-        let (reply, receiver) = tokio::sync::oneshot::channel();
+    /// Has the log write what was appended for mailboxes. Called when a caller has nothing more to add,
+    /// so that all of its changes are in one group.
+    pub fn write_group(&self) {
+        self.log.wake();
+    }
+
+    fn commit_group(
+        &self,
+        entries: Entries,
+        mutation_count: usize,
+        body: &[u8],
+        answer_to: Option<AnswerTo<'_>>,
+    ) -> Committed {
+        let (mut channel, committed) = match answer_to {
+            Some(_) => (None, Committed::Promised),
+            None => {
+                let (sender, receiver) = tokio::sync::oneshot::channel();
+                (Some(sender), Committed::Later(receiver))
+            }
+        };
         let sets: SmallVec<[SetId; 1]> = entries.iter().map(|entry| entry.set).collect();
         let mut entries = Some(entries);
         let make_job = |appended: Appended, ids: &[EntryId]| {
             let Appended { position, end } = appended;
             let (ids, entries) = (EntryIds::from_slice(ids), entries.take()?);
+            // A promise is made for what was appended only: it is told in any case.
+            let reply = match answer_to {
+                Some(answer_to) => Reply::Mailbox(Promise::new(answer_to)),
+                None => Reply::Channel(channel.take()?),
+            };
             Some(Durable::Change(Job { position, end, ids, entries, mutation_count, reply }))
         };
-        let appended = self.log.append_change(sets.into_iter(), false, body, make_job);
+        let appended = {
+            let wakes = answer_to.is_none();
+            self.log.append_change(sets.into_iter(), false, wakes, body, make_job)
+        };
         self.maintenance.after_write();
         match (appended, entries) {
-            (Ok(_), _) => Committed::Later(receiver),
+            (Ok(_), _) => committed,
             (Err(AppendError::Ended), Some(entries)) => Committed::Moved(join_sets(entries)),
             (Err(error), _) => Committed::Now(Err(error.into())),
         }
@@ -347,7 +385,7 @@ impl Storage {
     ) -> CommitResult {
         let mut entry_ids = EntryIds::new();
         let sets = entries.iter().map(|entry| entry.set);
-        let appended = self.log.append_change(sets, false, body, |_, ids| {
+        let appended = self.log.append_change(sets, false, true, body, |_, ids| {
             entry_ids.extend_from_slice(ids);
             None
         })?;

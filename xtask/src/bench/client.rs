@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::json::Json;
 use super::system::{CLIENT_CORE, Server, pinned};
 use super::tools::Tools;
-use super::workload::{CONNECTIONS, Scenario};
+use super::workload::{Amount, CONNECTIONS, Phase, Scenario, Workload};
 use crate::place;
 use crate::process::{lines, run_quietly};
 
@@ -54,25 +54,66 @@ impl<'a> Client<'a> {
     }
 
     /// Makes the tables of a script and fills them.
-    pub(crate) fn load(&self, server: &Server, script: &str) -> Result<(), String> {
+    pub(crate) fn load(
+        &self,
+        server: &Server,
+        script: &str,
+        parameters: &[String],
+    ) -> Result<(), String> {
         let log = place::bench().join("latte");
         std::fs::create_dir_all(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let path = script_path(script);
-        run_quietly(self.latte().arg("schema").arg(&path).arg("--").arg(server.address()))?;
+        let parameters = || parameters.iter().flat_map(|it| ["-P", it]);
+        let mut schema = self.latte();
+        schema.arg("schema").args(parameters()).arg(&path).arg("--").arg(server.address());
+        run_quietly(&mut schema)?;
         let mut load = self.latte();
         load.args(["load", "--quiet", "--threads", "1", "--concurrency", "128", "--connections"])
             .args([CONNECTIONS.to_string(), "--request-timeout".into(), "30s".into()])
+            .args(parameters())
             .arg(&path)
             .args(["--", &server.address()]);
         run_quietly(&mut load).map(drop)
     }
 
-    /// Runs a workload for some seconds, as fast as it goes or at a rate.
+    /// Runs a workload, as fast as it goes or at a rate.
     pub(crate) fn run(
         &mut self,
         server: &Server,
-        scenario: &Scenario,
-        seconds: f64,
+        scenario: &Scenario<'_>,
+        amount: Amount,
+        rate: Option<f64>,
+    ) -> Result<Sample, String> {
+        let own = scenario.workload.parameters.iter().map(|it| it.to_string());
+        let parameters: Vec<String> = own.collect();
+        self.run_as(server, scenario, &parameters, amount, rate)
+    }
+
+    /// Runs a workload that is none of the bench's, pinned and at saturation.
+    pub(crate) fn run_with(
+        &mut self,
+        server: &Server,
+        workload: &Workload,
+        parameters: &[String],
+        amount: Amount,
+    ) -> Result<Sample, String> {
+        let scenario = Scenario {
+            phase: Phase::OneCore,
+            workload,
+            in_flight: workload.in_flight,
+            connections: CONNECTIONS,
+            has_rates: false,
+            has_curve: false,
+        };
+        self.run_as(server, &scenario, parameters, amount, None)
+    }
+
+    fn run_as(
+        &mut self,
+        server: &Server,
+        scenario: &Scenario<'_>,
+        parameters: &[String],
+        amount: Amount,
         rate: Option<f64>,
     ) -> Result<Sample, String> {
         self.run_count += 1;
@@ -85,10 +126,10 @@ impl<'a> Client<'a> {
             .args(["--request-timeout", "30s", "--sampling", "500ms"])
             .args(["--connections", &scenario.connections.to_string()])
             .args(["--concurrency", &in_flight.to_string()])
-            .args(["--duration", &format!("{}ms", (seconds * 1000.0).round())])
+            .args(["--duration", &duration(amount)])
             .args(["--start-cycle", &(self.run_count * CYCLES_PER_RUN).to_string()])
             .args(scenario.workload.functions.iter().flat_map(|name| ["--functions", name]))
-            .args(scenario.workload.parameters.iter().flat_map(|it| ["-P", it]))
+            .args(parameters.iter().flat_map(|it| ["-P", it]))
             .arg("--output")
             .arg(&output);
         if let Some(rate) = rate {
@@ -100,6 +141,14 @@ impl<'a> Client<'a> {
         let text = std::fs::read_to_string(&output)
             .map_err(|error| format!("{}: {error}", output.display()))?;
         sample(&Json::parse(&text)?, cpu_seconds)
+    }
+}
+
+/// As latte wants it: a number alone is a number of requests.
+fn duration(amount: Amount) -> String {
+    match amount {
+        Amount::Requests(count) => count.to_string(),
+        Amount::Seconds(seconds) => format!("{}ms", (seconds * 1000.0).round()),
     }
 }
 

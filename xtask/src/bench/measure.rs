@@ -8,7 +8,7 @@ use super::client::{Client, Sample};
 use super::json::Json;
 use super::system::{Server, System};
 use super::tools::Tools;
-use super::workload::{Effort, Phase, Scenario};
+use super::workload::{Amount, Effort, Phase, Scenario};
 use crate::place;
 use crate::report::in_seconds;
 
@@ -62,7 +62,7 @@ impl Spread {
 /// What was measured in one scenario.
 #[derive(Clone)]
 pub(crate) struct Figures {
-    pub(crate) scenario: Scenario,
+    pub(crate) scenario: Scenario<'static>,
     pub(crate) systems: Vec<SystemFigures>,
 }
 
@@ -86,13 +86,13 @@ pub(crate) struct Facts {
 /// Measures all scenarios that have no figures yet. What goes wrong with one of them is told and costs only that one.
 pub(crate) fn run(
     tools: &Tools,
-    scenarios: &[Scenario],
+    scenarios: &[Scenario<'static>],
     effort: &Effort,
     failures: &mut Vec<String>,
 ) {
     let mut client = Client::new(tools);
     for phase in Phase::ALL {
-        let open: Vec<&Scenario> = scenarios
+        let open: Vec<&Scenario<'static>> = scenarios
             .iter()
             .filter(|scenario| scenario.phase == phase && load_figures(scenario).is_none())
             .collect();
@@ -142,11 +142,11 @@ impl<'a> PhaseRun<'a> {
         phase: Phase,
         failures: &mut Vec<String>,
     ) -> Result<PhaseRun<'a>, String> {
-        let helenus = Server::start(tools, System::Helenus, phase, None)?;
+        let helenus = Server::start(tools, System::Helenus, phase, None, &[])?;
         let node = helenus.port;
         let mut servers = vec![helenus];
         if tools.cassandra.is_ok() {
-            match Server::start(tools, System::Cassandra, phase, None) {
+            match Server::start(tools, System::Cassandra, phase, None, &[]) {
                 Ok(server) => servers.push(server),
                 // It cannot be helped; the others are worth measuring without it.
                 Err(error) => failures.push(format!("{}: {error}", phase.name())),
@@ -154,7 +154,7 @@ impl<'a> PhaseRun<'a> {
         }
         // What the null server costs depends on the cores alone.
         if matches!(phase, Phase::OneCore | Phase::AllCores) {
-            servers.push(Server::start(tools, System::Limit, phase, Some(node))?);
+            servers.push(Server::start(tools, System::Limit, phase, Some(node), &[])?);
         }
         for server in &servers {
             let Server { system, started_ms, fresh_bytes, .. } = server;
@@ -164,7 +164,7 @@ impl<'a> PhaseRun<'a> {
         Ok(PhaseRun { tools, phase, servers })
     }
 
-    fn load(&self, client: &Client<'_>, scenarios: &[&Scenario]) -> Result<(), String> {
+    fn load(&self, client: &Client<'_>, scenarios: &[&Scenario<'static>]) -> Result<(), String> {
         let mut scripts: Vec<&str> = scenarios.iter().map(|it| it.workload.script).collect();
         scripts.sort_unstable();
         scripts.dedup();
@@ -179,7 +179,7 @@ impl<'a> PhaseRun<'a> {
                 if mark.exists() {
                     continue;
                 }
-                client.load(server, script)?;
+                client.load(server, script, &[])?;
                 write(&mark, "")?;
             }
             if self.phase == Phase::SmallCache && server.system == System::Helenus {
@@ -195,7 +195,7 @@ impl<'a> PhaseRun<'a> {
     fn measure(
         &mut self,
         client: &mut Client<'_>,
-        scenario: &Scenario,
+        scenario: &Scenario<'static>,
         effort: &Effort,
     ) -> Result<Figures, String> {
         let new = |server: &Server| SystemFigures {
@@ -216,7 +216,8 @@ impl<'a> PhaseRun<'a> {
                 if server.system == System::Limit && round > 0 {
                     continue;
                 }
-                figures.rounds.push(client.run(server, scenario, effort.seconds, None)?);
+                let amount = effort.round(scenario);
+                figures.rounds.push(client.run(server, scenario, amount, None)?);
             }
         }
         let mut figures = Figures { scenario: *scenario, systems };
@@ -238,7 +239,8 @@ impl<'a> PhaseRun<'a> {
                     continue;
                 }
                 let rate = (peak * part).max(1.0);
-                let sample = client.run(server, scenario, effort.seconds, Some(rate))?;
+                let amount = Amount::Seconds(effort.seconds);
+                let sample = client.run(server, scenario, amount, Some(rate))?;
                 figures.rates.push((rate, sample));
             }
         }
@@ -268,7 +270,7 @@ impl<'a> PhaseRun<'a> {
 fn warm_up(
     client: &mut Client<'_>,
     server: &Server,
-    scenario: &Scenario,
+    scenario: &Scenario<'static>,
     effort: &Effort,
 ) -> Result<(), String> {
     const SECONDS: f64 = 2.0;
@@ -276,7 +278,7 @@ fn warm_up(
     const WORTH: f64 = 0.9;
     let mut former_us = f64::MAX;
     for _ in 0..effort.warm_ups_max {
-        let cpu_us = client.run(server, scenario, SECONDS, None)?.cpu_us;
+        let cpu_us = client.run(server, scenario, Amount::Seconds(SECONDS), None)?.cpu_us;
         if cpu_us > WORTH * former_us {
             break;
         }
@@ -391,7 +393,7 @@ fn save_figures(figures: &Figures) {
 }
 
 /// The figures of a scenario, if it has been measured.
-pub(crate) fn load_figures(scenario: &Scenario) -> Option<Figures> {
+pub(crate) fn load_figures(scenario: &Scenario<'static>) -> Option<Figures> {
     let json = read(&format!("{}.json", scenario.id()))?;
     let mut systems = Vec::new();
     for system in System::ALL {

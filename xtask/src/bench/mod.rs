@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`workload`] (what is measured), [`tools`] (what is installed), [`system`] and [`cassandra`] (the
 //! servers), [`client`] (one measurement), [`measure`] (the run), [`report`] and [`picture`] (what comes out); [`json`]
-//! serves them.
+//! serves them. [`scale`] is another run: whether a request costs the same when there is more of everything.
 
 mod cassandra;
 mod client;
@@ -10,6 +10,7 @@ mod json;
 mod measure;
 mod picture;
 mod report;
+mod scale;
 mod system;
 mod tools;
 mod workload;
@@ -23,6 +24,7 @@ use crate::place;
 use crate::report::in_seconds;
 use measure::{Figures, write};
 use report::Heading;
+use scale::Scale;
 use tools::Tools;
 use workload::{Effort, Level, Phase, WORKLOADS, Workload};
 
@@ -30,6 +32,9 @@ use workload::{Effort, Level, Phase, WORKLOADS, Workload};
 const PICTURE: &str = "docs/benchmarks.svg";
 /// The report of the last full run, in the repository.
 const PUBLISHED: &str = "BENCHMARKS.md";
+
+/// Unmeasured turns that Cassandra gets on each workload, where that is wanted.
+const WARM_UPS_MAX: u32 = 5;
 
 /// What the user asked for.
 struct Options {
@@ -39,6 +44,10 @@ struct Options {
     is_resumed: bool,
     is_published: bool,
     has_cassandra: bool,
+    /// Only these conditions; all of them if there are none.
+    phases: Vec<Phase>,
+    /// Only these scales, and no comparison.
+    scales: Vec<Scale>,
 }
 
 /// `cargo xtask bench`.
@@ -50,7 +59,7 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     }
     println!("==> build and install");
     let mut tools = Tools::install()?;
-    if !options.has_cassandra {
+    if !options.has_cassandra || !options.scales.is_empty() {
         tools.cassandra = Err("it was not wanted".into());
     }
     let mut notes = Vec::new();
@@ -61,7 +70,13 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
         notes
             .push("Nothing was pinned to a core: this machine has no taskset, or one core.".into());
     }
-    let scenarios = options.level.scenarios(&options.only);
+    if !options.scales.is_empty() {
+        return scale::run(&tools, &options.scales, options.level == Level::Full);
+    }
+    let mut scenarios = options.level.scenarios(&options.only);
+    if !options.phases.is_empty() {
+        scenarios.retain(|scenario| options.phases.contains(&scenario.phase));
+    }
     let mut failures = Vec::new();
     measure::run(&tools, &scenarios, &options.effort, &mut failures);
 
@@ -77,9 +92,7 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
             "with group commit a lone writer waits {p50_ms:.2} ms (p50); one bare sync of 512 bytes takes {sync_ms:.2} ms here."
         )
     }));
-    let Effort { rounds, seconds, .. } = options.effort;
-    let heading =
-        Heading::read(format!("{rounds} rounds of {seconds} s for each system and workload."));
+    let heading = Heading::read(options.effort.told());
     let markdown = report::markdown(&heading, &all, &facts, &notes);
     println!("\n{markdown}");
     save(&heading, &markdown, &all, &facts, options.is_published)?;
@@ -131,7 +144,7 @@ fn save(
 /// Reads the arguments; `None` when all was a question.
 fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
     let mut level = Level::Standard;
-    let (mut rounds, mut seconds) = (None, None);
+    let (mut rounds, mut seconds, mut is_warm) = (None, None, false);
     let mut options = Options {
         level,
         effort: level.effort(),
@@ -139,6 +152,8 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
         is_resumed: false,
         is_published: false,
         has_cassandra: true,
+        phases: Vec::new(),
+        scales: Vec::new(),
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -148,6 +163,7 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
             "--full" => level = Level::Full,
             "--resume" => options.is_resumed = true,
             "--publish" => options.is_published = true,
+            "--warm" => is_warm = true,
             "--without-cassandra" => options.has_cassandra = false,
             "--rounds" => rounds = Some(value()?.parse().map_err(|_| "--rounds needs a number")?),
             "--seconds" => {
@@ -160,6 +176,23 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
                 options.only.push(
                     found.ok_or(format!("no workload {name}; there are: {}", names.join(", ")))?,
                 );
+            }
+            "--phase" => {
+                let name = value()?;
+                let found = Phase::ALL.into_iter().find(|phase| phase.name() == name);
+                let names = Phase::ALL.map(Phase::name).join(", ");
+                options.phases.push(found.ok_or(format!("no phase {name}; there are: {names}"))?);
+            }
+            "--scale" => {
+                let name = value()?;
+                let found = Scale::ALL.into_iter().find(|scale| scale.name() == name);
+                match (name.as_str(), found) {
+                    ("all", _) => options.scales.extend(Scale::ALL),
+                    (_, Some(scale)) => options.scales.push(scale),
+                    (_, None) => {
+                        return Err(format!("no scale {name}; rows, tables, partitions, all"));
+                    }
+                }
             }
             "--list" => {
                 for workload in &WORKLOADS {
@@ -175,7 +208,14 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
     options.level = level;
     options.effort = level.effort();
     options.effort.rounds = rounds.unwrap_or(options.effort.rounds).max(1);
-    options.effort.seconds = seconds.unwrap_or(options.effort.seconds).max(0.5);
+    if let Some(seconds) = seconds {
+        let seconds: f64 = seconds;
+        options.effort.round_seconds = Some(seconds.max(0.5));
+        options.effort.seconds = seconds.max(0.5);
+    }
+    if is_warm {
+        options.effort.warm_ups_max = WARM_UPS_MAX;
+    }
     Ok(Some(options))
 }
 
@@ -193,8 +233,12 @@ mod tests {
         assert_eq!(options.level, Level::Quick);
         assert_eq!(options.effort.rounds, 7);
         assert_eq!(options.only.len(), 1);
+        let options = parse(&words("--scale all --full --phase group-commit")).unwrap().unwrap();
+        assert_eq!((options.scales.len(), options.phases.len()), (3, 1));
         assert!(parse(&words("--list")).unwrap().is_none());
-        for wrong in ["--workload nothing", "--rounds", "--rounds x", "--fast"] {
+        for wrong in
+            ["--workload nothing", "--rounds", "--rounds x", "--fast", "--phase x", "--scale x"]
+        {
             assert!(parse(&words(wrong)).is_err(), "{wrong}");
         }
     }

@@ -69,18 +69,24 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a system for a phase, on its data of the phases before. The limit asks `node` what to answer.
+    /// Starts a system for a phase, on its data of the phases before. The limit asks `node` what to answer; `settings`
+    /// are for Helenus.
     pub(crate) fn start(
         tools: &Tools,
         system: System,
         phase: Phase,
         node: Option<u16>,
+        settings: &[String],
     ) -> Result<Server, String> {
         let folder = place::bench().join("data").join(system.name());
         std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let port = free_port()?;
         let program = match system {
-            System::Helenus => helenus(&tools.helenus, &folder, port, phase),
+            System::Helenus => {
+                let mut program = helenus(&tools.helenus, &folder, port, phase);
+                program.args(settings.iter().flat_map(|setting| ["--set", setting]));
+                program
+            }
             System::Cassandra => {
                 let jars = tools.cassandra.as_ref().map_err(String::clone)?;
                 let heap = std::env::var(HEAP_VARIABLE).unwrap_or_else(|_| HEAP.into());
@@ -137,8 +143,11 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// User and system time so far, in seconds.
+    /// User and system time so far, in seconds: of its threads to the nanosecond, where the system tells that.
     pub(crate) fn cpu_seconds(&self) -> f64 {
+        if let Some(seconds) = thread_seconds(self.child.id()) {
+            return seconds;
+        }
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         stat.ok().and_then(|stat| cpu_ticks(&stat)).unwrap_or(0.0) / TICKS_PER_SECOND
     }
@@ -152,9 +161,14 @@ impl Server {
         kilobytes.unwrap_or(0.0) * 1024.0
     }
 
+    /// Its data folder.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
     /// What its data takes on the disk.
     pub(crate) fn disk_bytes(&self) -> f64 {
-        allocated_bytes(&self.folder.join("data"))
+        allocated_bytes(&self.data())
     }
 
     /// Has Helenus write what is in memory to its files and merge them. (Cassandra did so when it started again.)
@@ -262,6 +276,20 @@ fn answers(port: u16) -> bool {
 fn free_port() -> Result<u16, String> {
     let port = || TcpListener::bind("127.0.0.1:0")?.local_addr();
     port().map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
+}
+
+/// What the threads of a process ran, in seconds. The figure of the whole process comes in steps of ten
+/// milliseconds, which is much for a hundred thousand cheap requests.
+fn thread_seconds(process: u32) -> Option<f64> {
+    let mut nanoseconds = 0.0;
+    for task in std::fs::read_dir(format!("/proc/{process}/task")).ok()? {
+        // One that ended meanwhile did nothing that matters.
+        let Ok(text) = std::fs::read_to_string(task.ok()?.path().join("schedstat")) else {
+            continue;
+        };
+        nanoseconds += text.split_whitespace().next()?.parse::<f64>().ok()?;
+    }
+    (nanoseconds > 0.0).then_some(nanoseconds / 1e9)
 }
 
 /// The sum of the fields utime and stime.

@@ -12,6 +12,8 @@ pub(crate) struct Workload {
     pub(crate) parameters: &'static [&'static str],
     /// Requests in flight at saturation.
     pub(crate) in_flight: u32,
+    /// Requests of one round: the same number for every system.
+    pub(crate) requests: u32,
     pub(crate) is_quick: bool,
 }
 
@@ -21,7 +23,21 @@ const fn workload(
     script: &'static str,
     functions: &'static [&'static str],
 ) -> Workload {
-    Workload { name, title, script, functions, parameters: &[], in_flight: 128, is_quick: false }
+    Workload {
+        name,
+        title,
+        script,
+        functions,
+        parameters: &[],
+        in_flight: 128,
+        requests: 200_000,
+        is_quick: false,
+    }
+}
+
+/// The same with fewer requests, where one of them is much work.
+const fn of(requests: u32, workload: Workload) -> Workload {
+    Workload { requests, ..workload }
 }
 
 const fn quick(workload: Workload) -> Workload {
@@ -43,17 +59,23 @@ pub(crate) const WORKLOADS: [Workload; 16] = [
     },
     quick(workload("mix", "50/50 mix, Zipfian keys", "rows", &["read_zipf", "write_zipf"])),
     quick(workload("append", "time-series append", "series", &["append"])),
-    quick(workload("slice", "slice of 100 rows", "series", &["slice"])),
-    workload("batch", "batch of 20, one partition", "batch", &["batch"]),
-    quick(workload("conditional", "conditional insert", "conditional", &["claim"])),
-    workload("counter", "counter increment", "counter", &["increment"]),
-    workload("index", "secondary-index lookup, 10 rows", "index", &["lookup"]),
-    Workload { in_flight: 32, ..workload("scan", "full scan, 1/512 a request", "rows", &["scan"]) },
+    quick(of(50_000, workload("slice", "slice of 100 rows", "series", &["slice"]))),
+    of(20_000, workload("batch", "batch of 20, one partition", "batch", &["batch"])),
+    quick(of(20_000, workload("conditional", "conditional insert", "conditional", &["claim"]))),
+    of(100_000, workload("counter", "counter increment", "counter", &["increment"])),
+    of(20_000, workload("index", "secondary-index lookup, 10 rows", "index", &["lookup"])),
     Workload {
         in_flight: 32,
-        ..workload("large-insert", "insert, 64 KiB rows", "large", &["insert"])
+        ..of(2_000, workload("scan", "full scan, 1/512 a request", "rows", &["scan"]))
     },
-    Workload { in_flight: 32, ..workload("large-read", "read, 64 KiB rows", "large", &["read"]) },
+    Workload {
+        in_flight: 32,
+        ..of(5_000, workload("large-insert", "insert, 64 KiB rows", "large", &["insert"]))
+    },
+    Workload {
+        in_flight: 32,
+        ..of(10_000, workload("large-read", "read, 64 KiB rows", "large", &["read"]))
+    },
     workload("read-disk", "read, data on disk, small cache", "rows", &["read"]),
 ];
 
@@ -107,9 +129,9 @@ impl Phase {
 
 /// One thing to measure: a workload under conditions.
 #[derive(Clone, Copy)]
-pub(crate) struct Scenario {
+pub(crate) struct Scenario<'w> {
     pub(crate) phase: Phase,
-    pub(crate) workload: &'static Workload,
+    pub(crate) workload: &'w Workload,
     pub(crate) in_flight: u32,
     pub(crate) connections: u32,
     /// Whether latency at half of Cassandra's peak is measured as well.
@@ -121,7 +143,7 @@ pub(crate) struct Scenario {
 /// Connections where nothing else is said.
 pub(crate) const CONNECTIONS: u32 = 2;
 
-impl Scenario {
+impl Scenario<'_> {
     /// A name for files and for the JSON report.
     pub(crate) fn id(&self) -> String {
         let Scenario { phase, workload, in_flight, connections, .. } = self;
@@ -132,6 +154,13 @@ impl Scenario {
     pub(crate) fn is_main(&self) -> bool {
         self.in_flight == self.workload.in_flight && self.connections == CONNECTIONS
     }
+}
+
+/// How much is asked for in one measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Amount {
+    Requests(u64),
+    Seconds(f64),
 }
 
 /// How thorough a run is.
@@ -146,6 +175,11 @@ pub(crate) enum Level {
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounds: u32,
+    /// A round is this part of the workload's requests.
+    pub(crate) part: f64,
+    /// A round takes so long instead.
+    pub(crate) round_seconds: Option<f64>,
+    /// What is measured at a fixed rate takes so long.
     pub(crate) seconds: f64,
     /// How often at most Cassandra gets a turn that does not count, so that its compiler sees the workload first.
     pub(crate) warm_ups_max: u32,
@@ -153,21 +187,68 @@ pub(crate) struct Effort {
     pub(crate) rates: &'static [f64],
 }
 
+impl Effort {
+    /// One round of a scenario at saturation. A handful of requests in flight takes longer for each.
+    pub(crate) fn round(&self, scenario: &Scenario<'_>) -> Amount {
+        if let Some(seconds) = self.round_seconds {
+            return Amount::Seconds(seconds);
+        }
+        const FEW_IN_FLIGHT: u32 = 16;
+        let requests = f64::from(scenario.workload.requests) * self.part;
+        let part = if scenario.in_flight < FEW_IN_FLIGHT { 0.05 } else { 1.0 };
+        Amount::Requests((requests * part).round().max(1.0) as u64)
+    }
+
+    /// What the report says about it.
+    pub(crate) fn told(&self) -> String {
+        let amount = match self.round_seconds {
+            Some(seconds) => format!("{seconds} s"),
+            None => format!("{:.0} requests (fewer where one is much work)", 200_000.0 * self.part),
+        };
+        let warm = match self.warm_ups_max {
+            0 => {
+                "Cassandra has the loading of the tables (200,000 rows each) as its warm-up, and the rounds before"
+            }
+            _ => {
+                "Cassandra gets unmeasured turns on each workload until its compiler has little left to gain"
+            }
+        };
+        format!("{} rounds of {amount} for each system and workload. {warm}.", self.rounds)
+    }
+}
+
 impl Level {
     pub(crate) fn effort(self) -> Effort {
         match self {
-            Level::Quick => Effort { rounds: 3, seconds: 1.5, warm_ups_max: 2, rates: &[0.5] },
-            Level::Standard => {
-                Effort { rounds: 3, seconds: 1.5, warm_ups_max: 3, rates: &[0.25, 0.5, 0.9] }
-            }
-            Level::Full => {
-                Effort { rounds: 5, seconds: 5.0, warm_ups_max: 10, rates: &[0.25, 0.5, 0.75, 0.9] }
-            }
+            Level::Quick => Effort {
+                rounds: 3,
+                part: 0.5,
+                round_seconds: None,
+                seconds: 1.5,
+                warm_ups_max: 0,
+                rates: &[0.5],
+            },
+            Level::Standard => Effort {
+                rounds: 3,
+                part: 1.0,
+                round_seconds: None,
+                seconds: 2.0,
+                warm_ups_max: 0,
+                rates: &[0.25, 0.5, 0.9],
+            },
+            Level::Full => Effort {
+                rounds: 5,
+                part: 2.0,
+                round_seconds: None,
+                seconds: 5.0,
+                warm_ups_max: 0,
+                rates: &[0.25, 0.5, 0.75, 0.9],
+            },
         }
     }
 
     /// What is measured, phase by phase. With `only`, those workloads alone.
-    pub(crate) fn scenarios(self, only: &[&'static Workload]) -> Vec<Scenario> {
+    pub(crate) fn scenarios(self, only: &[&'static Workload]) -> Vec<Scenario<'static>> {
         let wanted = |workload: &Workload| {
             (only.is_empty() && (self != Level::Quick || workload.is_quick))
                 || only.iter().any(|one| one.name == workload.name)

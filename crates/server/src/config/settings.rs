@@ -174,28 +174,28 @@ pub(super) static SETTINGS: &[Setting] = &[
         "memory.block_cache",
         Form::Bytes,
         "auto",
-        "Blocks of data files kept in memory. auto: an eighth of the memory.",
+        "Blocks of data files kept in memory. auto: 1/256 of the memory, at least 16MiB. The page cache\nof the operating system holds the files beside it.",
         memory.block_cache = form::bytes_or_auto
     ),
     setting!(
         "memory.row_cache",
         Form::Bytes,
         "auto",
-        "Rows kept in memory. auto: an eighth of the memory.",
+        "Rows kept in memory. auto: 1/160 of the memory, at least 16MiB.",
         memory.row_cache = form::bytes_or_auto
     ),
     setting!(
         "memory.head_cache",
         Form::Bytes,
         "auto",
-        "First rows of partitions kept in memory, for slices. auto: a sixteenth of the memory.",
+        "First rows of partitions kept in memory, for slices. auto: 1/512 of the memory, at least 16MiB.",
         memory.head_cache = form::bytes_or_auto
     ),
     setting!(
         "memory.memtables",
         Form::Bytes,
         "auto",
-        "Writes kept in memory before they are sorted into files. auto: an eighth of the memory.",
+        "Writes kept in memory before they are sorted into files; half of it starts that. auto: 1/192 of\nthe memory, at least 16MiB and at most 1GiB.",
         memory.memtables = form::bytes_or_auto
     ),
     setting!(

@@ -6,6 +6,7 @@
 //! while too many of its requests wait: the kernel then holds the client back, and our memory does
 //! not grow. What the whole node may hold, and when it refuses, is in `load.rs`.
 mod pending;
+mod promises;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,8 @@ use crate::world;
 
 use pending::Pending;
 pub(crate) use pending::Wait;
+pub(crate) use promises::Promised;
+use promises::Promises;
 
 /// Bytes taken from the socket at once.
 const READ_BYTES_MAX: usize = 64 * 1024;
@@ -47,6 +50,9 @@ const ROUNDS_MAX: usize = 16;
 const STALL_MAX: Duration = Duration::from_secs(60);
 /// ... or after this, when memory is short.
 const STALL_MAX_TIGHT: Duration = Duration::from_secs(2);
+/// A buffer of a connection that waits is kept up to this size, so that a client with one request at a
+/// time does not cost allocations; ten thousand that are silent hold 30 MB at most.
+const KEPT_BYTES_MAX: usize = 1024;
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -70,6 +76,9 @@ pub(crate) struct Connection<'a, S> {
     /// What was agreed on, to start a fresh [`Outgoing`] with.
     agreed: Option<(Version, Option<Compression>)>,
     pending: Pending<Tag, Finished>,
+    promises: Promises<Tag>,
+    /// Changes of this turn are in the log, and the log was not told that there are no more.
+    has_new_promises: bool,
     registered: EventKinds,
     events: Option<EventQueue>,
     /// Until the client has said who it is.
@@ -140,6 +149,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             outgoing: Outgoing::new(),
             agreed: None,
             pending: Pending::new(),
+            promises: Promises::new(),
+            has_new_promises: false,
             registered: EventKinds::default(),
             events: None,
             startup_deadline: Some(Box::pin(tokio::time::sleep(limits.startup_timeout))),
@@ -179,11 +190,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     #[inline(never)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         self.turn_requests = self.load.turn_requests();
+        // Once for a turn: whatever changes meanwhile wakes the task again.
+        if self.poll_ends(cx) {
+            return Poll::Ready(Ok(()));
+        }
         for _ in 0..ROUNDS_MAX {
-            if self.poll_ends(cx) {
-                return Poll::Ready(Ok(()));
-            }
             let mut has_moved = self.serve_frames();
+            has_moved |= self.poll_promises(cx);
             has_moved |= self.poll_pending(cx);
             has_moved |= self.poll_events(cx);
             has_moved |= self.poll_write(cx)?;
@@ -226,8 +239,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             // Nobody is there to take answers that come later.
             Reading::Ended => self.outgoing.is_empty() && !self.may_hold_frames,
             Reading::Refused => self.outgoing.is_empty(),
-            Reading::Stopping => self.outgoing.is_empty() && self.pending.count() == 0,
+            Reading::Stopping => self.outgoing.is_empty() && self.waiting_count() == 0,
         }
+    }
+
+    /// Requests that wait, for the log or for something else.
+    fn waiting_count(&self) -> usize {
+        self.pending.count() + self.promises.count()
     }
 
     fn has_room(&self) -> bool {
@@ -241,7 +259,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         };
         matches!(self.reading, Reading::Open | Reading::Ended)
             && self.has_room()
-            && (self.pending.count() < in_flight_max || self.session.throw_on_overload)
+            && (self.waiting_count() < in_flight_max || self.session.throw_on_overload)
     }
 
     fn serve_frames(&mut self) -> bool {
@@ -270,13 +288,17 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             }
             served_count += 1;
         }
+        if self.has_new_promises {
+            self.has_new_promises = false;
+            self.session.end_turn();
+        }
         served_count > 0
     }
 
     fn serve_frame(&mut self, frame: &Frame, arrived: Instant) {
         let Some(kind) = kind_of(frame.opcode) else { return };
         let is_late = kind.is_statement() && self.turn_requests == 0;
-        if is_late || self.pending.count() >= self.limits.in_flight_max {
+        if is_late || self.waiting_count() >= self.limits.in_flight_max {
             let effect = self.session.refuse(frame.version, frame.stream, self.outgoing.messages());
             self.settle(kind, arrived, effect);
             return;
@@ -285,13 +307,19 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         let before_bytes = self.outgoing.messages().len();
         let session = &mut self.session;
         let messages = self.outgoing.messages();
+        let answer_to = self.promises.next();
         // A bug that shows with one request must not take the others of this client with it.
-        let step = catch_unwind(AssertUnwindSafe(|| session.serve(frame, messages)));
+        let step = catch_unwind(AssertUnwindSafe(|| session.serve(frame, answer_to, messages)));
         match step {
             Ok(Step::Answered(effect)) => self.settle(kind, arrived, effect),
             Ok(Step::Waits(wait)) => {
                 let _holding = Holding::of(self.load, frame.body.len());
                 self.pending.add(Tag { kind, started: arrived, _holding }, wait);
+            }
+            Ok(Step::Promised(promised)) => {
+                let _holding = Holding::of(self.load, frame.body.len());
+                self.promises.add(Tag { kind, started: arrived, _holding }, promised);
+                self.has_new_promises = true;
             }
             Err(_) => {
                 tracing::error!(opcode = ?frame.opcode, "a request failed by a bug of the server");
@@ -336,6 +364,36 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                 ResponseHead::event(version, &event, self.outgoing.messages());
             }
         }
+    }
+
+    /// Answers requests whose changes are durable, or took too long.
+    fn poll_promises(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while self.promises.count() > 0 && self.has_room() {
+            let (tag, promised, outcome) = if self.promises.poll_arrived(cx).is_ready() {
+                let Some((tag, promised, result)) = self.promises.next_arrived() else { continue };
+                (tag, promised, Some(result))
+            } else {
+                match self.promises.poll_late(cx, world::now) {
+                    Poll::Ready((tag, promised)) => (tag, promised, None),
+                    Poll::Pending => break,
+                }
+            };
+            has_moved = true;
+            let before_bytes = self.outgoing.messages().len();
+            let messages = self.outgoing.messages();
+            // The same guard as around the first step.
+            match catch_unwind(AssertUnwindSafe(|| promised.answer(outcome, messages))) {
+                Ok(effect) => self.settle(tag.kind, tag.started, effect),
+                Err(_) => {
+                    tracing::error!("a waiting request failed by a bug of the server");
+                    self.outgoing.messages().truncate(before_bytes);
+                    self.reading = Reading::Refused;
+                    break;
+                }
+            }
+        }
+        has_moved
     }
 
     /// Takes the answers of requests that waited.
@@ -476,15 +534,16 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
 
     /// A connection that waits holds next to nothing: ten thousand of them are cheap.
     fn release_memory(&mut self) {
-        if self.inbound.is_empty() {
+        if self.inbound.is_empty() && self.inbound.capacity() > KEPT_BYTES_MAX {
             self.inbound = BytesMut::new();
         }
-        if self.outgoing.is_empty() {
+        if self.outgoing.is_empty() && self.outgoing.capacity_bytes() > 2 * KEPT_BYTES_MAX {
             self.outgoing = Outgoing::new();
             if let Some((version, compression)) = self.agreed {
                 self.outgoing.start(version, compression);
             }
         }
         self.pending.shrink_if_empty();
+        self.promises.shrink_if_empty();
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use protocol::{
@@ -10,11 +11,12 @@ use protocol::{
     MapBuilder, NodeStatus, Outgoing, QueryParameters, Request, RequestMessage, Response,
     ResponseHead, ResponseMessage, Version,
 };
+use replica::{AllDone, AnswerTo, CommitResult};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::{Connection, Limits, Wait};
+use super::{Connection, Limits, Promised, Wait};
 use crate::clients::Clients;
 use crate::events::EventHub;
 use crate::load::{Holding, Load};
@@ -34,6 +36,7 @@ impl Statements for Scripted {
         _client: &Client,
         frame: &Frame,
         message: &RequestMessage<'_>,
+        answer_to: AnswerTo<'_>,
         out: &mut BytesMut,
     ) -> Step {
         self.served_count.fetch_add(1, Ordering::Relaxed);
@@ -48,6 +51,20 @@ impl Statements for Scripted {
             "now" => answer(out, "now"),
             "large" => answer(out, &"x".repeat(number as usize)),
             "panic" => panic!("as told"),
+            // Its outcome is put by a thread that never heard of the connection.
+            "promised" => {
+                let (mailbox, place) = (Arc::clone(answer_to.mailbox), answer_to.number);
+                tokio::task::spawn_blocking(move || {
+                    std::thread::sleep(Duration::from_millis(number));
+                    mailbox.put(place, Ok(AllDone::new())).into_iter().for_each(Waker::wake);
+                });
+                let deadline = crate::world::now() + LONG;
+                return Step::Promised(Box::new(Told { version, stream, deadline }));
+            }
+            "late" => {
+                let deadline = crate::world::now() + Duration::from_millis(number);
+                return Step::Promised(Box::new(Told { version, stream, deadline }));
+            }
             "never" => return Step::Waits(Box::pin(std::future::pending())),
             _ => {
                 return Step::Waits(Box::pin(async move {
@@ -66,6 +83,8 @@ impl Statements for Scripted {
         Effect::error(&ResponseHead::new(version, stream), &error, out)
     }
 
+    fn end_turn(&self) {}
+
     fn requires_login(&self) -> bool {
         self.requires_login
     }
@@ -77,6 +96,27 @@ impl Statements for Scripted {
             Err(ErrorResponse::new(ErrorKind::BadCredentials, "wrong"))
         };
         Box::pin(async { outcome })
+    }
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A change that was promised an outcome.
+struct Told {
+    version: Version,
+    stream: i16,
+    deadline: Instant,
+}
+
+impl Promised for Told {
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    fn answer(self: Box<Self>, outcome: Option<CommitResult>, out: &mut BytesMut) -> Effect {
+        let text = if outcome.is_some() { "promised" } else { "late" };
+        ResponseHead::new(self.version, self.stream).set_keyspace(text, out);
+        Effect::none()
     }
 }
 
@@ -213,13 +253,22 @@ async fn many_requests_in_every_version_and_compression() {
             let mut client = TestClient::connect(version, Scripted::default()).await;
             assert_eq!(client.start(compression).await, Response::Ready);
             for stream in 0..1000 {
-                client.queue_query(stream, if stream % 7 == 0 { "later 2" } else { "now" });
+                let text = match stream % 7 {
+                    0 => "later 2",
+                    3 => "promised 2",
+                    _ => "now",
+                };
+                client.queue_query(stream, text);
             }
             client.flush().await;
             let mut seen = vec![false; 1000];
             for _ in 0..1000 {
                 let (stream, response) = client.receive().await;
-                let expected = if stream % 7 == 0 { "later" } else { "now" };
+                let expected = match stream % 7 {
+                    0 => "later",
+                    3 => "promised",
+                    _ => "now",
+                };
                 assert_eq!(response, Response::SetKeyspace(expected.to_owned()));
                 assert!(!std::mem::replace(&mut seen[stream as usize], true));
             }
@@ -231,11 +280,12 @@ async fn many_requests_in_every_version_and_compression() {
 async fn answers_come_as_they_are_ready() {
     let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
     client.start(None).await;
-    for (stream, text) in [(1, "never"), (2, "later 80"), (3, "later 10"), (4, "now")] {
+    let texts = ["never", "later 150", "later 10", "now", "promised 80", "late 220"];
+    for (stream, text) in (1..).zip(texts) {
         client.queue_query(stream, text);
     }
     client.flush().await;
-    for expected in [4, 3, 2] {
+    for expected in [4, 3, 5, 2, 6] {
         assert_eq!(client.receive().await.0, expected);
     }
 }

@@ -50,7 +50,8 @@ impl Inner {
         drop(schema);
         match ran {
             Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
-            Ok(Ran::Waits(waits)) => self.finish(call, waits).await,
+            Ok(Ran::Waits(outcome, logged)) => self.finish(call, outcome, logged).await,
+            Ok(Ran::Promised(_)) => self.finished(&call, Err(Failure::Bug)),
             Ok(Ran::Long(long)) => self.run_apart(call, long).await,
             Err(failure) => self.finished(&call, Err(failure)),
         }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use bytes::BytesMut;
 use protocol::{Consistency, Frame, QueryParameters, Request, RequestMessage, ResponseHead};
+use replica::AnswerTo;
 use units::budget::ClientId;
 use units::{Charge, ReadStrength, Work};
 
@@ -35,6 +37,8 @@ pub(super) struct Call<'a> {
     pub(super) tells_charge: bool,
     /// Whether it waited on the server for its budget.
     pub(super) has_waited: bool,
+    /// Where the outcome of its change is wanted, while it runs in the turn of its connection.
+    pub(super) answer_to: Option<AnswerTo<'a>>,
 }
 
 /// The key of a charge in the custom payload of an answer (cosmos-facts 2.2).
@@ -197,6 +201,33 @@ enum Several {
 }
 
 impl OwnedCall {
+    /// Its statement; `None` for a batch.
+    pub(super) fn only_statement(&self) -> Option<&Statement> {
+        match &self.statements {
+            Several::One(one) => Some(one),
+            Several::Many(_) => None,
+        }
+    }
+
+    /// What it cost so far.
+    pub(super) fn charge(&self) -> Charge {
+        units::charge(&self.work.get())
+    }
+
+    /// Appends that a change is made: the request is not looked at again for that.
+    pub(super) fn put_void(&self, warnings: &[String], out: &mut BytesMut) {
+        let payload = ChargePayload::of(self.charge(), self.tells_charge);
+        let mut space = Default::default();
+        let head = ResponseHead {
+            version: self.frame.version,
+            stream: self.frame.stream,
+            tracing_id: None,
+            warnings,
+            custom_payload: payload.pairs(&mut space),
+        };
+        head.void(out);
+    }
+
     /// The least that an answer starts with.
     pub(super) fn bare_head(&self) -> ResponseHead<'static> {
         ResponseHead::new(self.frame.version, self.frame.stream)
@@ -221,6 +252,7 @@ impl OwnedCall {
             work: &self.work,
             tells_charge: self.tells_charge,
             has_waited: self.has_waited,
+            answer_to: None,
         })
     }
 }

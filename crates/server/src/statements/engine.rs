@@ -19,9 +19,9 @@ use plan::expression::bound_count;
 use plan::{BatchItem, BatchLimits, BatchPlan, BindContext, ModifyPlan, Plan};
 use protocol::{
     ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead,
-    StatementSource, Version, WriteType,
+    StatementSource, Version,
 };
-use replica::{Asking, CommitError, Ticket};
+use replica::{AnswerTo, Asking, CommitError};
 use schema::Schema;
 use schema::system::StatementFacts;
 use tokio::sync::Semaphore;
@@ -32,6 +32,7 @@ use units::{Charge, Work};
 
 use super::cache::{PreparedStatements, Statement};
 use super::call::{Abandon, Call, ChargePayload, OwnedCall, Until, strength};
+use super::promised::{Logged, PromisedCall};
 use super::trace::Trace;
 use super::values::Bound;
 use super::{access, consistency, encode, plans};
@@ -110,7 +111,9 @@ pub(super) enum Ran {
     /// To its end.
     Answered(Answer),
     /// The change is in the log and waits to be durable.
-    Waits(Waits),
+    Waits(replica::OutcomeReceiver, Logged),
+    /// The same, and its connection is told the outcome.
+    Promised(Logged),
     /// It would take long: it was not begun.
     Long(Long),
 }
@@ -121,15 +124,6 @@ pub(super) struct Long {
     is_scan: bool,
     /// How long the client waits, where the call does not look at the time itself.
     patience: Option<Duration>,
-}
-
-/// A change that waits for the log.
-pub(super) struct Waits {
-    outcome: replica::OutcomeReceiver,
-    ticket: Ticket,
-    warnings: Vec<String>,
-    write_type: WriteType,
-    timeout: Duration,
 }
 
 /// Where a call runs.
@@ -192,6 +186,7 @@ impl Statements for Engine {
         client: &Client,
         frame: &Frame,
         message: &RequestMessage<'_>,
+        answer_to: AnswerTo<'_>,
         out: &mut BytesMut,
     ) -> Step {
         let started = world::now();
@@ -207,6 +202,7 @@ impl Statements for Engine {
             work: &work,
             tells_charge: self.0.charging.tells && client.takes_payload,
             has_waited: false,
+            answer_to: Some(answer_to),
         };
         if let Some(parameters) = call.parameters() {
             work.set(Work::new(strength(parameters.consistency)));
@@ -245,12 +241,13 @@ impl Statements for Engine {
                 self.0.settle(&call, &outcome);
                 Step::Answered(encode::answer(&call, outcome, out))
             }
-            Ok(Ran::Waits(waits)) => {
+            Ok(Ran::Promised(logged)) => {
                 let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
-                Step::Waits(Box::pin(async move {
-                    let _place = place;
-                    inner.finish(call, waits).await
-                }))
+                Step::Promised(Box::new(PromisedCall { inner, call, logged, place }))
+            }
+            // Not here: its outcome was promised to the connection.
+            Ok(Ran::Waits(outcome, logged)) => {
+                Step::Waits(Box::pin(Arc::clone(&self.0).finish(call.to_owned(), outcome, logged)))
             }
             Ok(Ran::Long(long)) => {
                 let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
@@ -290,6 +287,10 @@ impl Statements for Engine {
         let custom_payload = payload.pairs(&mut space);
         let head = ResponseHead { custom_payload, ..ResponseHead::new(version, stream) };
         Effect::error(&head, &self.0.too_much().response(protocol::Consistency::One), out)
+    }
+
+    fn end_turn(&self) {
+        self.0.coordinator.write_group();
     }
 
     fn requires_login(&self) -> bool {
@@ -517,6 +518,7 @@ impl Inner {
             statement_id,
             deadline: &deadline,
             keyspace: call.keyspace(),
+            answer_to: call.answer_to,
             work: call.work,
             throughput: call.throughput()?,
             asking: Asking {
@@ -532,7 +534,11 @@ impl Inner {
             }
             Executed::Waiting(waiting) => {
                 let Waiting { outcome, warnings, ticket } = waiting;
-                Ok(Ran::Waits(Waits { outcome, ticket, warnings, write_type, timeout }))
+                let logged = Logged { ticket, warnings, write_type, timeout };
+                Ok(match outcome {
+                    Some(outcome) => Ran::Waits(outcome, logged),
+                    None => Ran::Promised(logged),
+                })
             }
         }
     }
@@ -642,39 +648,15 @@ impl Inner {
         };
         drop(abandon);
         match ran {
-            Ok(Ran::Waits(waits)) => self.finish(call, waits).await,
+            Ok(Ran::Waits(outcome, logged)) => self.finish(call, outcome, logged).await,
             Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
-            Ok(Ran::Long(_)) => self.finished(&call, Err(Failure::Bug)),
+            Ok(Ran::Long(_) | Ran::Promised(_)) => self.finished(&call, Err(Failure::Bug)),
             Err(Failure::Execute(ExecuteError::Throttled(wait))) if waits => {
                 drop(permit);
                 Box::pin(self.wait_for_budget(call, wait)).await
             }
             Err(failure) => self.finished(&call, Err(failure)),
         }
-    }
-
-    /// Waits for the log, then answers.
-    pub(super) async fn finish(self: Arc<Self>, call: OwnedCall, waits: Waits) -> Finished {
-        let Waits { outcome, ticket, warnings, write_type, timeout } = waits;
-        let outcome = match tokio::time::timeout(timeout, outcome).await {
-            Ok(Ok(outcome)) => outcome.map_err(|error| Failure::Execute(error.into())),
-            Ok(Err(_)) => Err(Failure::Execute(CommitError::Closed.into())),
-            Err(_) => Err(Failure::WriteTimedOut(write_type)),
-        };
-        if let Ok(done) = &outcome {
-            let mut work = call.work.get();
-            work.written += replica::charge_of(done);
-            call.work.set(work);
-            self.coordinator.settle_writes(ticket, done);
-        }
-        let answer = outcome.and_then(|outcomes| match write_type {
-            WriteType::Cas => {
-                let reply = Reply::Rows(call.with(|call| self.conditional_rows(&call, &outcomes))?);
-                Ok(Answer { reply, warnings })
-            }
-            _ => Ok(Answer { reply: Reply::Void, warnings }),
-        });
-        self.finished(&call, answer)
     }
 
     pub(super) fn finished(
@@ -691,7 +673,7 @@ impl Inner {
     }
 
     /// Accounts for a call that is done.
-    fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
+    pub(super) fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
         if let [statement] = call.statements
             && let Some(statistics) = statement.statistics.get()
             && self.charging.counts
@@ -705,6 +687,15 @@ impl Inner {
             }
         }
         self.keep_trace(call);
+    }
+
+    /// Accounts for a change of one statement.
+    pub(super) fn add_statistics(&self, statement: Option<&Statement>, charge: units::Charge) {
+        if let Some(statistics) = statement.and_then(|statement| statement.statistics.get())
+            && self.charging.counts
+        {
+            statistics.add(charge, 0, 0);
+        }
     }
 
     /// Adds to the trace of a call, if it has one.
@@ -749,13 +740,14 @@ impl Inner {
                 statement_id: STATEMENT_ID_NONE,
                 deadline: &Until { at, is_abandoned: None },
                 keyspace: None,
+                answer_to: None,
                 work: &Cell::default(),
                 throughput: None,
                 asking: Asking { client: ClientId(0), waits: false, has_waited: true },
             };
             match self.coordinator.execute(plan, &request)? {
                 Executed::Done(_) => return Ok(()),
-                Executed::Waiting(waiting) => waiting.outcome,
+                Executed::Waiting(waiting) => waiting.outcome.ok_or(Failure::Bug)?,
             }
         };
         match waiting.await {
@@ -766,7 +758,11 @@ impl Inner {
 
     /// The rows of a conditional write. Its plan is made again from the same request, because a plan
     /// borrows from what it was made of and does not outlive the turn of its connection.
-    fn conditional_rows(&self, call: &Call<'_>, outcomes: &[Done]) -> Result<Rows, Failure> {
+    pub(super) fn conditional_rows(
+        &self,
+        call: &Call<'_>,
+        outcomes: &[Done],
+    ) -> Result<Rows, Failure> {
         let outcome = outcomes.first().map_or(&Outcome::Applied, |done| &done.outcome);
         self.with_plan(call, |plan| match plan {
             Plan::Modify(ModifyPlan { conditional: Some(conditional), .. })

@@ -1,7 +1,8 @@
 //! Statements of clients: found or planned, run by the coordinator, answered.
 //!
 //! Reading order: [`engine`] (the way of each request), [`cache`] (prepared statements), [`values`]
-//! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is), [`encode`] (answers as messages), [`access`] (who may),
+//! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
+//! [`promised`] (what waits for the log), [`encode`] (answers as messages), [`access`] (who may),
 //! [`consistency`] (which levels make no sense), [`trace`].
 mod access;
 mod budget_queue;
@@ -11,6 +12,7 @@ mod consistency;
 mod encode;
 mod engine;
 mod plans;
+mod promised;
 mod statistics;
 mod trace;
 mod values;

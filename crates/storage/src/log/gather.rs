@@ -214,10 +214,13 @@ impl<J: Send + 'static> Log<J> {
     /// Appends one atomic change. `sets` names each replica set once, in the order of the body;
     /// `job` makes what is told when the record is durable from the ids the entries got. After an
     /// entry that `is_last` its set takes no more: appending for it is refused until the next start.
+    /// Unless it `wakes` the writer a group commit begins with the next record that does, or with
+    /// [`Log::wake`].
     pub(crate) fn append_change(
         &self,
         sets: impl ExactSizeIterator<Item = SetId>,
         is_last: bool,
+        wakes: bool,
         body: &[u8],
         job: impl FnOnce(Appended, &[EntryId]) -> Option<J>,
     ) -> Result<Appended, AppendError> {
@@ -252,7 +255,9 @@ impl<J: Send + 'static> Log<J> {
             gathering.jobs.push(job);
         }
         gathering.scratch = scratch;
-        self.wake_writer(gathering);
+        if wakes {
+            self.wake_writer(gathering);
+        }
         Ok(appended)
     }
 
@@ -273,6 +278,11 @@ impl<J: Send + 'static> Log<J> {
         }
         self.wake_writer(gathering);
         Ok(appended)
+    }
+
+    /// Has the writer look for work.
+    pub(crate) fn wake(&self) {
+        self.shared.work.notify_one();
     }
 
     /// Waits until the log is durable up to a place.

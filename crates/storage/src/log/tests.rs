@@ -86,7 +86,7 @@ fn start(disk: &SimDisk, mode: CommitMode, recovered: &Recovered) -> (Log<u64>, 
 
 fn append(log: &Log<u64>, number: u64, padding: usize) -> Result<Position, AppendError> {
     let sets = [SetId(u32::try_from(number % 3).unwrap())];
-    log.append_change(sets.into_iter(), false, &body(number, padding), |_, _| Some(number))
+    log.append_change(sets.into_iter(), false, true, &body(number, padding), |_, _| Some(number))
         .map(|appended| appended.end)
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use lsm_tree::compaction::{Factory, Leveled};
 use lsm_tree::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+    PinningPolicy,
 };
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard,
@@ -232,6 +233,9 @@ impl LsmTree {
                 CompressionType::Lz4,
             ]))
             .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(bloom)))
+            // One filter of the upper levels is a block of hundreds of KB: read again it would cost more than
+            // the rows it spares. Below, filters come in small parts.
+            .filter_block_pinning_policy(PinningPolicy::new([true, true, true, false]))
             .with_compaction_filter_factory(filter)
             .open()
             .map_err(tree_error)?;
