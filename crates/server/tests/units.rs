@@ -551,5 +551,5 @@ fn the_cosmos_profile_makes_keyspaces_without_a_word() {
     else {
         panic!();
     };
-    assert_eq!(error.message, "line 1:17 mismatched input '<EOF>' expecting K_WITH");
+    assert_eq!(error.message, "line 0:-1 mismatched input '<EOF>' expecting K_WITH");
 }
