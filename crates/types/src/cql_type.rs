@@ -115,6 +115,17 @@ impl CqlType {
         )
     }
 
+    /// A collection or user type that is one value.
+    pub fn is_frozen(&self) -> bool {
+        matches!(
+            self,
+            CqlType::List { frozen: true, .. }
+                | CqlType::Set { frozen: true, .. }
+                | CqlType::Map { frozen: true, .. }
+                | CqlType::User { frozen: true, .. }
+        )
+    }
+
     /// A list, set or map, frozen or not.
     pub fn is_collection(&self) -> bool {
         matches!(self, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. })

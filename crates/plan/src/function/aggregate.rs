@@ -109,6 +109,7 @@ pub(super) fn candidates(name: &str, call: &Call<'_>) -> Result<Vec<Function>, P
 /// `count` takes bytes, which everything is.
 fn count(call: &Call<'_>) -> NativeAggregate {
     let argument = match call.arguments {
+        [argument] if argument.is_composed() => CqlType::Blob,
         [argument] => argument.compatible_type().unwrap_or(CqlType::Blob),
         _ => CqlType::Blob,
     };

@@ -220,6 +220,11 @@ pub trait Argument {
         false
     }
 
+    /// Whether it is a literal of a tuple or set in a select clause, which has no bytes of its own.
+    fn is_composed(&self) -> bool {
+        false
+    }
+
     /// How many elements it has, where it is a literal `[a, b, c]` of a select clause.
     fn array_literal_length(&self) -> Option<usize> {
         None

@@ -105,7 +105,7 @@ impl Builder {
             Selectable::MapOrUser(entries) => self.map_or_user(typed, entries, expected),
             Selectable::Hint { text, ty, inner } => {
                 check_fields(inner, ty)?;
-                if inner.holds_cells() || !inner.fit(ty).is_assignable() {
+                if !inner.fit(ty).is_assignable() {
                     let shown = typed.text();
                     return invalid!("Cannot assign value {shown} to {shown} of type {ty}");
                 }

@@ -223,23 +223,6 @@ impl Typed<'_> {
         }
     }
 
-    /// Whether it is a collection or user type of many cells, or a literal that holds one: that is
-    /// not the frozen one which a hint or a tuple asks for.
-    pub(super) fn holds_cells(&self) -> bool {
-        match &self.selectable {
-            Selectable::Parenthesized(parts)
-            | Selectable::Array(parts)
-            | Selectable::Set(parts) => parts.iter().any(Typed::holds_cells),
-            Selectable::MapOrUser(entries) => entries.iter().any(|(key, value)| {
-                let holds = |selector: &ast::Selector| {
-                    look_up(selector, self.scope).is_ok_and(|typed| typed.holds_cells())
-                };
-                holds(key) || holds(value)
-            }),
-            _ => self.exact_type().is_some_and(|ty| ty.is_multi_cell()),
-        }
-    }
-
     /// Whether it, or a part of it, is a column that passes the test.
     pub(super) fn selects(&self, test: &dyn Fn(usize) -> bool) -> bool {
         match &self.selectable {
@@ -325,10 +308,7 @@ impl Argument for Typed<'_> {
                     _ => return Fit::No,
                 };
                 let fits = parts.len() <= types.len()
-                    && parts
-                        .iter()
-                        .zip(types)
-                        .all(|(part, ty)| !part.holds_cells() && part.fit(ty).is_assignable());
+                    && parts.iter().zip(types).all(|(part, ty)| part.fit(ty).is_assignable());
                 if fits { Fit::Weak } else { Fit::No }
             }
             Selectable::Array(parts) => match receiver {
@@ -345,6 +325,8 @@ impl Argument for Typed<'_> {
             Selectable::MapOrUser(entries) => self.map_or_user_fit(entries, receiver),
             Selectable::Hint { ty, .. } => assign::fit(ty, receiver),
             _ => match self.exact_type() {
+                // What has many cells is not the frozen value which a hint or a tuple asks for.
+                Some(ty) if ty.is_multi_cell() && receiver.is_frozen() => Fit::No,
                 Some(ty) => assign::fit(&ty, receiver),
                 None => Fit::No,
             },
@@ -423,6 +405,14 @@ impl Argument for Typed<'_> {
     fn is_descending_column(&self) -> bool {
         let Selectable::Column(index) = &self.selectable else { return false };
         self.scope.table.columns.get(*index).is_some_and(schema::Column::is_descending)
+    }
+
+    fn is_composed(&self) -> bool {
+        match &self.selectable {
+            Selectable::Parenthesized(parts) => parts.len() > 1,
+            Selectable::Set(_) => true,
+            _ => false,
+        }
     }
 
     fn array_literal_length(&self) -> Option<usize> {

@@ -154,7 +154,7 @@ pub(super) fn ask(client: &mut Client, statement: &Statement) -> Result<Answer, 
             Err(message) => return Ok(told(&message, None)),
         }
     }
-    let mut rows = Vec::new();
+    let mut rows: Vec<Vec<Option<Vec<u8>>>> = Vec::new();
     let mut pages = Vec::new();
     loop {
         let message = match &prepared {
@@ -174,6 +174,11 @@ pub(super) fn ask(client: &mut Client, statement: &Statement) -> Result<Answer, 
             }
             _ => {
                 let columns = page.metadata.columns.as_deref().unwrap_or_default();
+                for row in &mut rows {
+                    for (cell, column) in row.iter_mut().zip(columns) {
+                        unsign_nan(&column.cql_type, cell);
+                    }
+                }
                 let columns = columns
                     .iter()
                     .map(|c| {
@@ -185,6 +190,22 @@ pub(super) fn ask(client: &mut Client, statement: &Statement) -> Result<Answer, 
                 return Ok(Answer::Rows { markers, columns, rows, pages });
             }
         }
+    }
+}
+
+/// Whether NaN has a sign after `abs` depends on how Java compiled it.
+fn unsign_nan(ty: &CqlType, cell: &mut Option<Vec<u8>>) {
+    let Some(bytes) = cell else { return };
+    let is_nan =
+        match ty {
+            CqlType::Float => <[u8; 4]>::try_from(bytes.as_slice())
+                .is_ok_and(|it| f32::from_be_bytes(it).is_nan()),
+            CqlType::Double => <[u8; 8]>::try_from(bytes.as_slice())
+                .is_ok_and(|it| f64::from_be_bytes(it).is_nan()),
+            _ => false,
+        };
+    if let Some(first) = bytes.first_mut().filter(|_| is_nan) {
+        *first &= 0x7f;
     }
 }
 

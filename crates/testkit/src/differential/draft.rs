@@ -134,9 +134,12 @@ impl Draft {
                 parts.extend((0..*dimension).map(|_| (None, element.as_ref().clone())));
             }
             CqlType::Map { key, value, .. } => {
+                // Which value of a key that is named twice comes first is chance to Cassandra.
                 for _ in 0..count {
-                    let key = key_literal(key, dice).text;
-                    parts.push((Some(format!("{key}: ")), value.as_ref().clone()));
+                    let head = format!("{}: ", key_literal(key, dice).text);
+                    if parts.iter().all(|(known, _)| known.as_ref() != Some(&head)) {
+                        parts.push((Some(head), value.as_ref().clone()));
+                    }
                 }
             }
             CqlType::Tuple(types) => parts.extend(types.iter().map(|ty| (None, ty.clone()))),
