@@ -220,11 +220,12 @@ fn part_of(range: RingRange, ring: RingToken) -> usize {
     ((offset / part_width(range)) as usize).min(PARTS - 1)
 }
 
-/// Adds a rate to the parts of a range that share tokens with a piece of it.
+/// Adds the rate of a piece to the part of a range that it begins in: what was counted together may be
+/// one key, and must not look as if it could be cut.
 fn spread(parts: &mut [f64; PARTS], range: RingRange, piece: RingRange, rate: f64) {
-    let (first, last) = (part_of(range, piece.start), part_of(range, piece.last));
-    let each = rate / (last - first + 1) as f64;
-    parts.iter_mut().take(last + 1).skip(first).for_each(|part| *part += each);
+    if let Some(part) = parts.get_mut(part_of(range, piece.start)) {
+        *part += rate;
+    }
 }
 
 impl Traffic {
@@ -407,6 +408,11 @@ mod tests {
         let (with_hot, without) =
             if is_left { (halves[0], halves[1]) } else { (halves[1], halves[0]) };
         assert!(with_hot > 78.0 && without < 2.0, "the heat stays where it is: {halves:?}");
+        // A single key still looks like one: it is not cut again and again.
+        let parts = traffic.parts(next.locate_in(&space, hot.ring()).unwrap().set);
+        let all: u64 = parts.iter().map(|(_, rate)| rate).sum();
+        let hottest = parts.iter().map(|(_, rate)| *rate).max().unwrap();
+        assert!(hottest * 10 >= all * 9, "{parts:?}");
         let one = next.with_merge(&space, next.partitions(&space)[0].set, origin).unwrap();
         traffic.follow(&one, [table].into_iter());
         let whole = traffic.heat(one.partitions(&space)[0].set);

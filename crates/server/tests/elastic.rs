@@ -73,7 +73,7 @@ fn a_hot_physical_partition_is_split_and_a_hot_key_is_not() {
     let settings = [
         "partitions.per_space=4",
         "partitions.interval=20ms",
-        "partitions.hot_ru=20",
+        "partitions.hot_ru=50",
         "partitions.hot_age=500ms",
     ];
     let node = start(&settings);
