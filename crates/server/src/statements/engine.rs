@@ -347,9 +347,10 @@ impl Inner {
         Failure::Execute(ExecuteError::Throttled(self.load.refuse()))
     }
 
-    /// Whether the memory for requests and answers under way is used up.
+    /// Whether there is no memory for an answer that may be large. What is left is for small ones: large
+    /// ones that nobody takes must not keep everybody out.
     pub(super) fn is_full(&self) -> bool {
-        self.load.is_full()
+        self.load.gives_up_unfinished()
     }
 
     /// The statement that a request means; kept, if it is to be.

@@ -112,7 +112,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let retry = format!("units.server_side_retry={RETRY_KEYSPACE}");
-    let node = Node::start(Path::new(&binary), &["--set", &retry])?;
+    // A disk that stalls would leave budgets unused, which is not their fault.
+    let commit = "storage.commit=periodic";
+    let node = Node::start(Path::new(&binary), &["--set", &retry, "--set", commit])?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let failures = runtime.block_on(run(&node, Duration::from_secs(seconds)))?;
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
