@@ -238,10 +238,10 @@ fn draw(days: &[Day]) -> String {
     let _ = writeln!(
         svg,
         "<text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"bold\">A table grows to {:.0} TB in a year</text>\n\
-         <text x=\"{LEFT}\" y=\"48\" fill=\"#555\">{} physical partitions of at most 30 GB and 10,000 RU/s each in the end; {moves} splits and merges, \
-         each decided by the function that a node decides with</text>",
+         <text x=\"{LEFT}\" y=\"48\" fill=\"#555\">{} physical partitions of at most 30 GB and 10,000 RU/s each; {} splits and merges, decided as a node decides</text>",
         last.bytes / 1e12,
         thousands(last.partitions as f64),
+        thousands(moves as f64),
     );
     let of = |value: fn(&Day) -> f64| days.iter().map(value).collect::<Vec<f64>>();
     let panels = [
