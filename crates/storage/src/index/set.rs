@@ -20,6 +20,18 @@ pub(crate) struct IndexSet {
     trees: ArcSwap<Vec<Arc<IndexTree>>>,
 }
 
+/// Where the table has no rows an index is built as soon as it begins.
+fn begin(index: &IndexTree, table_tree: &dyn SortedTree) -> Result<(), TreeError> {
+    if !index.is_built() {
+        let first = table_tree.range(&[SPACE_ROWS], &[SPACE_ROWS + 1], LATEST).next();
+        if first.transpose()?.is_none() {
+            let state = BuildState { is_built: true, ..BuildState::default() };
+            index.save_state(state, table_tree.draw_seqno());
+        }
+    }
+    Ok(())
+}
+
 impl IndexSet {
     /// Opens all indexes of a table.
     pub(crate) fn open(
@@ -43,13 +55,7 @@ impl IndexSet {
         index: Arc<IndexTree>,
         table_tree: &dyn SortedTree,
     ) -> Result<(), TreeError> {
-        if !index.is_built() {
-            let first = table_tree.range(&[SPACE_ROWS], &[SPACE_ROWS + 1], LATEST).next();
-            if first.transpose()?.is_none() {
-                let state = BuildState { is_built: true, ..BuildState::default() };
-                index.save_state(state, table_tree.draw_seqno());
-            }
-        }
+        begin(&index, table_tree)?;
         let mut trees = self.trees.load().as_ref().clone();
         trees.push(index);
         self.replace(trees);
@@ -76,8 +82,15 @@ impl IndexSet {
         index: Arc<IndexTree>,
         table_tree: &dyn SortedTree,
     ) -> Result<(), TreeError> {
-        self.detach(index.shape.id);
-        self.attach(index, table_tree)
+        begin(&index, table_tree)?;
+        // In one step: nobody finds the table without it meanwhile.
+        let mut trees = self.trees.load().as_ref().clone();
+        for tree in trees.iter_mut().filter(|tree| tree.shape.id == index.shape.id) {
+            tree.mark_dropped();
+            *tree = Arc::clone(&index);
+        }
+        self.replace(trees);
+        Ok(())
     }
 
     fn replace(&self, trees: Vec<Arc<IndexTree>>) {
