@@ -282,7 +282,9 @@ impl PreparedModification {
         // Once for each row that is named, which counters and lists tell.
         let times = match target {
             Target::Rows(rows) => rows.len(),
-            Target::Partition | Target::Ranges(_) => 1,
+            Target::Partition => 1,
+            // A range names columns only where it is empty, and then nothing happens.
+            Target::Ranges(_) => 0,
         };
         for _ in 0..times {
             self.static_changes(stamp, eval, &mut changes)?;
