@@ -1,5 +1,6 @@
 //! The library's tree behind a small trait of ours.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
@@ -15,9 +16,14 @@ use lsm_tree::config::{
     PinningPolicy,
 };
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard,
-    SequenceNumberCounter,
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, InternalValue,
+    SequenceNumberCounter, ValueType,
 };
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+
+use super::buffer::{BufferKey, WriteBuffer};
+use super::layers::Layers;
 
 use crate::data_dir::sync_folder;
 use crate::error::TreeError;
@@ -177,11 +183,85 @@ impl TreeShared {
     }
 }
 
-/// The library's tree.
+/// The library's tree of sorted files, below buffers of ours.
+///
+/// **Readers from before a flush.** The library shows a reader the files of its time: files that were
+/// registered after the reader's sequence number was drawn are not among them. So a buffer that was flushed
+/// stays until nobody reads from before its files.
 pub(crate) struct LsmTree {
-    tree: AnyTree,
+    files: AnyTree,
+    buffers: RwLock<Buffers>,
     seqno: SequenceNumberCounter,
     strategy: Arc<Leveled>,
+}
+
+/// What is in memory.
+#[derive(Debug)]
+struct Buffers {
+    active: Arc<WriteBuffer>,
+    /// From old to new.
+    frozen: VecDeque<Frozen>,
+}
+
+/// A buffer that nobody writes to any more.
+#[derive(Clone, Debug)]
+struct Frozen {
+    buffer: Arc<WriteBuffer>,
+    /// Whoever reads from here on finds what it holds in sorted files.
+    in_files_from: SeqNo,
+}
+
+/// Not in sorted files yet.
+const NOT_IN_FILES: SeqNo = SeqNo::MAX;
+
+/// While a buffer is flushed, so many keys are taken from it at a time.
+const FLUSH_CHUNK: usize = 1024;
+
+impl Frozen {
+    fn is_in_files(&self) -> bool {
+        self.in_files_from != NOT_IN_FILES
+    }
+
+    fn is_needed_by(&self, seqno: SeqNo) -> bool {
+        !self.is_in_files() || seqno < self.in_files_from
+    }
+}
+
+impl Buffers {
+    /// Those that a reader must look into, from new to old.
+    fn of_reader(&self, seqno: SeqNo) -> impl Iterator<Item = &Arc<WriteBuffer>> {
+        let frozen = self.frozen.iter().rev().filter(move |frozen| frozen.is_needed_by(seqno));
+        std::iter::once(&self.active).chain(frozen.map(|frozen| &frozen.buffer))
+    }
+
+    fn key_count(&self) -> usize {
+        self.of_reader(LATEST).map(|buffer| buffer.key_count()).sum()
+    }
+}
+
+/// The newest version of each key of a frozen buffer, in order. No reader of the files that are made of it
+/// is from before any of its writes.
+struct NewestOfAll {
+    buffer: Arc<WriteBuffer>,
+    chunk: VecDeque<(BufferKey, SeqNo, Option<TreeBytes>)>,
+    last: Option<BufferKey>,
+}
+
+impl Iterator for NewestOfAll {
+    type Item = lsm_tree::Result<InternalValue>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.chunk.is_empty() {
+            self.buffer.newest_after(self.last.as_ref(), FLUSH_CHUNK, &mut self.chunk);
+            self.last = self.chunk.back().map(|(key, ..)| key.clone());
+        }
+        let (key, seqno, value) = self.chunk.pop_front()?;
+        let key = key.bytes().clone();
+        Some(Ok(match value {
+            Some(value) => InternalValue::from_components(key, value, seqno, ValueType::Value),
+            None => InternalValue::new_tombstone(key, seqno),
+        }))
+    }
 }
 
 impl fmt::Debug for LsmTree {
@@ -243,12 +323,34 @@ impl LsmTree {
             seqno.fetch_max(highest + 1);
         }
         let strategy = Arc::new(Leveled::default().with_table_target_size(FILE_BYTES));
-        Ok(LsmTree { tree, seqno, strategy })
+        let active = Arc::new(WriteBuffer::for_keys(0));
+        let buffers = RwLock::new(Buffers { active, frozen: VecDeque::new() });
+        Ok(LsmTree { files: tree, buffers, seqno, strategy })
     }
 
     /// What changes when a compaction did something.
     fn shape(&self) -> (usize, usize, u64) {
-        (self.tree.table_count(), self.tree.l0_run_count(), self.tree.disk_space())
+        (self.files.table_count(), self.files.l0_run_count(), self.files.disk_space())
+    }
+
+    /// Lets go of buffers that are in sorted files for everybody.
+    fn forget_flushed(&self, watermark: SeqNo) {
+        let is_over = |frozen: &Frozen| frozen.is_in_files() && frozen.in_files_from <= watermark;
+        let mut over = Vec::new();
+        {
+            let mut buffers = self.buffers.write();
+            while buffers.frozen.front().is_some_and(is_over) {
+                over.extend(buffers.frozen.pop_front());
+            }
+        }
+        // Freeing a hundred thousand rows takes a while: not under the lock.
+        drop(over);
+    }
+
+    fn next_to_flush(&self) -> Option<Arc<WriteBuffer>> {
+        let buffers = self.buffers.read();
+        let waiting = buffers.frozen.iter().find(|frozen| !frozen.is_in_files());
+        waiting.map(|frozen| Arc::clone(&frozen.buffer))
     }
 }
 
@@ -263,7 +365,13 @@ fn tree_error(error: lsm_tree::Error) -> TreeError {
 
 impl SortedTree for LsmTree {
     fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<TreeBytes>, TreeError> {
-        self.tree.get(key, seqno).map_err(tree_error)
+        let sought = BufferKey::new(key);
+        let in_memory =
+            self.buffers.read().of_reader(seqno).find_map(|buffer| buffer.get(&sought, seqno));
+        match in_memory {
+            Some(value) => Ok(value),
+            None => self.files.get(key, seqno).map_err(tree_error),
+        }
     }
 
     fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter {
@@ -271,16 +379,21 @@ impl SortedTree for LsmTree {
             return Box::new(std::iter::empty());
         }
         let bounds = (Bound::Included(start), Bound::Excluded(end));
-        let items = self.tree.range::<&[u8], _>(bounds, seqno, None);
-        Box::new(items.map(|guard| guard.into_inner().map_err(tree_error)))
+        // The buffers first: what is flushed in between is then in both, and never in neither.
+        let buffers: SmallVec<[Arc<WriteBuffer>; 3]> =
+            self.buffers.read().of_reader(seqno).cloned().collect();
+        let items = self.files.range::<&[u8], _>(bounds, seqno, None);
+        let files = Box::new(items.map(|guard| guard.into_inner().map_err(tree_error)));
+        Layers::over(buffers.into_iter(), files, (start, end), seqno)
     }
 
     fn insert(&self, key: &[u8], value: TreeBytes, seqno: SeqNo) -> u64 {
-        self.tree.insert(key, value, seqno).0
+        // Held, so that nothing is written into a buffer that is being flushed.
+        self.buffers.read().active.insert(key, Some(value), seqno)
     }
 
     fn remove(&self, key: &[u8], seqno: SeqNo) -> u64 {
-        self.tree.remove(key, seqno).0
+        self.buffers.read().active.insert(key, None, seqno)
     }
 
     fn next_seqno(&self) -> SeqNo {
@@ -292,42 +405,69 @@ impl SortedTree for LsmTree {
     }
 
     fn seal(&self) -> bool {
-        self.tree.rotate_memtable().is_some()
+        let mut buffers = self.buffers.write();
+        let key_count = buffers.active.key_count();
+        if key_count == 0 {
+            return false;
+        }
+        let fresh = Arc::new(WriteBuffer::for_keys(key_count));
+        let buffer = std::mem::replace(&mut buffers.active, fresh);
+        buffers.frozen.push_back(Frozen { buffer, in_files_from: NOT_IN_FILES });
+        true
     }
 
     fn flush(&self, watermark: SeqNo) -> Result<(), TreeError> {
-        let lock = self.tree.get_flush_lock();
-        self.tree.flush(&lock, watermark).map_err(tree_error)?;
+        let _one_at_a_time = self.files.get_flush_lock();
+        self.forget_flushed(watermark);
+        while let Some(buffer) = self.next_to_flush() {
+            let items =
+                NewestOfAll { buffer: Arc::clone(&buffer), chunk: VecDeque::new(), last: None };
+            if let Some((tables, blobs)) = self.files.flush_to_tables(items).map_err(tree_error)? {
+                let registered =
+                    self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark);
+                registered.map_err(tree_error)?;
+            }
+            let in_files_from = self.seqno.get();
+            let mut buffers = self.buffers.write();
+            let flushed =
+                buffers.frozen.iter_mut().find(|frozen| Arc::ptr_eq(&frozen.buffer, &buffer));
+            if let Some(frozen) = flushed {
+                frozen.in_files_from = in_files_from;
+            }
+        }
         Ok(())
     }
 
     fn compact(&self, watermark: SeqNo) -> Result<bool, TreeError> {
+        self.forget_flushed(watermark);
         let before = self.shape();
         let strategy = Arc::clone(&self.strategy);
-        self.tree.compact(strategy, watermark).map_err(tree_error)?;
+        self.files.compact(strategy, watermark).map_err(tree_error)?;
         Ok(self.shape() != before)
     }
 
     fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError> {
-        self.tree.major_compact(FILE_BYTES, watermark).map_err(tree_error)
+        self.forget_flushed(watermark);
+        self.files.major_compact(FILE_BYTES, watermark).map_err(tree_error)
     }
 
     fn release(&self, watermark: SeqNo) -> Result<(), TreeError> {
         // The library forgets old manifests and their files when the next one is made; this one is the
         // same as the last, with no new file.
-        self.tree.register_tables(&[], None, None, &[], watermark).map_err(tree_error)
+        self.forget_flushed(watermark);
+        self.files.register_tables(&[], None, None, &[], watermark).map_err(tree_error)
     }
 
     fn disk_bytes(&self) -> u64 {
-        self.tree.disk_space()
+        self.files.disk_space()
     }
 
     fn key_count(&self) -> u64 {
-        self.tree.approximate_len() as u64
+        (self.files.approximate_len() + self.buffers.read().key_count()) as u64
     }
 
     fn unsorted_runs(&self) -> usize {
-        self.tree.l0_run_count()
+        self.files.l0_run_count()
     }
 
     fn counter(&self) -> SequenceNumberCounter {

@@ -1,0 +1,327 @@
+//! What was written and is not yet in sorted files: in memory, in order, every version until it is flushed.
+//!
+//! The library has a memtable of its own, a skip list. Every search in it goes from node to node, each
+//! somewhere else in memory, and a write searches twice: for the old row and for its place. Here a key is
+//! first sent to a *part* by the leading bits of its ring token, which are even, and then looked for in the
+//! part's small B-tree, whose nodes hold the beginnings of their keys. ADR 0023 has the figures.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+
+use super::engine::{SeqNo, TreeBytes};
+use super::keys::SPACE_ROWS;
+
+/// What an entry takes beside the bytes of its key and value: its share of a node, and two headers.
+const ENTRY_BYTES: u64 = 136;
+/// A part should not hold many more keys than this, so that its tree stays flat.
+const KEYS_PER_PART: usize = 64;
+/// As bits: the fewest parts that rows have, and the most.
+const PART_BITS_MIN: u32 = 6;
+const PART_BITS_MAX: u32 = 13;
+
+/// A key whose first bytes can be compared without looking elsewhere in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BufferKey {
+    head: u64,
+    bytes: TreeBytes,
+}
+
+impl BufferKey {
+    pub(super) fn new(bytes: &[u8]) -> BufferKey {
+        BufferKey { head: head(bytes), bytes: TreeBytes::from(bytes) }
+    }
+
+    pub(super) fn bytes(&self) -> &TreeBytes {
+        &self.bytes
+    }
+}
+
+/// The first eight bytes; shorter keys end in zeros, which leaves their order to the rest.
+fn head(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut first = [0; 8];
+            first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            u64::from_be_bytes(first)
+        }
+    }
+}
+
+impl Ord for BufferKey {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.head.cmp(&other.head).then_with(|| (*self.bytes).cmp(&*other.bytes))
+    }
+}
+
+impl PartialOrd for BufferKey {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What a key was set to by one write.
+#[derive(Clone, Debug)]
+struct Version {
+    seqno: SeqNo,
+    /// `None`: it was removed.
+    value: Option<TreeBytes>,
+}
+
+/// All versions of a key.
+#[derive(Debug)]
+struct Versions {
+    newest: Version,
+    /// From old to new. Few keys are written again before they are flushed.
+    older: Option<Box<Vec<Version>>>,
+}
+
+impl Versions {
+    /// The newest before `seqno`.
+    fn before(&self, seqno: SeqNo) -> Option<&Version> {
+        if self.newest.seqno < seqno {
+            return Some(&self.newest);
+        }
+        self.older.as_deref()?.iter().rev().find(|version| version.seqno < seqno)
+    }
+
+    /// Writes of one key come in their order, except that a write may write a key twice.
+    fn add(&mut self, version: Version) {
+        if version.seqno == self.newest.seqno {
+            self.newest = version;
+            return;
+        }
+        let older = self.older.get_or_insert_default();
+        if version.seqno > self.newest.seqno {
+            older.push(std::mem::replace(&mut self.newest, version));
+            return;
+        }
+        match older.binary_search_by_key(&version.seqno, |known| known.seqno) {
+            Ok(index) => {
+                if let Some(known) = older.get_mut(index) {
+                    *known = version;
+                }
+            }
+            Err(index) => older.insert(index, version),
+        }
+    }
+}
+
+type Part = BTreeMap<BufferKey, Versions>;
+
+/// A key with what it was set to; `None`: it was removed.
+pub(super) type BufferItem = (TreeBytes, Option<TreeBytes>);
+
+/// Keys in order with all their versions.
+pub(super) struct WriteBuffer {
+    /// What comes before the rows, the rows by their ring tokens, what comes after them.
+    parts: Box<[RwLock<Part>]>,
+    row_part_bits: u32,
+    key_count: AtomicUsize,
+}
+
+impl fmt::Debug for WriteBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBuffer").field("key_count", &self.key_count()).finish_non_exhaustive()
+    }
+}
+
+/// Which end of a range is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Front,
+    Back,
+}
+
+impl WriteBuffer {
+    /// An empty one for about so many keys.
+    pub(super) fn for_keys(key_count: usize) -> WriteBuffer {
+        let wanted = (key_count / KEYS_PER_PART).max(1);
+        let row_part_bits = wanted.ilog2().clamp(PART_BITS_MIN, PART_BITS_MAX);
+        let part_count = (1 << row_part_bits) + 2;
+        let parts = (0..part_count).map(|_| RwLock::default()).collect();
+        WriteBuffer { parts, row_part_bits, key_count: AtomicUsize::new(0) }
+    }
+
+    /// Where a key lives: parts are in the order of their keys.
+    fn part_index(&self, head: u64) -> usize {
+        match (head >> 56) as u8 {
+            SPACE_ROWS => 1 + ((head << 8) >> (64 - self.row_part_bits)) as usize,
+            space if space < SPACE_ROWS => 0,
+            _ => self.parts.len().saturating_sub(1),
+        }
+    }
+
+    /// How many keys there are.
+    pub(super) fn key_count(&self) -> usize {
+        self.key_count.load(Ordering::Relaxed)
+    }
+
+    /// Writes a value, or that there is none; returns by how many bytes memory grew.
+    pub(super) fn insert(&self, key: &[u8], value: Option<TreeBytes>, seqno: SeqNo) -> u64 {
+        let key = BufferKey::new(key);
+        let bytes = key.bytes.len() + value.as_ref().map_or(0, |value| value.len());
+        let version = Version { seqno, value };
+        let Some(part) = self.parts.get(self.part_index(key.head)) else { return 0 };
+        match part.write().entry(key) {
+            std::collections::btree_map::Entry::Occupied(mut known) => known.get_mut().add(version),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                place.insert(Versions { newest: version, older: None });
+                self.key_count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        bytes as u64 + ENTRY_BYTES
+    }
+
+    /// What a key was set to before `seqno`: `None` if nothing is known here, `Some(None)` if it was removed.
+    pub(super) fn get(&self, key: &BufferKey, seqno: SeqNo) -> Option<Option<TreeBytes>> {
+        let part = self.parts.get(self.part_index(key.head))?.read();
+        part.get(key)?.before(seqno).map(|version| version.value.clone())
+    }
+
+    /// Appends up to `count` keys from one end of a range, as they were before `seqno`.
+    pub(super) fn read(
+        &self,
+        (start, end): (&Bound<BufferKey>, &Bound<BufferKey>),
+        seqno: SeqNo,
+        from: End,
+        count: usize,
+        out: &mut VecDeque<BufferItem>,
+    ) {
+        let (Some(first), Some(last)) = (bound_key(start), bound_key(end)) else { return };
+        if first >= last {
+            return;
+        }
+        let parts = self.part_index(first.head)..=self.part_index(last.head);
+        let visible = |(key, versions): (&BufferKey, &Versions)| {
+            let version = versions.before(seqno)?;
+            Some((key.bytes.clone(), version.value.clone()))
+        };
+        let mut read_part = |index: usize| {
+            let Some(part) = self.parts.get(index) else { return false };
+            let part = part.read();
+            let items = part.range((start.as_ref(), end.as_ref()));
+            let room = count.saturating_sub(out.len());
+            match from {
+                End::Front => out.extend(items.filter_map(visible).take(room)),
+                End::Back => out.extend(items.rev().filter_map(visible).take(room)),
+            }
+            out.len() < count
+        };
+        match from {
+            End::Front => parts.clone().all(&mut read_part),
+            End::Back => parts.rev().all(&mut read_part),
+        };
+    }
+
+    /// Keys after `last` with the newest version of each, for a buffer that is not written to any more.
+    pub(super) fn newest_after(
+        &self,
+        last: Option<&BufferKey>,
+        count: usize,
+        out: &mut VecDeque<(BufferKey, SeqNo, Option<TreeBytes>)>,
+    ) {
+        let first_part = last.map_or(0, |key| self.part_index(key.head));
+        let start = last.map_or(Bound::Unbounded, Bound::Excluded);
+        for part in self.parts.iter().skip(first_part) {
+            let room = count.saturating_sub(out.len());
+            if room == 0 {
+                return;
+            }
+            let part = part.read();
+            let items = part.range((start, Bound::Unbounded)).take(room);
+            out.extend(items.map(|(key, versions)| {
+                let newest = &versions.newest;
+                (key.clone(), newest.seqno, newest.value.clone())
+            }));
+        }
+    }
+}
+
+fn bound_key(bound: &Bound<BufferKey>) -> Option<&BufferKey> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::engine::LATEST;
+
+    fn value(number: u8) -> Option<TreeBytes> {
+        Some(TreeBytes::from([number]))
+    }
+
+    fn row_key(token: u128, rest: &[u8]) -> Vec<u8> {
+        [&[SPACE_ROWS], token.to_be_bytes().as_slice(), rest].concat()
+    }
+
+    #[test]
+    fn each_reader_sees_the_version_of_its_time() {
+        let buffer = WriteBuffer::for_keys(0);
+        buffer.insert(b"key", value(1), 10);
+        buffer.insert(b"key", value(3), 30);
+        buffer.insert(b"key", None, 40);
+        // Late, and twice by the same write.
+        buffer.insert(b"key", value(9), 20);
+        buffer.insert(b"key", value(2), 20);
+        let at = |seqno| buffer.get(&BufferKey::new(b"key"), seqno);
+        assert_eq!(at(10), None);
+        assert_eq!(at(11), Some(value(1)));
+        assert_eq!(at(21), Some(value(2)));
+        assert_eq!(at(31), Some(value(3)));
+        assert_eq!(at(LATEST), Some(None));
+        assert_eq!(buffer.get(&BufferKey::new(b"kez"), LATEST), None);
+        assert_eq!(buffer.key_count(), 1);
+    }
+
+    #[test]
+    fn keys_of_all_parts_come_in_order_from_both_ends() {
+        let buffer = WriteBuffer::for_keys(1_000_000);
+        let mut keys: Vec<Vec<u8>> = (0..500u128)
+            .map(|number| row_key(number.wrapping_mul(u128::MAX / 499), b"row"))
+            .collect();
+        // The end of one key is the beginning of another, and keys are shorter than their heads.
+        for odd in [&[0u8] as &[u8], &[0, 0], &[1, 7], &[SPACE_ROWS], &[3], &[4, 200], &[5]] {
+            keys.push(odd.to_vec());
+        }
+        for (number, key) in keys.iter().enumerate() {
+            buffer.insert(key, value(number as u8), 1 + number as u64);
+        }
+        keys.sort();
+        let all = (Bound::Included(BufferKey::new(&[])), Bound::Excluded(BufferKey::new(&[9])));
+        for end in [End::Front, End::Back] {
+            let mut found = VecDeque::new();
+            buffer.read((&all.0, &all.1), LATEST, end, usize::MAX, &mut found);
+            let mut found: Vec<Vec<u8>> = found.into_iter().map(|(key, _)| key.to_vec()).collect();
+            if end == End::Back {
+                found.reverse();
+            }
+            assert_eq!(found, keys);
+        }
+        let mut newest = VecDeque::new();
+        buffer.newest_after(None, usize::MAX, &mut newest);
+        assert!(newest.iter().map(|(key, ..)| key.bytes().to_vec()).eq(keys.iter().cloned()));
+    }
+
+    #[test]
+    fn ranges_that_hold_nothing_are_empty() {
+        let buffer = WriteBuffer::for_keys(0);
+        buffer.insert(b"b", value(1), 1);
+        for (start, end) in [("b", "b"), ("c", "a"), ("c", "d"), ("a", "b")] {
+            let bounds = (
+                Bound::Included(BufferKey::new(start.as_bytes())),
+                Bound::Excluded(BufferKey::new(end.as_bytes())),
+            );
+            let mut found = VecDeque::new();
+            buffer.read((&bounds.0, &bounds.1), LATEST, End::Front, 9, &mut found);
+            assert!(found.is_empty(), "{start} to {end}");
+        }
+    }
+}
