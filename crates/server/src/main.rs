@@ -40,6 +40,9 @@ use std::process::ExitCode;
 use admin::Question;
 use cli::Order;
 
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let (order, loaded) = match cli::parse() {
         Ok(parsed) => parsed,

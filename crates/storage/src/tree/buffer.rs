@@ -3,7 +3,7 @@
 //! The library has a memtable of its own, a skip list. Every search in it goes from node to node, each
 //! somewhere else in memory, and a write searches twice: for the old row and for its place. Here a key is
 //! first sent to a *part* by the leading bits of its ring token, which are even, and then looked for in the
-//! part's small B-tree, whose nodes hold the beginnings of their keys. ADR 0023 has the figures.
+//! part's small B-tree, whose nodes hold the beginnings of their keys. ADR 0011 has the figures.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

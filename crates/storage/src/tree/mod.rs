@@ -8,6 +8,8 @@ mod buffer;
 pub(crate) mod covering;
 pub(crate) mod deletions;
 pub(crate) mod engine;
+#[cfg(test)]
+mod engine_tests;
 pub(crate) mod files;
 pub(crate) mod keys;
 mod layers;

@@ -1,0 +1,133 @@
+//! A tree of buffers and files against a plain map with all its versions.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared};
+use super::keys::SPACE_ROWS;
+use crate::options::Options;
+use crate::test_folder::TestFolder;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set(u8, u8),
+    Remove(u8),
+    Seal,
+    /// With the watermark of the oldest reader.
+    Flush,
+    Compact,
+    /// From now on somebody reads as of now, until [`Step::Leave`].
+    Arrive,
+    Leave,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        12 => (any::<u8>(), any::<u8>()).prop_map(|(key, value)| Step::Set(key % 40, value)),
+        4 => any::<u8>().prop_map(|key| Step::Remove(key % 40)),
+        2 => Just(Step::Seal),
+        2 => Just(Step::Flush),
+        1 => Just(Step::Compact),
+        2 => Just(Step::Arrive),
+        1 => Just(Step::Leave),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// Keys of all kinds: short ones, rows over the ring, several rows of one partition, what comes after rows.
+fn key(number: u8) -> Vec<u8> {
+    match number {
+        0..=3 => vec![number],
+        4..=24 => {
+            let token = u128::from(number).wrapping_mul(u128::MAX / 21);
+            [&[SPACE_ROWS], token.to_be_bytes().as_slice(), b"\0\x04same", &[number]].concat()
+        }
+        25..=34 => [&[SPACE_ROWS; 17], b"\0\x04same".as_slice(), &[number]].concat(),
+        _ => vec![SPACE_ROWS + 2, number],
+    }
+}
+
+/// What a reader from before `seqno` should see.
+type Model = BTreeMap<Vec<u8>, Vec<(SeqNo, Option<u8>)>>;
+
+fn expected(model: &Model, seqno: SeqNo) -> Vec<(Vec<u8>, u8)> {
+    let visible = model.iter().filter_map(|(key, versions)| {
+        let version = versions.iter().rev().find(|(written, _)| *written < seqno)?;
+        Some((key.clone(), version.1?))
+    });
+    visible.collect()
+}
+
+fn check(tree: &LsmTree, model: &Model, seqno: SeqNo, turns: &[bool]) {
+    let all = expected(model, seqno);
+    for number in 0..40 {
+        let wanted = all.iter().find(|(known, _)| *known == key(number)).map(|(_, value)| *value);
+        let found = tree.get(&key(number), seqno).unwrap();
+        assert_eq!(found.as_deref(), wanted.as_ref().map(std::slice::from_ref), "key {number}");
+    }
+    // From both ends in turns, over everything and over a part.
+    for (start, end) in [(vec![], vec![9]), (key(6), key(30)), (key(26), key(33))] {
+        let wanted: Vec<_> = all.iter().filter(|(key, _)| *key >= start && *key < end).collect();
+        let mut items = tree.range(&start, &end, seqno);
+        let (mut front, mut back) = (Vec::new(), Vec::new());
+        let mut turns = turns.iter().cycle();
+        loop {
+            let is_front = turns.next().is_none_or(|turn| *turn);
+            let Some(item) = (if is_front { items.next() } else { items.next_back() }) else { break };
+            let (key, value) = item.unwrap();
+            if is_front { &mut front } else { &mut back }.push((key.to_vec(), value.to_vec()));
+        }
+        front.extend(back.into_iter().rev());
+        let wanted: Vec<_> = wanted.iter().map(|(key, value)| (key.clone(), vec![*value])).collect();
+        assert_eq!(front, wanted);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn readers_of_every_time_see_what_was_written_before(
+        steps in steps(),
+        turns in prop::collection::vec(any::<bool>(), 1..8),
+    ) {
+        let folder = TestFolder::new("layers");
+        let shared = TreeShared::new(&Options::default());
+        let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
+        let mut model = Model::new();
+        let mut readers: Vec<SeqNo> = Vec::new();
+        for step in steps {
+            let oldest = |readers: &[SeqNo]| {
+                readers.iter().copied().min().unwrap_or_else(|| tree.next_seqno())
+            };
+            match step {
+                Step::Set(number, value) => {
+                    let seqno = tree.draw_seqno();
+                    tree.insert(&key(number), TreeBytes::from([value]), seqno);
+                    model.entry(key(number)).or_default().push((seqno, Some(value)));
+                }
+                Step::Remove(number) => {
+                    let seqno = tree.draw_seqno();
+                    tree.remove(&key(number), seqno);
+                    model.entry(key(number)).or_default().push((seqno, None));
+                }
+                Step::Seal => { tree.seal(); }
+                Step::Flush => tree.flush(oldest(&readers)).unwrap(),
+                Step::Compact => { tree.compact(oldest(&readers)).unwrap(); }
+                Step::Arrive => readers.push(tree.next_seqno()),
+                Step::Leave => { readers.pop(); }
+            }
+            for reader in &readers {
+                check(&tree, &model, *reader, &turns);
+            }
+        }
+        check(&tree, &model, LATEST, &turns);
+        // And what was flushed is there when the tree is opened again.
+        tree.seal();
+        tree.flush(tree.next_seqno()).unwrap();
+        drop(tree);
+        let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
+        check(&tree, &model, LATEST, &turns);
+    }
+}
