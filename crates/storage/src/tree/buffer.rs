@@ -76,9 +76,13 @@ struct Version {
 #[derive(Debug)]
 struct Versions {
     newest: Version,
-    /// From old to new. Few keys are written again before they are flushed.
-    older: Option<Box<Vec<Version>>>,
+    /// Few keys are written again before they are flushed: one word for the others.
+    older: Option<Box<Older>>,
 }
+
+/// From old to new.
+#[derive(Debug, Default)]
+struct Older(Vec<Version>);
 
 impl Versions {
     /// The newest before `seqno`.
@@ -86,7 +90,7 @@ impl Versions {
         if self.newest.seqno < seqno {
             return Some(&self.newest);
         }
-        self.older.as_deref()?.iter().rev().find(|version| version.seqno < seqno)
+        self.older.as_deref()?.0.iter().rev().find(|version| version.seqno < seqno)
     }
 
     /// Writes of one key come in their order, except that a write may write a key twice.
@@ -95,7 +99,7 @@ impl Versions {
             self.newest = version;
             return;
         }
-        let older = self.older.get_or_insert_default();
+        let Older(older) = &mut **self.older.get_or_insert_default();
         if version.seqno > self.newest.seqno {
             older.push(std::mem::replace(&mut self.newest, version));
             return;

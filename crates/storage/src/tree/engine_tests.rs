@@ -74,12 +74,15 @@ fn check(tree: &LsmTree, model: &Model, seqno: SeqNo, turns: &[bool]) {
         let mut turns = turns.iter().cycle();
         loop {
             let is_front = turns.next().is_none_or(|turn| *turn);
-            let Some(item) = (if is_front { items.next() } else { items.next_back() }) else { break };
+            let Some(item) = (if is_front { items.next() } else { items.next_back() }) else {
+                break;
+            };
             let (key, value) = item.unwrap();
             if is_front { &mut front } else { &mut back }.push((key.to_vec(), value.to_vec()));
         }
         front.extend(back.into_iter().rev());
-        let wanted: Vec<_> = wanted.iter().map(|(key, value)| (key.clone(), vec![*value])).collect();
+        let wanted: Vec<_> =
+            wanted.iter().map(|(key, value)| (key.clone(), vec![*value])).collect();
         assert_eq!(front, wanted);
     }
 }

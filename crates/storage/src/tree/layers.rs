@@ -171,7 +171,8 @@ impl Layers {
             }
         }
         let Some(nearest) = best.map(|(index, _)| index) else { return Ok(None) };
-        let Some((layer, older)) = self.layers.get_mut(nearest..).and_then(|it| it.split_first_mut())
+        let Some((layer, older)) =
+            self.layers.get_mut(nearest..).and_then(|it| it.split_first_mut())
         else {
             return Ok(None);
         };
