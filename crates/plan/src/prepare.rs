@@ -6,6 +6,7 @@ use cql::Parsed;
 use cql::ast::{Batch, BatchKind, Modification, QualifiedName, Statement};
 use md5::{Digest, Md5};
 use schema::{Schema, Table};
+use types::CqlType;
 
 use crate::error::{PlanError, invalid};
 use crate::expression::{BoundValues, Markers, Scope};
@@ -252,6 +253,10 @@ fn metadata_id(columns: &[ResultColumn]) -> [u8; 16] {
         hash.update(column.name.as_bytes());
         hash.update([0]);
         hash.update(column.cql_type.to_string());
+        if column.cql_type.contains(&|part| matches!(part, CqlType::User { .. })) {
+            // The name says nothing about the fields.
+            hash.update(format!("{:?}", column.cql_type));
+        }
         hash.update([0, 0]);
     }
     hash.finalize().into()

@@ -1,4 +1,5 @@
-//! What of the language needs a whole node: time that is up, pages over a restart, roles.
+//! What of the language needs a whole node: time that is up, pages over a restart, prepared statements,
+//! roles.
 
 #![allow(
     clippy::unwrap_used,
@@ -115,6 +116,83 @@ fn a_paging_state_survives_a_restart_and_nothing_else() {
         let forged = Execution { paging_state: Some(forged), ..next.clone() };
         assert_eq!(refused(&mut client, statement, &forged).kind.code(), 0x000a, "byte {place}");
     }
+}
+
+/// What a driver of protocol 5 does after a change: it prepares again what was forgotten, and executes
+/// with the columns that it knows from before.
+fn columns_after(client: &mut Client, text: &str, change: &str) -> Option<Vec<String>> {
+    let known = client.prepare(text).unwrap().unwrap();
+    let execution = Execution { skip_metadata: true, ..Execution::default() };
+    let Response::Rows(rows) = client.execute(&known, &execution).unwrap().response else {
+        panic!("{text} has no rows");
+    };
+    assert_eq!((rows.metadata.columns, rows.metadata.new_metadata_id), (None, None), "{text}");
+    tell(client, change);
+    let Response::Error(error) = client.execute(&known, &execution).unwrap().response else {
+        panic!("{change}: {text} was not forgotten");
+    };
+    assert_eq!(error.kind, ErrorKind::Unprepared { id: known.id.clone() });
+    let again = client.prepare(text).unwrap().unwrap();
+    assert_eq!(again.id, known.id);
+    let Response::Rows(rows) = client.execute(&known, &execution).unwrap().response else {
+        panic!("{text} has no rows");
+    };
+    let changed = rows.metadata.new_metadata_id;
+    assert_eq!(changed.is_some(), again.result_metadata_id != known.result_metadata_id);
+    assert!(changed.is_none() || changed == again.result_metadata_id);
+    let columns = rows.metadata.columns?;
+    Some(columns.iter().map(|c| format!("{} {:?}", c.name, c.cql_type)).collect())
+}
+
+/// The columns of a prepared statement come again exactly when they changed, fields of types included.
+#[test]
+fn columns_that_changed_are_told() {
+    let node = Node::start(Path::new(BINARY), &[]).unwrap();
+    let mut client = Client::connect(&node.address()).unwrap();
+    tell(&mut client, TABLE[0]);
+    tell(&mut client, "CREATE TYPE k.u (a int)");
+    tell(
+        &mut client,
+        "CREATE TABLE k.t (p int PRIMARY KEY, u frozen<u>, l list<frozen<u>>, v int)",
+    );
+    let every = "SELECT * FROM k.t";
+    let columns = columns_after(&mut client, every, "ALTER TABLE k.t ADD w text").unwrap();
+    assert_eq!(columns.len(), 5);
+    let columns = columns_after(&mut client, every, "ALTER TYPE k.u ADD b int").unwrap();
+    assert!(
+        columns.iter().filter(|column| column.contains("(\"b\", Int)")).count() == 2,
+        "{columns:?}"
+    );
+    let columns =
+        columns_after(&mut client, "SELECT l FROM k.t", "ALTER TYPE k.u RENAME b TO c").unwrap();
+    assert!(columns[0].contains("(\"c\", Int)"), "{columns:?}");
+    let one = "SELECT v FROM k.t";
+    assert_eq!(columns_after(&mut client, one, "ALTER TABLE k.t DROP w"), None);
+    assert_eq!(columns_after(&mut client, one, "ALTER TYPE k.u ADD d int"), None);
+}
+
+/// Of more statements than there is room for the ones in use stay, and the others are to be prepared again.
+#[test]
+fn a_statement_without_room_is_forgotten() {
+    let settings = ["--set", "memory.prepared_statements=64KiB"].as_slice();
+    let node = Node::start(Path::new(BINARY), settings).unwrap();
+    let mut client = Client::connect(&node.address()).unwrap();
+    fill(&mut client, 1);
+    let statements: Vec<_> = (0..500)
+        .map(|number| client.prepare(&format!("SELECT v AS a{number} FROM k.t")).unwrap().unwrap())
+        .collect();
+    let mut forgotten = 0;
+    for statement in &statements {
+        match client.execute(statement, &Execution::default()).unwrap().response {
+            Response::Rows(rows) => assert_eq!(rows.row_count, 1),
+            Response::Error(error) => {
+                assert_eq!(error.kind, ErrorKind::Unprepared { id: statement.id.clone() });
+                forgotten += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((1..500).contains(&forgotten), "{forgotten}");
 }
 
 /// `system_auth` shows roles and permissions, and never a hash.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{
-    Consistency, Frame, FrameDecoder, MapBuilder, Outgoing, PreparedResponse, QueryParameters,
-    Request, RequestMessage, Response, ResponseMessage, Value, ValuesBuilder, Version,
+    Batch, BatchBuilder, BatchKind, Consistency, Frame, FrameDecoder, MapBuilder, Outgoing,
+    PreparedResponse, QueryParameters, Request, RequestMessage, Response, ResponseMessage,
+    StatementSource, Value, ValuesBuilder, Version,
 };
 
 const RESPONSE_BYTES_MAX: usize = 256 << 20;
@@ -56,6 +57,8 @@ pub struct Execution {
     pub page_size: Option<i32>,
     /// Where the page begins.
     pub paging_state: Option<Vec<u8>>,
+    /// The columns of the result are known, and wanted only where they changed.
+    pub skip_metadata: bool,
 }
 
 /// A value of a marker.
@@ -67,6 +70,16 @@ pub enum OwnedValue {
     Unset,
     /// Bytes.
     Bytes(Vec<u8>),
+}
+
+impl OwnedValue {
+    fn as_value(&self) -> Value<'_> {
+        match self {
+            OwnedValue::Null => Value::Null,
+            OwnedValue::Unset => Value::Unset,
+            OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
+        }
+    }
 }
 
 /// As a golden script writes it.
@@ -193,6 +206,28 @@ impl Client {
         })
     }
 
+    /// Sends several statements as one, each by its text or by what it was prepared as.
+    pub fn batch(
+        &mut self,
+        kind: BatchKind,
+        statements: &[(String, Option<PreparedResponse>, Vec<OwnedValue>)],
+    ) -> Result<ResponseMessage, ClientError> {
+        let mut batch = BatchBuilder::new(self.version);
+        for (text, prepared, values) in statements {
+            let mut builder = ValuesBuilder::positional(self.version);
+            for value in values {
+                builder.push("", value.as_value());
+            }
+            let source = match prepared {
+                Some(prepared) => StatementSource::Prepared(&prepared.id),
+                None => StatementSource::Text(text),
+            };
+            batch.push(source, builder.values());
+        }
+        let parameters = QueryParameters::new(self.version, Consistency::One);
+        self.send(Request::Batch(Batch { kind, statements: batch.statements(), parameters }))
+    }
+
     /// Executes a prepared statement.
     pub fn execute(
         &mut self,
@@ -247,16 +282,12 @@ fn parameters<'a>(
     builder: &'a mut ValuesBuilder,
 ) -> QueryParameters<'a> {
     for value in &execution.values {
-        let value = match value {
-            OwnedValue::Null => Value::Null,
-            OwnedValue::Unset => Value::Unset,
-            OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
-        };
-        builder.push("", value);
+        builder.push("", value.as_value());
     }
     let mut parameters = QueryParameters::new(version, Consistency::One);
     parameters.values = builder.values();
     parameters.page_size = execution.page_size;
+    parameters.skip_metadata = execution.skip_metadata;
     parameters.paging_state = execution.paging_state.as_deref();
     parameters
 }

@@ -24,7 +24,7 @@ pub use condition::{Check, ColumnPart, Comparison, Condition, RowCondition};
 pub use cql_type::{CqlType, UserType, quote_identifier};
 pub use ids::{ColumnId, SetId, TableId, UuidText};
 pub use key::{ClusteringRange, PartitionKey, RowPosition, successor};
-pub use map_cell::{gives_back, map_cell, split_map_cell};
+pub use map_cell::{map_cell, split_map_cell};
 pub use mutation::{
     CellAction, CellChange, Deletion, Expiry, Liveness, Mutation, Operation, RowChange,
 };

@@ -17,7 +17,7 @@ pub fn map_cell<'v>(key_type: &CqlType, key: &[u8], value: &'v [u8]) -> Cow<'v, 
     if !has_other_forms(key_type) {
         return Cow::Borrowed(value);
     }
-    let original = if gives_back(key_type, key) { &[] } else { key };
+    let original = if is_canonical(key_type, key) { &[] } else { key };
     let mut out = Vec::with_capacity(original.len() + value.len() + 1);
     push_counted(&mut out, original);
     out.extend_from_slice(value);
@@ -35,13 +35,6 @@ pub fn split_map_cell<'v>(
     }
     let (key, value) = take_counted(cell)?;
     Ok(((!key.is_empty()).then_some(key), value))
-}
-
-/// Whether the path of an element or key gives it back as it was written, now and later: a user type
-/// that gets a field makes shorter values of what was complete.
-pub fn gives_back(ty: &CqlType, bytes: &[u8]) -> bool {
-    let is_user = |part: &CqlType| matches!(part, CqlType::User { .. });
-    !ty.contains(&is_user) && is_canonical(ty, bytes)
 }
 
 /// Whether two values of a type may be equal and yet written differently.

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use types::value::timeuuid::timeuuid_at_millis;
-use types::value::{ListIter, MapIter, TupleIter, encode_ordered};
-use types::{CellAction, CellChange, CqlType, Expiry, gives_back, map_cell};
+use types::value::{ListIter, MapIter, TupleIter, encode_ordered, is_canonical};
+use types::{CellAction, CellChange, CqlType, Expiry, map_cell};
 
 use super::operation::{Action, Operation};
 use crate::error::{PlanError, invalid};
@@ -159,7 +159,7 @@ impl<'v> CellWriter<'_, 'v> {
             CqlType::Set { element, .. } => {
                 for item in ListIter::set(value) {
                     let bytes = item?.unwrap_or_default();
-                    let kept = if gives_back(element, bytes) {
+                    let kept = if is_canonical(element, bytes) {
                         Bytes::new()
                     } else {
                         Bytes::copy_from_slice(bytes)

@@ -113,6 +113,10 @@ fn from_document(text: &str, default_unset: bool, scope: &Scope<'_>) -> Result<C
                 operations.push(Operation::set(index, column, Term::Unset)?);
                 continue;
             }
+            JsonColumn::Missing if default_unset => {
+                keys.push((index, Term::Unset));
+                continue;
+            }
             JsonColumn::Missing | JsonColumn::Null => None,
             JsonColumn::Bytes(bytes) => Some(Bytes::from(bytes)),
         };

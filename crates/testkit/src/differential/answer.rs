@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use protocol::{PreparedResponse, Response, ResponseMessage};
+use protocol::{BatchKind, ColumnSpec, PreparedResponse, Response, ResponseMessage};
 use types::CqlType;
 use types::value::to_cql_text;
 
@@ -138,6 +138,9 @@ const PAGES_MAX: usize = 2000;
 
 /// Sends a statement and gathers its answer.
 pub(super) fn ask(client: &mut Client, statement: &Statement) -> Result<Answer, ClientError> {
+    if let Some((kind, parts)) = &statement.parts {
+        return ask_batch(client, *kind, parts);
+    }
     let mut execution = Execution { page_size: statement.page_size, ..Execution::default() };
     let mut prepared: Option<PreparedResponse> = None;
     let mut markers = None;
@@ -193,6 +196,26 @@ pub(super) fn ask(client: &mut Client, statement: &Statement) -> Result<Answer, 
     }
 }
 
+/// Sends a batch; parts with values are prepared.
+fn ask_batch(
+    client: &mut Client,
+    kind: BatchKind,
+    parts: &[Statement],
+) -> Result<Answer, ClientError> {
+    let mut statements = Vec::new();
+    for part in parts {
+        let prepared = match &part.values {
+            Some(_) => match client.prepare(&part.text)? {
+                Ok(prepared) => Some(prepared),
+                Err(message) => return Ok(told(&message, None)),
+            },
+            None => None,
+        };
+        statements.push((part.text.clone(), prepared, part.values.clone().unwrap_or_default()));
+    }
+    Ok(told(&client.batch(kind, &statements)?, None))
+}
+
 /// Whether NaN has a sign after `abs` depends on how Java compiled it.
 fn unsign_nan(ty: &CqlType, cell: &mut Option<Vec<u8>>) {
     let Some(bytes) = cell else { return };
@@ -218,8 +241,23 @@ fn with_one_name(cell: &[u8]) -> Vec<u8> {
     }
 }
 
-fn told(message: &ResponseMessage, markers: Option<String>) -> Answer {
+/// The answer of one message.
+pub(super) fn told(message: &ResponseMessage, markers: Option<String>) -> Answer {
     match &message.response {
+        // The result of a conditional batch.
+        Response::Rows(page) => {
+            let columns = page.metadata.columns.as_deref().unwrap_or_default();
+            let name = |c: &ColumnSpec| format!("{}.{}.{}", c.keyspace, c.table, c.name);
+            Answer::Rows {
+                markers,
+                columns: columns.iter().map(|c| (name(c), c.cql_type.clone())).collect(),
+                rows: page
+                    .rows()
+                    .map(|row| row.iter().map(|cell| cell.map(<[u8]>::to_vec)).collect())
+                    .collect(),
+                pages: vec![page.row_count],
+            }
+        }
         Response::Error(error) => Answer::Error {
             code: error.kind.code(),
             message: crate::golden::with_sorted_signatures(&error.message),

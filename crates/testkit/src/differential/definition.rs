@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use types::{CqlType, UserType};
 
+use super::broken::broken;
+use super::draft::Statement;
 use super::random::Dice;
-use super::schema::{Column, Flavor, Index, Role, Table, value_type};
+use super::schema::{Column, Flavor, Index, Role, Table, table, value_type};
 use super::value::any_native;
 
 /// A definition, and what it makes of the table and the user types once it was accepted.
@@ -24,19 +26,123 @@ enum Change {
     DropIndex(usize),
     AddColumn(Column),
     DropColumn(usize),
-    Rename { column: usize, name: String },
+    Rename {
+        column: usize,
+        name: String,
+    },
     Type(UserType),
+    /// A table that is dropped again at once.
+    Scratch(String),
+}
+
+/// What options of tables may say, and may not.
+const OPTIONS: &[&str] = &[
+    "comment = 'it''s another'",
+    "comment = 5",
+    "gc_grace_seconds = 100000",
+    "gc_grace_seconds = -1",
+    "gc_grace_seconds = 'a'",
+    "default_time_to_live = -1",
+    "default_time_to_live = 630720001",
+    "bloom_filter_fp_chance = 0.01",
+    "bloom_filter_fp_chance = 0",
+    "bloom_filter_fp_chance = 1.5",
+    "bloom_filter_fp_chance = 'x'",
+    "caching = {'keys': 'ALL', 'rows_per_partition': '10'}",
+    "caching = {'keys': 'bad'}",
+    "caching = {'rows_per_partition': '-1'}",
+    "caching = {'nosuch': '1'}",
+    "caching = 'ALL'",
+    "compaction = {'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 100}",
+    "compaction = {'class': 'LeveledCompactionStrategy', 'min_threshold': 4, 'nosuch': 1}",
+    "compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 1}",
+    "compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 8, 'max_threshold': 4}",
+    "compaction = {'class': 'SizeTieredCompactionStrategy', 'enabled': 'false'}",
+    "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS'}",
+    "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'x'}",
+    "compaction = {'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4, L8'}",
+    "compaction = {'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'Q4'}",
+    "compaction = {'class': 'nosuch'}",
+    "compaction = {'sstable_size_in_mb': 100}",
+    "compression = {'enabled': 'false'}",
+    "compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 64}",
+    "compression = {'class': 'ZstdCompressor', 'compression_level': '5'}",
+    "compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 3}",
+    "compression = {'class': 'LZ4Compressor', 'nosuch': 3}",
+    "compression = {'class': 'DeflateCompressor', 'min_compress_ratio': '1.5'}",
+    "compression = {'class': 'nosuch'}",
+    "compression = {'chunk_length_in_kb': 16}",
+    "crc_check_chance = 0.5",
+    "crc_check_chance = 2",
+    "memtable_flush_period_in_ms = 3600000",
+    "memtable_flush_period_in_ms = -1",
+    "min_index_interval = 64",
+    "min_index_interval = 0",
+    "max_index_interval = 64",
+    "min_index_interval = 3000",
+    "speculative_retry = '99p'",
+    "speculative_retry = 'ALWAYS'",
+    "speculative_retry = 'max(99p, 50ms)'",
+    "speculative_retry = 'bad'",
+    "speculative_retry = '101p'",
+    "additional_write_policy = '50ms'",
+    "additional_write_policy = 'NEVER'",
+    "read_repair = 'NONE'",
+    "read_repair = 'bad'",
+    "memtable = 'nosuch'",
+    "memtable = 'default'",
+    "incremental_backups = false",
+    "allow_auto_snapshot = true",
+    "allow_auto_snapshot = 'x'",
+    "extensions = {'a': '0x01'}",
+    "nosuch = 1",
+    "dclocal_read_repair_chance = 0.1",
+    "read_repair_chance = 0.1",
+    "comment = 'a' AND comment = 'b'",
+    "comment = 'a' AND nosuch = 'b'",
+    "comment = 'a' AND gc_grace_seconds = 5000",
+    "CLUSTERING ORDER BY (c0 DESC)",
+    "COMPACT STORAGE",
+    "id = 5a1c395e-b41f-11e5-9f22-ba0be0483c18",
+];
+
+fn options(dice: &mut Dice) -> String {
+    let first = dice.word(OPTIONS);
+    if dice.chance(15) { format!("{first} AND {}", dice.word(OPTIONS)) } else { first.to_string() }
+}
+
+/// Another table, written rightly or not quite.
+fn scratch_table(types: &[Arc<UserType>], dice: &mut Dice) -> Definition {
+    const NAME: &str = "scratch";
+    let mut other = table(dice.below(12), dice, types);
+    let mut text =
+        other.definition.replacen(&format!("TABLE {} ", other.name), "TABLE scratch ", 1);
+    other.name = NAME.into();
+    if dice.chance(30) {
+        let word = if text.contains(" WITH ") { "AND" } else { "WITH" };
+        text = format!("{text} {word} {}", options(dice));
+    }
+    if dice.chance(50) {
+        let statement = Statement { text, ..Statement::default() };
+        text = broken(statement, &other, dice).text;
+    }
+    Definition::new(text, Change::Scratch(NAME.into()))
 }
 
 /// Any definition about the table.
 pub(super) fn definition(table: &Table, types: &[Arc<UserType>], dice: &mut Dice) -> Definition {
-    match dice.below(20) {
+    match dice.below(28) {
         0..=8 => create_index(table, dice),
         9..=10 => drop_index(table, dice),
         11..=13 => add_column(table, types, dice),
         14..=15 => drop_column(table, dice),
         16..=17 => rename(table, dice),
-        _ => alter_type(table, types, dice),
+        18..=19 => alter_type(types, dice),
+        20..=23 => {
+            let with = options(dice);
+            Definition::new(format!("ALTER TABLE {} WITH {with}", table.name), Change::None)
+        }
+        _ => scratch_table(types, dice),
     }
 }
 
@@ -46,10 +152,18 @@ impl Definition {
         Definition { text, builds_index, change }
     }
 
+    /// The table that it makes, if that is to be dropped again.
+    pub(super) fn scratch(&self) -> Option<String> {
+        match &self.change {
+            Change::Scratch(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
     /// Both servers accepted it.
     pub(super) fn accept(self, table: &mut Table, types: &mut [Arc<UserType>]) {
         match self.change {
-            Change::None => {}
+            Change::None | Change::Scratch(_) => {}
             Change::AddIndex(index) => table.indexes.push(index),
             Change::DropIndex(index) => drop(table.indexes.remove(index)),
             Change::AddColumn(column) => {
@@ -174,20 +288,9 @@ fn rename(table: &Table, dice: &mut Dice) -> Definition {
     Definition::new(text, Change::Rename { column, name })
 }
 
-fn alter_type(table: &Table, types: &[Arc<UserType>], dice: &mut Dice) -> Definition {
+fn alter_type(types: &[Arc<UserType>], dice: &mut Dice) -> Definition {
     let mut definition: UserType = dice.pick::<Arc<UserType>>(types).as_ref().clone();
     let name = definition.name.clone();
-    // What lies in a key was made of the fields that it had.
-    let is_in_key = table.columns.iter().any(|column| {
-        let is_it = |part: &CqlType| {
-            matches!(part, CqlType::User { definition, .. } if definition.name == name)
-        };
-        matches!(column.role, Role::Partition | Role::Clustering { .. })
-            && column.ty.contains(&is_it)
-    });
-    if is_in_key {
-        return Definition::new(format!("ALTER TYPE {name} ADD f0 int"), Change::None);
-    }
     let text = if dice.chance(60) {
         let field = format!("g{}", dice.below(40));
         let ty = any_native(dice);

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use protocol::BatchKind;
 use types::CqlType;
-use types::value::write_list;
+use types::value::{write_list, write_tuple};
 
 use super::random::Dice;
 use super::value::{Literal, any_native, key_literal, literal, null};
@@ -20,6 +21,15 @@ pub(super) struct Statement {
     pub(super) page_size: Option<i32>,
     /// The table that it writes to.
     pub(super) written: Option<String>,
+    /// It is sent as one BATCH message of these statements.
+    pub(super) parts: Option<(BatchKind, Vec<Statement>)>,
+}
+
+fn tuple_bytes(values: &[Literal]) -> Vec<u8> {
+    let parts: Vec<Option<Vec<u8>>> = values.iter().map(|value| value.bytes.clone()).collect();
+    let mut bytes = Vec::new();
+    write_tuple(&parts, &mut bytes);
+    bytes
 }
 
 /// A statement while it is written.
@@ -85,6 +95,56 @@ impl Draft {
             self.push("?");
         }
         self.values.push(value);
+    }
+
+    /// A text that is the value of a marker, where there are markers; whether there are.
+    pub(super) fn text_marker(&mut self, text: &str, dice: &mut Dice) -> bool {
+        let is_marker = self.is_bound && dice.chance(50);
+        if is_marker {
+            self.marker(OwnedValue::Bytes(text.as_bytes().to_vec()));
+        }
+        is_marker
+    }
+
+    /// `(a, b)`, or one marker for all of it.
+    pub(super) fn tuple(&mut self, values: &[Literal], dice: &mut Dice) {
+        if self.is_bound && dice.chance(30) {
+            self.marker(OwnedValue::Bytes(tuple_bytes(values)));
+            return;
+        }
+        self.push("(");
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
+                self.push(", ");
+            }
+            self.value(value, dice);
+        }
+        self.push(")");
+    }
+
+    /// ` IN ((a, b), …)`, or ` IN ?`.
+    pub(super) fn in_tuples(&mut self, tuples: &[Vec<Literal>], dice: &mut Dice) {
+        self.push(" IN ");
+        if self.is_bound && dice.chance(30) {
+            let items: Vec<Vec<u8>> = tuples.iter().map(|values| tuple_bytes(values)).collect();
+            let mut bytes = Vec::new();
+            write_list(&items, &mut bytes);
+            self.marker(OwnedValue::Bytes(bytes));
+            return;
+        }
+        self.push("(");
+        for (index, values) in tuples.iter().enumerate() {
+            if index > 0 {
+                self.push(", ");
+            }
+            self.tuple(values, dice);
+        }
+        self.push(")");
+    }
+
+    /// A value of a key column that is not written yet.
+    pub(super) fn key_value(&self, ty: &CqlType, dice: &mut Dice) -> Literal {
+        if dice.chance(1) && self.has_null_keys { null() } else { key_literal(ty, dice) }
     }
 
     /// A number, as its text or as a marker of so many bytes.
@@ -167,8 +227,7 @@ impl Draft {
 
     /// A value of a key column.
     pub(super) fn key(&mut self, ty: &CqlType, dice: &mut Dice) {
-        let value =
-            if dice.chance(1) && self.has_null_keys { null() } else { key_literal(ty, dice) };
+        let value = self.key_value(ty, dice);
         self.value(&value, dice);
     }
 
@@ -214,6 +273,6 @@ impl Draft {
     /// The finished statement.
     pub(super) fn finish(self) -> Statement {
         let values = if self.is_bound { Some(self.values) } else { None };
-        Statement { text: self.text, values, page_size: None, written: None }
+        Statement { text: self.text, values, ..Statement::default() }
     }
 }

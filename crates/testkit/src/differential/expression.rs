@@ -86,6 +86,10 @@ fn of_columns(draft: &mut Draft, table: &Table, column: &Column, dice: &mut Dice
     let text = match dice.below(7) {
         0 => format!("({name}, {})", other.name),
         1 => format!("[{name}, {name}]"),
+        // Cassandra would sort the sets of this type the other way round until it is started again.
+        2 if column.role == Role::Clustering { is_descending: true } => {
+            format!("(set<{ty}>) {{{name}}}")
+        }
         2 => format!("{{{name}}}"),
         3 => format!("(map<{ty}, {other_ty}>) {{{name}: {}}}", other.name),
         4 => format!("(tuple<{ty}, {other_ty}>) ({name}, {})", other.name),

@@ -20,6 +20,9 @@ pub(super) fn faults(text: &str, table: &Table) -> Vec<&'static str> {
     if tests_map_entry(text, table) {
         found.push("test-of-map-entry");
     }
+    if compares_literal_of_descending(text, table) {
+        found.push("literal-of-descending-column");
+    }
     found
 }
 
@@ -89,6 +92,17 @@ fn tests_map_entry(text: &str, table: &Table) -> bool {
         let is_entry = part.trim_start()[name.len()..].trim_start().starts_with('[');
         let mut columns = table.columns.iter().filter(|column| column.name == name);
         is_entry && columns.any(|column| matches!(column.ty, CqlType::Map { .. }))
+    })
+}
+
+/// `max([c])` of a descending column compares the other way round.
+fn compares_literal_of_descending(text: &str, table: &Table) -> bool {
+    let descending = table.columns_that(|role| role == Role::Clustering { is_descending: true });
+    ["min(", "max("].iter().flat_map(|function| text.split(function).skip(1)).any(|argument| {
+        let is_literal = argument.starts_with(['(', '[', '{']);
+        let literal = argument.split([')', ']', '}']).next().unwrap_or_default();
+        let mut names = literal.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        is_literal && names.any(|name| descending.iter().any(|column| column.name == name))
     })
 }
 

@@ -2,7 +2,7 @@
 //! Cassandra, and their answers are compared.
 //!
 //! Reading order: [`random`], [`schema`], [`value`], [`draft`], then what statements say
-//! ([`write`], [`select`], [`restriction`], [`expression`], [`broken`], [`definition`]), [`answer`], [`faults`], [`allowed`],
+//! ([`write`], [`select`], [`restriction`], [`expression`], [`broken`], [`definition`]), [`answer`], [`standing`], [`faults`], [`allowed`],
 //! and [`Run`], which puts them together.
 
 #![expect(clippy::indexing_slicing, reason = "a test tool: an index out of bounds is its own bug")]
@@ -19,6 +19,7 @@ mod restriction;
 mod run;
 mod schema;
 mod select;
+mod standing;
 mod value;
 mod write;
 

@@ -157,15 +157,13 @@ fn comparison(draft: &mut Draft, name: &str, ty: &CqlType, dice: &mut Dice) {
     }
 }
 
+fn values_of(draft: &Draft, columns: &[&Column], dice: &mut Dice) -> Vec<Literal> {
+    columns.iter().map(|column| draft.key_value(&column.ty, dice)).collect()
+}
+
 fn tuple(draft: &mut Draft, columns: &[&Column], dice: &mut Dice) {
-    draft.push("(");
-    for (index, column) in columns.iter().enumerate() {
-        if index > 0 {
-            draft.push(", ");
-        }
-        draft.key(&column.ty, dice);
-    }
-    draft.push(")");
+    let values = values_of(draft, columns, dice);
+    draft.tuple(&values, dice);
 }
 
 fn multi_column(draft: &mut Draft, columns: &[&Column], dice: &mut Dice) {
@@ -186,14 +184,10 @@ fn multi_column(draft: &mut Draft, columns: &[&Column], dice: &mut Dice) {
             tuple(draft, columns, dice);
         }
         2..=4 => {
-            draft.push(&format!("{names} IN ("));
-            for index in 0..dice.between(1, 3) {
-                if index > 0 {
-                    draft.push(", ");
-                }
-                tuple(draft, columns, dice);
-            }
-            draft.push(")");
+            draft.push(&names);
+            let tuples: Vec<Vec<Literal>> =
+                (0..dice.between(1, 3)).map(|_| values_of(draft, columns, dice)).collect();
+            draft.in_tuples(&tuples, dice);
         }
         _ => {
             draft.push(&format!("{names} {} ", dice.word(SLICES)));

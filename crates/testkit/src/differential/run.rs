@@ -12,6 +12,7 @@ use super::faults::faults;
 use super::random::Dice;
 use super::schema::{self, Flavor, Table};
 use super::select;
+use super::standing::Standing;
 use super::write::{self, Times};
 use crate::{Client, ClientError};
 use types::UserType;
@@ -135,12 +136,18 @@ impl<'a> Run<'a> {
     ) -> Result<(), ClientError> {
         let mut times = Times::new();
         let mut since_dump = 0;
+        let mut standing = Standing::of(table, &mut self.ours, &mut self.oracle)?;
         while self.counts.statements < until {
             since_dump += 1;
             if dice.chance(DEFINITION_PERCENT) {
                 // Schemas that differ have nothing more to tell.
                 if self.define(table, types, dice)? {
                     return Ok(());
+                }
+                for statement in &mut standing {
+                    let (ours, theirs) = statement.ask(&mut self.ours, &mut self.oracle)?;
+                    self.counts.statements += 1;
+                    self.judge(&statement.statement, &[], &ours, &theirs);
                 }
                 continue;
             }
@@ -152,7 +159,7 @@ impl<'a> Run<'a> {
             } else {
                 write::write(table, &mut times, dice)
             };
-            let statement = if dice.chance(BROKEN_PERCENT) {
+            let statement = if statement.parts.is_none() && dice.chance(BROKEN_PERCENT) {
                 broken(statement, table, dice)
             } else {
                 statement
@@ -185,9 +192,36 @@ impl<'a> Run<'a> {
             if definition.builds_index {
                 std::thread::sleep(PAUSE_FOR_INDEX);
             }
+            let drops = definition.scratch();
             definition.accept(table, types);
+            for text in self.views(table, dice) {
+                self.compare(&Statement { text, ..Statement::default() }, &[])?;
+            }
+            if let Some(scratch) = drops {
+                let text = format!("DESCRIBE TABLE {scratch}");
+                self.compare(&Statement { text, ..Statement::default() }, &[])?;
+                self.quietly(&format!("DROP TABLE IF EXISTS {scratch}"))?;
+            }
         }
         Ok(verdict.is_different)
+    }
+
+    /// Statements that show the schema.
+    fn views(&self, table: &Table, dice: &mut Dice) -> Vec<String> {
+        let keyspace = format!("diff_{}", self.seed);
+        let of_table = format!("keyspace_name = '{keyspace}' AND table_name = '{}'", table.name);
+        let mut texts = vec![
+            format!("DESCRIBE TABLE {keyspace}.{}", table.name),
+            format!("SELECT * FROM system_schema.columns WHERE {of_table}"),
+            format!("SELECT * FROM system_schema.indexes WHERE {of_table}"),
+        ];
+        if dice.chance(30) {
+            texts.push(format!("DESCRIBE KEYSPACE {keyspace}"));
+            texts.push(format!(
+                "SELECT * FROM system_schema.types WHERE keyspace_name = '{keyspace}'"
+            ));
+        }
+        texts
     }
 
     /// Compares a statement about a table. When a write differs, what it left differs too: the table
@@ -236,15 +270,27 @@ impl<'a> Run<'a> {
         }
         let is_accepted =
             ![&theirs, &ours].into_iter().any(|it| matches!(it, Answer::Error { .. }));
-        let relation = theirs.relation(&ours);
+        let is_different = self.judge(statement, faults, &ours, &theirs);
+        Ok(Verdict { is_accepted, is_different })
+    }
+
+    /// Compares two answers; whether they differ.
+    fn judge(
+        &mut self,
+        statement: &Statement,
+        faults: &[&'static str],
+        ours: &Answer,
+        theirs: &Answer,
+    ) -> bool {
+        let relation = theirs.relation(ours);
         if relation == Relation::Equal {
             if self.is_traced {
-                let told = self.tell(statement, faults, &ours, &theirs);
+                let told = self.tell(statement, faults, ours, theirs);
                 (self.report)(&format!("equal: {told}"));
             }
-            return Ok(Verdict { is_accepted, is_different: false });
+            return false;
         }
-        let told = self.tell(statement, faults, &ours, &theirs);
+        let told = self.tell(statement, faults, ours, theirs);
         let reason = self.allowed.reason(&told);
         let head = match (relation, reason) {
             (Relation::Different, Some(reason)) => {
@@ -261,7 +307,7 @@ impl<'a> Run<'a> {
             }
         };
         (self.report)(&format!("{head}: {told}"));
-        Ok(Verdict { is_accepted, is_different: relation == Relation::Different })
+        relation == Relation::Different
     }
 
     fn tell(

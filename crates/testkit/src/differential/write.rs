@@ -1,5 +1,6 @@
 //! Statements that write: INSERT, UPDATE, DELETE and batches of them.
 
+use protocol::BatchKind;
 use types::CqlType;
 
 use super::draft::{Draft, Statement};
@@ -31,6 +32,9 @@ impl Times {
 pub(super) fn write(table: &Table, times: &mut Times, dice: &mut Dice) -> Statement {
     let is_named = dice.chance(15);
     let mut draft = Draft::new(dice.chance(30)).with_named_markers(is_named);
+    if dice.chance(4) {
+        return batch_message(table, times, dice);
+    }
     if dice.chance(10) {
         batch(&mut draft, table, times, dice);
     } else {
@@ -95,15 +99,52 @@ fn batch(draft: &mut Draft, table: &Table, times: &mut Times, dice: &mut Dice) {
     draft.push("APPLY BATCH");
 }
 
+/// Several statements that are sent as one message.
+fn batch_message(table: &Table, times: &mut Times, dice: &mut Dice) -> Statement {
+    let (kind, word) = match dice.below(10) {
+        0 => (BatchKind::Counter, "COUNTER "),
+        _ if table.flavor == Flavor::Counter => (BatchKind::Counter, "COUNTER "),
+        1..=6 => (BatchKind::Logged, ""),
+        _ => (BatchKind::Unlogged, "UNLOGGED "),
+    };
+    let mut narrowed = table.clone();
+    if table.flavor == Flavor::Conditional && dice.chance(90) {
+        narrowed.keys = vec![dice.pick(&table.keys).clone()];
+    }
+    let mut parts = Vec::new();
+    for _ in 0..dice.between(1, 3) {
+        let mut draft = Draft::new(dice.chance(50));
+        single(&mut draft, &narrowed, times, dice, Place::Batch);
+        parts.push(draft.finish());
+    }
+    let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
+    Statement {
+        text: format!("BEGIN {word}BATCH {}; APPLY BATCH", texts.join("; ")),
+        values: Some(parts.iter().flat_map(|part| part.values.clone()).flatten().collect()),
+        written: Some(table.name.clone()),
+        parts: Some((kind, parts)),
+        page_size: None,
+    }
+}
+
 fn using(draft: &mut Draft, table: &Table, times: &mut Times, dice: &mut Dice, with_ttl: bool) {
     let is_timed = matches!(table.flavor, Flavor::Plain | Flavor::Compact);
     if is_timed {
         draft.push(" USING TIMESTAMP ");
         draft.number(times.next(dice), 8, dice);
     }
-    if with_ttl && table.flavor != Flavor::Counter && dice.chance(8) {
+    if !is_timed && dice.chance(1) {
+        draft.push(dice.word(&[" USING TIMESTAMP 5", " USING TIMESTAMP 5 AND TTL 5000000"]));
+        return;
+    }
+    let has_ttl = table.flavor != Flavor::Counter || dice.chance(5);
+    if with_ttl && has_ttl && dice.chance(8) {
         draft.push(if is_timed { " AND TTL " } else { " USING TTL " });
-        draft.number(1_000_000 * dice.between(1, 9) + 500, 4, dice);
+        match dice.below(20) {
+            0 => draft.push(dice.word(&["-1", "630720001", "null", "'a'", "99999999999"])),
+            1..=3 => draft.push("0"),
+            _ => draft.number(1_000_000 * dice.between(1, 9) + 500, 4, dice),
+        }
     }
 }
 
@@ -180,7 +221,11 @@ fn insert_json(
     }
     let text = format!("{{{}}}", fields.join(", "));
     let default = dice.word(&["", "", " DEFAULT NULL", " DEFAULT UNSET"]);
-    draft.push(&format!("JSON '{}'{default}", text.replace('\'', "''")));
+    draft.push("JSON ");
+    if !draft.text_marker(&text, dice) {
+        draft.push(&format!("'{}'", text.replace('\'', "''")));
+    }
+    draft.push(default);
 }
 
 /// The whole partition key: by `=`, or by IN now and then.

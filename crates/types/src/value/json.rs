@@ -86,8 +86,11 @@ fn write_json(ty: &CqlType, bytes: &[u8], out: &mut String) {
             let _ = write!(out, "\"{}\"", native_text(ty, bytes).unwrap_or_default());
         }
         CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+            // Only a list that a statement makes of columns has nulls. Cassandra shows that of a
+            // decimal as an empty value, and fails for the other types.
+            let null = (**element == CqlType::Decimal).then_some(&[] as &[u8]);
             let elements = ListIter::new(bytes).map_while(Result::ok);
-            write_array(elements.map(|item| (&**element, item)), out);
+            write_array(elements.map(|item| (&**element, item.or(null))), out);
         }
         CqlType::Vector { element, dimension } => {
             let elements = VectorIter::new(element, *dimension, bytes).map_while(Result::ok);

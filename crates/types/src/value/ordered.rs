@@ -147,7 +147,7 @@ pub fn ordered_length(
 
 /// Whether decoding the encoding of these bytes gives these bytes back. Where it does not, the
 /// value is equal to what comes back, but written differently: `1.00` and `1`, a number with
-/// redundant sign bytes, a tuple without its trailing nulls.
+/// redundant sign bytes, a tuple with trailing nulls.
 pub fn is_canonical(ty: &CqlType, bytes: &[u8]) -> bool {
     match ty {
         CqlType::Ascii
@@ -493,18 +493,22 @@ fn decode_elements(
     patch_i32(out, start, count)
 }
 
-/// Every declared component is written: the ones after the end mark are null.
+/// What is missing stays missing: a user type may have got fields since the value was written. A
+/// value that had components has one at least, for one without any is encoded as empty.
 fn decode_tuple<'t>(
     types: impl Iterator<Item = &'t CqlType>,
     reader: &mut Reader<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), OrderedError> {
+    let start = out.len();
     for ty in types {
         if reader.peek()? == MARK_END {
-            collection::write_element(None, out);
-        } else {
-            decode_sized(ty, reader, out)?;
+            break;
         }
+        decode_sized(ty, reader, out)?;
+    }
+    if out.len() == start {
+        collection::write_element(None, out);
     }
     match reader.byte()? {
         MARK_END => Ok(()),
