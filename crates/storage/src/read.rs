@@ -327,7 +327,8 @@ impl<'r> Reader<'r> {
         if !cells.is_live()? {
             return Ok(Offered::Dead);
         }
-        let static_row = self.live_static(partition)?;
+        let static_row =
+            if partition.static_row.is_some() { self.live_static(partition)? } else { None };
         let flow = self.sink.on_row(&LiveRow {
             partition_key: partition.key,
             ring: partition.ring,

@@ -151,6 +151,7 @@ pub struct LiveCells<'a> {
 impl<'a> LiveCells<'a> {
     /// `covering_us`: the newest deletion of the partition or of a range over this row
     /// (`i64::MIN` for none). The row's own deletion is added here.
+    #[inline]
     pub fn new(view: RowView<'a>, covering_us: i64, now_s: u32) -> LiveCells<'a> {
         let own_us = view.deletion().map_or(i64::MIN, |deletion| deletion.timestamp_us);
         LiveCells { view, shadow_us: covering_us.max(own_us), now_s, hidden: &[] }
@@ -175,6 +176,7 @@ impl<'a> LiveCells<'a> {
     }
 
     /// Whether anything is live: the row itself or a cell.
+    #[inline]
     pub fn is_live(&self) -> Result<bool, CorruptRow> {
         if self.has_liveness() {
             return Ok(true);
@@ -184,6 +186,16 @@ impl<'a> LiveCells<'a> {
             Some(Ok(_)) => Ok(true),
             Some(Err(corrupt)) => Err(corrupt),
         }
+    }
+
+    /// Hands out the columns and values of a row whose cells were all written with it, which most are:
+    /// much cheaper than [`LiveCells::cells`]. `false` if the row is another; some may have come nevertheless.
+    #[inline]
+    pub fn each_plain(&self, each: impl FnMut(ColumnId, &'a [u8])) -> Result<bool, CorruptRow> {
+        let is_plain = self.view.base_us() > self.shadow_us
+            && self.hidden.is_empty()
+            && !self.view.has_spilled();
+        Ok(is_plain && self.view.each_plain(each)?)
     }
 
     /// The live cells, ordered by column and path.

@@ -129,15 +129,21 @@ impl<'a> CellRef<'a> {
 }
 
 /// A stored row, read in place. Making one checks the head; the cells are checked as they are read.
+///
+/// Small, because it is copied for every row that is read: `flags` say which of the others mean something.
 #[derive(Clone, Copy, Debug)]
 pub struct RowView<'a> {
-    liveness: Option<Liveness>,
-    deletion: Option<Deletion>,
-    original_clustering: Option<&'a [u8]>,
+    flags: u8,
+    deletion: Deletion,
+    expiry: Expiry,
     base_us: i64,
+    original_clustering: &'a [u8],
     cells: &'a [u8],
     spilled: &'a [u8],
 }
+
+const NO_DELETION: Deletion = Deletion { timestamp_us: i64::MIN, deleted_at_s: 0 };
+const NO_EXPIRY: Expiry = Expiry { ttl_s: 0, expires_at_s: 0 };
 
 /// A part of a row that is kept elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +215,25 @@ impl<'a> Iterator for SpilledParts<'a> {
 
 impl<'a> RowView<'a> {
     /// Reads the head of a row.
+    #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<RowView<'a>, CorruptRow> {
+        // Most rows were inserted, and nothing else happened to them.
+        if let Some(([VERSION, ROW_LIVENESS, base @ ..], cells)) = bytes.split_first_chunk::<10>() {
+            return Ok(RowView {
+                flags: ROW_LIVENESS,
+                deletion: NO_DELETION,
+                expiry: NO_EXPIRY,
+                base_us: i64::from_be_bytes(*base),
+                original_clustering: &[],
+                cells,
+                spilled: &[],
+            });
+        }
+        RowView::decode_any(bytes)
+    }
+
+    #[inline(never)]
+    fn decode_any(bytes: &'a [u8]) -> Result<RowView<'a>, CorruptRow> {
         let mut input = Input(bytes);
         let spilled = match input.byte()? {
             VERSION => [].as_slice(),
@@ -221,18 +245,15 @@ impl<'a> RowView<'a> {
             return Err(CorruptRow);
         }
         let base_us = input.i64()?;
-        let expiry = if flags & ROW_EXPIRES != 0 { Some(input.expiry()?) } else { None };
-        let liveness =
-            (flags & ROW_LIVENESS != 0).then_some(Liveness { timestamp_us: base_us, expiry });
+        let expiry = if flags & ROW_EXPIRES != 0 { input.expiry()? } else { NO_EXPIRY };
         let deletion = if flags & ROW_DELETION != 0 {
-            Some(Deletion { timestamp_us: input.i64()?, deleted_at_s: input.u32()? })
+            Deletion { timestamp_us: input.i64()?, deleted_at_s: input.u32()? }
         } else {
-            None
+            NO_DELETION
         };
-        let original_clustering =
-            if flags & ROW_ORIGINAL != 0 { Some(input.counted()?) } else { None };
+        let original_clustering = if flags & ROW_ORIGINAL != 0 { input.counted()? } else { &[] };
         let cells = input.0;
-        Ok(RowView { liveness, deletion, original_clustering, base_us, cells, spilled })
+        Ok(RowView { flags, deletion, expiry, base_us, original_clustering, cells, spilled })
     }
 
     /// How many bytes its cells are kept in: no less than their values take.
@@ -264,25 +285,53 @@ impl<'a> RowView<'a> {
         SpilledParts(Input(self.spilled))
     }
 
+    /// When it was written: its liveness, or its first cell.
+    pub(crate) fn base_us(&self) -> i64 {
+        self.base_us
+    }
+
     /// That the row was inserted.
+    #[inline]
     pub fn liveness(&self) -> Option<Liveness> {
-        self.liveness
+        let expiry = (self.flags & ROW_EXPIRES != 0).then_some(self.expiry);
+        (self.flags & ROW_LIVENESS != 0)
+            .then_some(Liveness { timestamp_us: self.base_us, expiry })
     }
 
     /// That the row as a whole was deleted.
+    #[inline]
     pub fn deletion(&self) -> Option<Deletion> {
-        self.deletion
+        (self.flags & ROW_DELETION != 0).then_some(self.deletion)
     }
 
     /// The clustering values as the client wrote them, where the key cannot give them back:
     /// each as length (2 bytes), value, zero, like a composite partition key.
+    #[inline]
     pub fn original_clustering(&self) -> Option<&'a [u8]> {
-        self.original_clustering
+        (self.flags & ROW_ORIGINAL != 0).then_some(self.original_clustering)
     }
 
     /// The cells in order, dead ones too.
     pub fn cells(&self) -> Cells<'a> {
         Cells { input: Input(self.cells), base_us: self.base_us }
+    }
+
+    /// Hands out columns and values in order, if all cells are plain: values without expiry that were written
+    /// with the row, and no elements of collections. `false` if one is not; what came before it was handed out.
+    #[inline]
+    pub(crate) fn each_plain(
+        &self,
+        mut each: impl FnMut(ColumnId, &'a [u8]),
+    ) -> Result<bool, CorruptRow> {
+        let mut input = Input(self.cells);
+        while !input.0.is_empty() {
+            let column = ColumnId(u32::try_from(input.varint()?).map_err(|_| CorruptRow)?);
+            if input.byte()? != 0 {
+                return Ok(false);
+            }
+            each(column, input.counted()?);
+        }
+        Ok(true)
     }
 }
 
@@ -430,6 +479,7 @@ pub(crate) fn take_counted(bytes: &[u8]) -> Result<(&[u8], &[u8]), CorruptRow> {
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
+    #[inline]
     fn byte(&mut self) -> Result<u8, CorruptRow> {
         let (first, rest) = self.0.split_first().ok_or(CorruptRow)?;
         self.0 = rest;
@@ -479,6 +529,7 @@ impl<'a> Input<'a> {
         Err(CorruptRow)
     }
 
+    #[inline]
     fn counted(&mut self) -> Result<&'a [u8], CorruptRow> {
         let length = usize::try_from(self.varint()?).map_err(|_| CorruptRow)?;
         let (bytes, rest) = self.0.split_at_checked(length).ok_or(CorruptRow)?;

@@ -140,6 +140,44 @@ impl Projection {
         values: &mut Values<'a>,
     ) -> Result<u64, CorruptRow> {
         let (mut place, mut value_bytes) = (0, 0);
+        let is_plain = cells.each_plain(|column, value| {
+            value_bytes += value.len() as u64;
+            self.find_one(column, value, &mut place, values);
+        })?;
+        if is_plain {
+            return Ok(value_bytes);
+        }
+        self.find_any_cells(cells, ruler, values)
+    }
+
+    /// Puts a value where it is wanted; `place`: how many of the wanted columns come before.
+    #[inline]
+    fn find_one<'a>(
+        &self,
+        column: ColumnId,
+        value: &'a [u8],
+        place: &mut usize,
+        values: &mut Values<'a>,
+    ) {
+        while self.wanted.get(*place).is_some_and(|wanted| *wanted < column) {
+            *place += 1;
+        }
+        if self.wanted.get(*place) == Some(&column)
+            && let Some(found) = values.get_mut(*place)
+        {
+            *found = Some(value);
+        }
+    }
+
+    #[inline(never)]
+    fn find_any_cells<'a>(
+        &self,
+        cells: &LiveCells<'a>,
+        ruler: Option<Ruler<'_>>,
+        values: &mut Values<'a>,
+    ) -> Result<u64, CorruptRow> {
+        // What was found before the first cell that is not plain is found again.
+        let (mut place, mut value_bytes) = (0, 0);
         let has_spilled = cells.view().has_spilled();
         for cell in cells.cells() {
             let cell = cell?;
@@ -149,19 +187,7 @@ impl Projection {
                     value_bytes += cells.view().spilled_bytes(&cell)?;
                 }
             }
-            while self.wanted.get(place).is_some_and(|wanted| *wanted < cell.column) {
-                place += 1;
-            }
-            match self.wanted.get(place) {
-                None if ruler.is_none() => break,
-                None => {}
-                Some(wanted) if *wanted == cell.column => {
-                    if let Some(value) = values.get_mut(place) {
-                        *value = Some(cell.value());
-                    }
-                }
-                Some(_) => {}
-            }
+            self.find_one(cell.column, cell.value(), &mut place, values);
         }
         Ok(value_bytes)
     }
