@@ -13,7 +13,7 @@ use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{
     AllDone, AnswerTo, Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets,
-    Ticket,
+    Slots, Ticket,
 };
 use schema::system::{AuthFacts, StatementFacts};
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
@@ -100,11 +100,17 @@ pub struct Coordinator {
     pub(crate) replicas: ReplicaSets,
     /// Shared with storage, which needs the types of columns when it applies a condition.
     pub(crate) schema: Arc<ArcSwap<Schema>>,
-    pub(crate) map: ArcSwap<PartitionMap>,
+    pub(crate) map: Arc<ArcSwap<PartitionMap>>,
+    /// Where changes are committed to: `map`, or the one that is about to be shown as it.
+    pub(crate) writing: ArcSwap<PartitionMap>,
     /// Held while the schema or the map changes: one change at a time.
     pub(crate) definition: Mutex<()>,
-    /// Held while sets have ended and the map still names them.
+    /// Held while sets have ended and `writing` still names them: for a moment, and not over I/O.
     pub(crate) moving: Mutex<()>,
+    /// Held while the map is written as a whole, and until it is shown where it must be written before.
+    pub(crate) saving: Mutex<()>,
+    /// Changes of the map that are not yet in the one that is kept as a whole.
+    pub(crate) changes: Slots,
     pub(crate) history: Mutex<History>,
     /// The last change that the kept map and the kept history have; later ones are kept apart.
     pub(crate) saved_changes: AtomicU64,
@@ -343,7 +349,7 @@ impl Coordinator {
     ) -> Result<Committed, ExecuteError> {
         let mut tries = 0;
         loop {
-            let map = self.map.load();
+            let map = self.writing.load();
             let change = mutations
                 .into_iter()
                 .map(|mutation| match map.locate(mutation.table, mutation.key.ring()) {
@@ -362,8 +368,7 @@ impl Coordinator {
             match self.replicas.commit_many(change, answer_to) {
                 Committed::Moved(change) if tries < MOVES_MAX => {
                     tries += 1;
-                    // Whoever changes the map holds this until the new one is there: the time in
-                    // which the last changes of the old sets are applied.
+                    // Whoever changes the map holds this until the new one is there.
                     drop(self.moving.lock());
                     mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
                 }

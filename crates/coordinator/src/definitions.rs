@@ -15,7 +15,7 @@ use types::TableId;
 
 use crate::coordinator::{Answer, Coordinator, Reply, RequestContext, Settings, World};
 use crate::error::ExecuteError;
-use crate::partitions::{kept_changes, place};
+use crate::partitions::{CHANGES, kept_changes, place};
 use crate::rows::Rows;
 use crate::traffic::Traffic;
 
@@ -36,18 +36,22 @@ impl Coordinator {
         settings: Settings,
         world: Arc<dyn World>,
     ) -> Result<Coordinator, ExecuteError> {
-        let kept = kept_changes(&replicas)?;
-        let map = kept.made_to(&map)?;
-        let next = place(&map, &schema.load(), &settings, world.now_us() / 1000);
+        let changes = replicas.storage().open_slots(CHANGES).map_err(refused)?;
+        let kept = kept_changes(&replicas, &changes)?;
+        let recent = kept.made_to(&map)?;
+        let next = Arc::new(place(&recent, &schema.load(), &settings, world.now_us() / 1000));
         let usage = Coordinator::kept_usage(&replicas);
         let coordinator = Coordinator {
             usage: Mutex::new(usage),
             replicas,
             schema,
-            map: ArcSwap::from_pointee(next),
+            map: Arc::new(ArcSwap::new(Arc::clone(&next))),
+            writing: ArcSwap::new(next),
             definition: Mutex::new(()),
             moving: Mutex::new(()),
-            saved_changes: AtomicU64::new(kept.saved_number()),
+            saving: Mutex::new(()),
+            changes,
+            saved_changes: AtomicU64::new(kept.saved_number),
             history: Mutex::new(kept.history),
             traffic: Traffic::default(),
             settings,
@@ -55,7 +59,7 @@ impl Coordinator {
         };
         coordinator.follow_map();
         if coordinator.map.load().epoch() != map.epoch() {
-            coordinator.save_map(&coordinator.map.load())?;
+            coordinator.save_whole_map()?;
         }
         coordinator.share_budgets();
         Ok(coordinator)
@@ -124,13 +128,14 @@ impl Coordinator {
         for table in created.iter().filter_map(|table| schema.table_by_id(*table)) {
             storage.create_table(table);
         }
+        let _saving = self.saving.lock();
         if map.epoch() != before.epoch() {
             self.save_map(&map)?;
         }
         storage
             .save_document(SCHEMA_DOCUMENT, &schema::persist::encode(&schema))
             .map_err(refused)?;
-        self.show(map, || self.schema.store(Arc::new(schema)))?;
+        self.show(map, schema)?;
         for table in dropped {
             storage.drop_table(*table).map_err(refused)?;
         }

@@ -2,15 +2,18 @@
 //!
 //! **A split moves no data.** Both halves keep reading the same trees; what changes is who orders
 //! the writes of a key. The steps, and why a crash between any two of them leaves a right map:
-//! 1. The change is made durable, as a line behind those since the map was last written as a whole.
-//!    Old and new map name the same keys; after a crash the log is replayed in its own order, whatever
-//!    map is used then.
-//! 2. The old sets are ended: an empty last entry goes into the log for each. What comes later for
-//!    them is handed back, and its sender waits for step 4.
-//! 3. When that entry comes out, everything before it is applied.
-//! 4. The new map is shown. Writes go on under the new sets.
+//! 1. The change is made durable, in a slot of its own beside the map, which is written as a whole
+//!    later. Old and new map name the same keys; after a crash the log is replayed in its own order,
+//!    whatever map is used then.
+//! 2. The old sets are ended: empty last entries go into the log. What comes later for them is handed
+//!    back.
+//! 3. At once, and in memory only, writes are located with the new map. Their entries are behind those
+//!    of the old sets in the log, share their sync, and are applied after them.
+//! 4. When the last entries come out of the log, everything before them is applied, and nothing behind
+//!    them: now the new map is shown to everybody.
 //!
-//! Who still reads with the old map finds the same rows: a read keeps the map it began with.
+//! So nobody but who asked for the change waits for a disk because of it. Who still reads with the old
+//! map finds the same rows: a read keeps the map it began with.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +22,7 @@ use partition::{
     Change, History, MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step,
     halve, middle,
 };
-use replica::ReplicaSets;
+use replica::{CommitError, ReplicaSets, Slots};
 use schema::{Keyspace, KeyspaceKind, Profile, Schema, Throughput};
 use types::{PartitionKey, RingToken, SetId, TableId};
 
@@ -30,12 +33,13 @@ use crate::error::ExecuteError;
 
 /// The name under which storage keeps what happened to the map.
 const HISTORY_DOCUMENT: &str = "partition-history";
-/// The name under which storage keeps the changes that the map and the history may not have yet.
-const CHANGES_DOCUMENT: &str = "partition-changes";
-/// With so many changes the map is written as a whole before the next one.
-const UNSAVED_CHANGES_MAX: u64 = 256;
+/// The name under which storage keeps the changes that the map and the history may not have yet: slots,
+/// and earlier a document.
+pub(crate) const CHANGES: &str = "partition-changes";
+/// With so many changes the map is written as a whole before the next one: there is no slot for it.
+const UNSAVED_CHANGES_MAX: u64 = Slots::COUNT;
 /// With so many it is written when there is time.
-const UNSAVED_CHANGES_MANY: u64 = 64;
+const UNSAVED_CHANGES_MANY: u64 = UNSAVED_CHANGES_MAX / 4;
 /// Request units per second that a physical partition may spend (D5).
 pub(crate) const PARTITION_RU_MAX: u32 = 10_000;
 /// In the `cosmos` profile a new space has a physical partition for each of these.
@@ -113,12 +117,12 @@ impl Coordinator {
     }
 
     fn change_map(&self, next: PartitionMap, plan: Plan<'_>) -> Result<Change, ExecuteError> {
-        let gone = match &plan.step {
-            Step::Split { from, .. } => vec![*from],
-            Step::Merge { from, .. } => from.to_vec(),
+        let (gone, made) = match &plan.step {
+            Step::Split { from, into, .. } => (vec![*from], into.to_vec()),
+            Step::Merge { from, into } => (from.to_vec(), vec![*into]),
         };
         let mut change = Change {
-            number: 0,
+            number: self.history.lock().last_number() + 1,
             at_ms: plan.began_us / 1000,
             space: plan.space.clone(),
             step: plan.step,
@@ -127,93 +131,131 @@ impl Coordinator {
             took_us: 0,
             writes_waited_us: 0,
         };
-        self.save_change(&change)?;
-        // It is shown also where the log failed, and so is part of what happened.
-        let shown = self.show_without(next, &gone, || {});
-        change.writes_waited_us = shown.as_ref().copied().unwrap_or(0);
+        self.save_change(&next, &change)?;
+        let next = Arc::new(next);
+        match self.swap_map(&next, &gone, None) {
+            Ok(waited_us) => change.writes_waited_us = waited_us,
+            Err(error) => {
+                // Nothing was ended, so it did not happen; otherwise the next start makes the change.
+                if matches!(error, CommitError::DiskFull) {
+                    self.changes.put(change.number, &[]).map_err(refused)?;
+                }
+                return Err(error.into());
+            }
+        }
         let took_us = self.world.now_us() - plan.began_us;
         change.took_us = u64::try_from(took_us).unwrap_or(0);
+        self.share_budgets();
+        let is_made = |partition: &&PhysicalPartition| made.contains(&partition.set);
+        let made: Vec<PhysicalPartition> =
+            next.partitions(plan.space).iter().filter(is_made).copied().collect();
+        self.traffic.follow_step(plan.space, &gone, &made);
         self.history.lock().push(change.clone());
         tracing::info!(
             space = %change.space, step = ?change.step, reason = change.reason.word(),
             bytes = change.bytes, took_us = change.took_us, "the partition map changed"
         );
-        shown.map(|_| change)
+        Ok(change)
     }
 
     /// Makes a change durable, before it is made. The caller holds the definition lock.
-    fn save_change(&self, change: &Change) -> Result<(), ExecuteError> {
-        let saved = self.saved_changes.load(Ordering::Relaxed);
-        if self.history.lock().last_number() >= saved + UNSAVED_CHANGES_MAX {
+    fn save_change(&self, next: &PartitionMap, change: &Change) -> Result<(), ExecuteError> {
+        if change.number > self.saved_changes.load(Ordering::Relaxed) + UNSAVED_CHANGES_MAX {
             self.save_whole_map()?;
         }
-        let saved = self.saved_changes.load(Ordering::Relaxed);
-        let text = self.history.lock().encode_with(saved, change);
-        self.replicas.storage().save_document(CHANGES_DOCUMENT, text.as_bytes()).map_err(refused)
+        let text = change.encode();
+        if text.len() > Slots::RECORD_BYTES_MAX {
+            // Names that fit into no slot.
+            let _saving = self.saving.lock();
+            return self.save_map(next);
+        }
+        self.changes.put(change.number, text.as_bytes()).map_err(refused)
     }
 
     /// Writes the map and its history as a whole, so that the changes until now need not be kept apart.
-    /// The caller holds the definition lock.
-    fn save_whole_map(&self) -> Result<(), ExecuteError> {
-        self.save_map(&self.map.load())?;
+    pub(crate) fn save_whole_map(&self) -> Result<(), ExecuteError> {
+        let _saving = self.saving.lock();
+        // A change is part of the map before it is part of the history, so the map has all of these; it
+        // may have one more, which is in its slot too.
         let (text, last_number) = {
             let history = self.history.lock();
             (history.encode(), history.last_number())
         };
+        self.save_map(&self.map.load())?;
         let storage = self.replicas.storage();
         storage.save_document(HISTORY_DOCUMENT, text.as_bytes()).map_err(refused)?;
         self.saved_changes.store(last_number, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The same, once there are many changes.
+    /// The same, once there are many changes. Others may go on changing the map meanwhile.
     pub(crate) fn tidy_changes(&self) {
-        let unsaved = || {
-            let saved = self.saved_changes.load(Ordering::Relaxed);
-            self.history.lock().last_number().saturating_sub(saved)
-        };
-        if unsaved() < UNSAVED_CHANGES_MANY {
+        let saved = self.saved_changes.load(Ordering::Relaxed);
+        if self.history.lock().last_number().saturating_sub(saved) < UNSAVED_CHANGES_MANY {
             return;
         }
-        let _guard = self.definition.lock();
         // They are kept all the same, and it is tried again.
         if let Err(error) = self.save_whole_map() {
             tracing::warn!(%error, "the partition map could not be written as a whole");
         }
     }
 
-    /// Shows a map that is durable. Sets that it does not have any more are ended before. Returns
-    /// how long their writers may have waited, in microseconds. The caller holds the definition lock.
-    pub(crate) fn show(
-        &self,
-        next: PartitionMap,
-        show_more: impl FnOnce(),
-    ) -> Result<u64, ExecuteError> {
-        let gone = self.map.load().sets_gone_in(&next);
-        self.show_without(next, &gone, show_more)
-    }
-
-    /// The same, where it is known which sets are gone.
-    fn show_without(
-        &self,
-        next: PartitionMap,
-        gone: &[SetId],
-        show_more: impl FnOnce(),
-    ) -> Result<u64, ExecuteError> {
-        let next = Arc::new(next);
-        let began_us = self.world.now_us();
-        let moving = self.moving.lock();
-        let ended = if gone.is_empty() { Ok(()) } else { self.replicas.end_sets(gone) };
-        // Also where the log failed: the old sets take nothing any more.
-        show_more();
-        let before = self.map.swap(next);
-        drop(moving);
-        let waited_us = self.world.now_us() - began_us;
+    /// Shows a schema and its map, which are durable. Sets that the map does not have any more are ended
+    /// before. The caller holds the definition lock.
+    pub(crate) fn show(&self, next: PartitionMap, schema: Schema) -> Result<(), ExecuteError> {
+        let before = self.map.load_full();
+        let gone = before.sets_gone_in(&next);
+        let (next, schema) = (Arc::new(next), Arc::new(schema));
+        let ended = self.swap_map(&next, &gone, Some(Arc::clone(&schema)));
+        if ended.is_err() {
+            // The next start would know both, and the old sets take nothing any more.
+            self.writing.store(Arc::clone(&next));
+            self.schema.store(schema);
+            self.map.store(next);
+        }
         self.share_budgets();
         self.follow_map();
         drop(before);
         ended?;
-        Ok(u64::try_from(waited_us).unwrap_or(0))
+        Ok(())
+    }
+
+    /// Has writes located with the next map, and everything else as soon as what came before is applied.
+    /// Returns how long writers may have waited, in microseconds.
+    fn swap_map(
+        &self,
+        next: &Arc<PartitionMap>,
+        gone: &[SetId],
+        schema: Option<Arc<Schema>>,
+    ) -> Result<u64, CommitError> {
+        let show = {
+            let (schemas, map, next) =
+                (Arc::clone(&self.schema), Arc::clone(&self.map), Arc::clone(next));
+            move || {
+                if let Some(schema) = schema {
+                    schemas.store(schema);
+                }
+                map.store(next);
+            }
+        };
+        if gone.is_empty() {
+            self.writing.store(Arc::clone(next));
+            show();
+            return Ok(0);
+        }
+        // What nobody uses any more is freed here, not by those who store the next one.
+        let before = self.map.load_full();
+        let began_us = self.world.now_us();
+        let mut waited_us = 0;
+        let moving = self.moving.lock();
+        let hand_over = || {
+            self.writing.store(Arc::clone(next));
+            drop(moving);
+            waited_us = self.world.now_us() - began_us;
+        };
+        let ended = self.replicas.end_sets(gone, hand_over, show);
+        drop(before);
+        ended.map(|()| u64::try_from(waited_us).unwrap_or(0))
     }
 
     /// Finds what is to be split, and where.
@@ -295,13 +337,18 @@ struct Plan<'p> {
 pub(crate) struct KeptChanges {
     /// Everything that is remembered.
     pub(crate) history: History,
-    /// Of these the later ones, which a kept map may not have.
-    recent: History,
+    /// The last change that is in the kept map and the kept history.
+    pub(crate) saved_number: u64,
+    /// Those that a kept map may not have, the oldest first.
+    recent: Vec<Change>,
 }
 
 /// Reads what is kept of changes. The history decides nothing, so damage only makes it empty; without
 /// the recent changes the map would not be right.
-pub(crate) fn kept_changes(replicas: &ReplicaSets) -> Result<KeptChanges, ExecuteError> {
+pub(crate) fn kept_changes(
+    replicas: &ReplicaSets,
+    slots: &Slots,
+) -> Result<KeptChanges, ExecuteError> {
     let load = |name: &str| match replicas.storage().load_document(name) {
         Ok(None) => Ok(History::default()),
         Ok(Some(bytes)) => {
@@ -314,28 +361,30 @@ pub(crate) fn kept_changes(replicas: &ReplicaSets) -> Result<KeptChanges, Execut
         tracing::warn!(error, "the history of the partition map is lost");
         History::default()
     });
-    let recent =
-        load(CHANGES_DOCUMENT).map_err(|error| refused(format!("{CHANGES_DOCUMENT}: {error}")))?;
+    let saved_number = history.last_number();
+    let wrong = |error: String| refused(format!("{CHANGES}: {error}"));
+    // Earlier versions kept them in a document.
+    let mut recent: Vec<Change> = load(CHANGES).map_err(wrong)?.changes().cloned().collect();
+    for record in slots.all().map_err(|error| wrong(error.to_string()))? {
+        let line = std::str::from_utf8(&record).ok();
+        let change = line.and_then(Change::decode);
+        recent.push(change.ok_or_else(|| wrong("a record is not a change".to_owned()))?);
+    }
+    recent.sort_by_key(|change| change.number);
     history.go_on_with(&recent);
-    Ok(KeptChanges { history, recent })
+    Ok(KeptChanges { history, saved_number, recent })
 }
 
 impl KeptChanges {
     /// The map with those changes that it has not.
     pub(crate) fn made_to(&self, map: &PartitionMap) -> Result<PartitionMap, ExecuteError> {
         let mut map = map.clone();
-        for change in self.recent.changes() {
+        for change in &self.recent {
             if let Some(next) = map.with_change(change).map_err(refused)? {
                 map = next;
             }
         }
         Ok(map)
-    }
-
-    /// The last change before those that are kept apart.
-    pub(crate) fn saved_number(&self) -> u64 {
-        let first = self.recent.changes().next();
-        first.map_or(self.history.last_number(), |change| change.number.saturating_sub(1))
     }
 }
 

@@ -24,6 +24,8 @@ const RATE_LEAST: f64 = 1.0;
 const PEAK_SPANS: usize = 12;
 /// Hot keys that are followed for each table.
 const KEYS_PER_TABLE: usize = 64;
+/// Parts that sets are kept in.
+const SHARDS: usize = 64;
 /// Tables whose keys are followed.
 const TABLES_MAX: usize = 4096;
 /// One request in so many is looked at for its key.
@@ -34,11 +36,62 @@ const KEY_RATE_MIN: f64 = 10_000.0;
 /// The traffic of a node.
 #[derive(Default)]
 pub(crate) struct Traffic {
-    sets: ArcSwap<HashMap<SetId, Arc<SetTraffic>, FixedState>>,
+    sets: SetShards,
     keys: ArcSwap<HashMap<TableId, Arc<Mutex<HotKeys>>, FixedState>>,
     requests: AtomicU64,
     /// When counts last became rates, in microseconds; zero: never.
     ticked_us: AtomicI64,
+}
+
+/// The traffic of every set, in parts: who changes one set copies one part.
+struct SetShards([ArcSwap<SetMap>; SHARDS]);
+
+type SetMap = HashMap<SetId, Arc<SetTraffic>, FixedState>;
+
+impl Default for SetShards {
+    fn default() -> SetShards {
+        SetShards(std::array::from_fn(|_| ArcSwap::default()))
+    }
+}
+
+impl SetShards {
+    fn shard_of(set: SetId) -> usize {
+        set.0 as usize % SHARDS
+    }
+
+    /// Looks at a set.
+    fn with<T>(&self, set: SetId, look: impl FnOnce(&Arc<SetTraffic>) -> T) -> Option<T> {
+        let shard = self.0.get(SetShards::shard_of(set))?.load();
+        shard.get(&set).map(look)
+    }
+
+    fn for_each(&self, mut look: impl FnMut(SetId, &Arc<SetTraffic>)) {
+        for shard in &self.0 {
+            shard.load().iter().for_each(|(set, traffic)| look(*set, traffic));
+        }
+    }
+
+    /// Puts some in, and takes some out. One caller at a time.
+    fn change(&self, gone: &[SetId], made: Vec<(SetId, Arc<SetTraffic>)>) {
+        let mut changed: [Option<SetMap>; SHARDS] = std::array::from_fn(|_| None);
+        let mut of = |set: SetId, change: &mut dyn FnMut(&mut SetMap)| {
+            let index = SetShards::shard_of(set);
+            if let (Some(place), Some(shard)) = (changed.get_mut(index), self.0.get(index)) {
+                change(place.get_or_insert_with(|| SetMap::clone(&shard.load())));
+            }
+        };
+        for (set, traffic) in made {
+            of(set, &mut |sets| drop(sets.insert(set, Arc::clone(&traffic))));
+        }
+        for set in gone {
+            of(*set, &mut |sets| drop(sets.remove(set)));
+        }
+        for (shard, changed) in self.0.iter().zip(changed) {
+            if let Some(sets) = changed {
+                shard.store(Arc::new(sets));
+            }
+        }
+    }
 }
 
 /// How much of the time since the last round is new in a rate that follows within so many seconds.
@@ -228,6 +281,23 @@ fn spread(parts: &mut [f64; PARTS], range: RingRange, piece: RingRange, rate: f6
     }
 }
 
+/// What is counted for a new physical partition, with what it inherits of those of its space that are
+/// gone.
+fn heir(
+    space: &Space,
+    partition: PhysicalPartition,
+    gone: &[&Arc<SetTraffic>],
+) -> (SetId, Arc<SetTraffic>) {
+    let mut rates = Rates::default();
+    for old in gone {
+        if old.range.intersect(&partition.range).is_some() {
+            old.leave_to(partition.range, &mut rates);
+        }
+    }
+    let traffic = SetTraffic::new(space.clone(), partition.range, rates);
+    (partition.set, Arc::new(traffic))
+}
+
 impl Traffic {
     /// Counts a request to a key.
     pub(crate) fn note(
@@ -250,45 +320,46 @@ impl Traffic {
 
     /// Counts what a request did at a place of the ring.
     pub(crate) fn note_ring(&self, partition: PhysicalPartition, ring: RingToken, millionths: u64) {
-        if let Some(set) = self.sets.load().get(&partition.set)
-            && let Some(count) = set.counts.get(set.part_of(ring))
-        {
-            count.fetch_add(millionths, Ordering::Relaxed);
-            set.is_touched.store(true, Ordering::Relaxed);
-        }
+        self.sets.with(partition.set, |set| {
+            if let Some(count) = set.counts.get(set.part_of(ring)) {
+                count.fetch_add(millionths, Ordering::Relaxed);
+                set.is_touched.store(true, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Follows a new map. What is new inherits from what it replaces.
     pub(crate) fn follow(&self, map: &PartitionMap, tables: impl Iterator<Item = TableId>) {
-        let before = self.sets.load_full();
-        let mut sets = HashMap::clone(&before);
-        let mut gone: Vec<&Arc<SetTraffic>> = Vec::new();
-        for (set, traffic) in before.iter().filter(|(set, _)| map.origin(**set).is_none()) {
-            sets.remove(set);
-            gone.push(traffic);
-        }
-        for (space, partitions) in map.spaces() {
-            for partition in partitions {
-                if before.contains_key(&partition.set) {
-                    continue;
-                }
-                let mut rates = Rates::default();
-                for old in gone.iter().filter(|old| old.space == *space) {
-                    if old.range.intersect(&partition.range).is_some() {
-                        old.leave_to(partition.range, &mut rates);
-                    }
-                }
-                let traffic = SetTraffic::new(space.clone(), partition.range, rates);
-                sets.insert(partition.set, Arc::new(traffic));
+        let mut gone: Vec<(SetId, Arc<SetTraffic>)> = Vec::new();
+        self.sets.for_each(|set, traffic| {
+            if map.origin(set).is_none() {
+                gone.push((set, Arc::clone(traffic)));
             }
+        });
+        let mut made = Vec::new();
+        for (space, partitions) in map.spaces() {
+            let gone = || gone.iter().map(|(_, traffic)| traffic);
+            let gone: Vec<_> = gone().filter(|traffic| traffic.space == *space).collect();
+            let is_new = |it: &&PhysicalPartition| self.sets.with(it.set, |_| ()).is_none();
+            made.extend(partitions.iter().filter(is_new).map(|it| heir(space, *it, &gone)));
         }
-        self.sets.store(Arc::new(sets));
+        let gone: Vec<SetId> = gone.iter().map(|(set, _)| *set).collect();
+        self.sets.change(&gone, made);
         let known = self.keys.load_full();
         let keys = tables
             .take(TABLES_MAX)
             .map(|table| (table, known.get(&table).cloned().unwrap_or_default()))
             .collect();
         self.keys.store(Arc::new(keys));
+    }
+
+    /// Follows one change of a map: the time it takes does not grow with the map.
+    pub(crate) fn follow_step(&self, space: &Space, gone: &[SetId], made: &[PhysicalPartition]) {
+        let old: Vec<Arc<SetTraffic>> =
+            gone.iter().filter_map(|set| self.sets.with(*set, Arc::clone)).collect();
+        let old: Vec<&Arc<SetTraffic>> = old.iter().collect();
+        let made = made.iter().map(|partition| heir(space, *partition, &old)).collect();
+        self.sets.change(gone, made);
     }
 
     /// Counts become rates. What was the busiest moment is remembered for `peaks_for_ms`.
@@ -305,9 +376,7 @@ impl Traffic {
             span: (now_us / span_us).rem_euclid(PEAK_SPANS as i64) as usize,
             new_spans: usize::try_from(new_spans).unwrap_or(0),
         };
-        for set in self.sets.load().values() {
-            set.tick(round);
-        }
+        self.sets.for_each(|_, set| set.tick(round));
         for keys in self.keys.load().values() {
             keys.lock().tick(round.passed_s);
         }
@@ -315,12 +384,12 @@ impl Traffic {
 
     /// How busy a physical partition is.
     pub(crate) fn heat(&self, set: SetId) -> SetHeat {
-        self.sets.load().get(&set).map(|traffic| traffic.heat()).unwrap_or_default()
+        self.sets.with(set, |traffic| traffic.heat()).unwrap_or_default()
     }
 
     /// How its traffic lies in a physical partition: first position and rate of each part.
     pub(crate) fn parts(&self, set: SetId) -> Vec<(RingToken, u64)> {
-        self.sets.load().get(&set).map(|traffic| traffic.parts()).unwrap_or_default()
+        self.sets.with(set, |traffic| traffic.parts()).unwrap_or_default()
     }
 
     /// The hottest keys of a table, with their request units per second.

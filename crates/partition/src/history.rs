@@ -53,6 +53,20 @@ pub struct Change {
     pub writes_waited_us: u64,
 }
 
+impl Change {
+    /// A line that [`Change::decode`] reads.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        encode_change(&mut text, self);
+        text
+    }
+
+    /// Reads what [`Change::encode`] wrote.
+    pub fn decode(line: &str) -> Option<Change> {
+        decode_change(line.trim_end_matches('\n'))
+    }
+}
+
 /// The latest changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
@@ -80,12 +94,14 @@ impl History {
         }
     }
 
-    /// Adds what the other knows of the time since.
-    pub fn go_on_with(&mut self, later: &History) {
-        for change in later.changes.iter().filter(|change| change.number > self.last_number) {
-            self.changes.push_back(change.clone());
+    /// Adds those of some changes, the oldest first, that it does not know.
+    pub fn go_on_with<'c>(&mut self, later: impl IntoIterator<Item = &'c Change>) {
+        for change in later {
+            if change.number > self.last_number {
+                self.last_number = change.number;
+                self.changes.push_back(change.clone());
+            }
         }
-        self.last_number = self.last_number.max(later.last_number);
         while self.changes.len() > CHANGES_MAX {
             self.changes.pop_front();
         }
@@ -95,16 +111,6 @@ impl History {
     pub fn encode(&self) -> String {
         let mut text = format!("history 1 {}\n", self.last_number);
         self.changes.iter().for_each(|change| encode_change(&mut text, change));
-        text
-    }
-
-    /// The same of the changes behind a number, and of one more that is about to be made.
-    pub fn encode_with(&self, after: u64, next: &Change) -> String {
-        let number = self.last_number + 1;
-        let mut text = format!("history 1 {number}\n");
-        let first = self.changes.partition_point(|change| change.number <= after);
-        self.changes.range(first..).for_each(|change| encode_change(&mut text, change));
-        encode_change(&mut text, &Change { number, ..next.clone() });
         text
     }
 
@@ -207,6 +213,13 @@ mod tests {
         assert_eq!(history.changes().count(), CHANGES_MAX);
         assert_eq!(history.changes().next().unwrap().number, 4);
         assert_eq!(History::decode(&history.encode()).unwrap(), history);
+        for change in history.changes().take(2) {
+            assert_eq!(Change::decode(&change.encode()).as_ref(), Some(change));
+        }
+        let mut other = History::default();
+        other.go_on_with(history.changes());
+        other.go_on_with(history.changes());
+        assert_eq!(other, history);
         assert!(History::decode("history 2 1\n").is_err());
         assert!(History::decode("history 1 1\n1 2 heat\n").is_err());
     }

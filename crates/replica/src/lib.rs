@@ -17,7 +17,7 @@ use units::{Charge, rules, table, write_change};
 pub use budgets::{Asking, Budgets, Ticket};
 pub use storage::{
     AllDone, AnswerTo, CommitError, CommitResult, Committed, Mailbox, PartitionFilling,
-    PartitionFull, RangeSize, SnapshotError, SnapshotFacts,
+    PartitionFull, RangeSize, Slots, SnapshotError, SnapshotFacts,
 };
 
 /// Tells what became of a commit, once it is durable.
@@ -109,10 +109,17 @@ impl ReplicaSets {
         self.storage.admit(mutations)
     }
 
-    /// Ends sets, because their keys get other ones: when this returns everything committed to them
-    /// is applied, and what still comes for them is handed back.
-    pub fn end_sets(&self, sets: &[SetId]) -> Result<(), CommitError> {
-        self.storage.end_sets(sets)
+    /// Ends sets, because their keys get other ones: what still comes for them is handed back, and
+    /// `hand_over` is called, behind which the others may be committed to. When everything that was
+    /// committed to the old sets is applied, and nothing of the others, `show` is called. Nobody waits
+    /// for a disk meanwhile but the caller.
+    pub fn end_sets(
+        &self,
+        sets: &[SetId],
+        hand_over: impl FnOnce(),
+        show: impl FnOnce() + Send + 'static,
+    ) -> Result<(), CommitError> {
+        self.storage.end_sets(sets, hand_over, show)
     }
 
     /// About how many entries the index of a command gives, counted up to a bound; `None` if it

@@ -123,6 +123,12 @@ pub fn check(data_dir: &DataDir, on_bytes: &mut dyn FnMut(u64)) -> Result<CheckR
             report.findings.push(of_open_error(data_dir, error, Affected::Document(name)));
         }
     }
+    for name in data_dir.slots_names()? {
+        report.document_count += 1;
+        if let Err(error) = data_dir.load_slots(&name) {
+            report.findings.push(of_open_error(data_dir, error, Affected::Document(name)));
+        }
+    }
     check_log(data_dir, &mut report)?;
     for tree in verified_folders(&data_dir.trees_folder())? {
         report.tree_count += 1;

@@ -243,6 +243,7 @@ pub(crate) struct Job {
 pub(crate) enum Durable {
     Change(Job),
     Truncation(Truncation),
+    Ends(Ends),
 }
 
 impl fmt::Debug for Durable {
@@ -250,6 +251,7 @@ impl fmt::Debug for Durable {
         match self {
             Durable::Change(job) => job.fmt(f),
             Durable::Truncation(truncation) => truncation.fmt(f),
+            Durable::Ends(ends) => ends.sets.fmt(f),
         }
     }
 }
@@ -259,6 +261,7 @@ impl Durable {
         match self {
             Durable::Change(job) => job.end,
             Durable::Truncation(truncation) => truncation.appended.end,
+            Durable::Ends(ends) => ends.end,
         }
     }
 }
@@ -275,6 +278,14 @@ impl fmt::Debug for Truncation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Truncation").field("table", &self.table).finish_non_exhaustive()
     }
+}
+
+/// Sets whose last entries are durable (see [`crate::Storage::end_sets`]).
+pub(crate) struct Ends {
+    pub(crate) end: Position,
+    pub(crate) sets: Vec<SetId>,
+    pub(crate) show: Box<dyn FnOnce() + Send>,
+    pub(crate) reply: SyncSender<Result<(), CommitError>>,
 }
 
 /// Where the entries of a change over several appliers meet again.
@@ -321,6 +332,14 @@ impl AppliedThrough {
     pub(crate) fn wait_for(&self, position: Position) {
         let mut groups = self.groups.lock();
         while self.get() < position && !groups.is_empty() {
+            self.changed.wait(&mut groups);
+        }
+    }
+
+    /// Waits until everything that is under way is applied.
+    fn wait_idle(&self) {
+        let mut groups = self.groups.lock();
+        while !groups.is_empty() {
             self.changed.wait(&mut groups);
         }
     }
@@ -403,21 +422,10 @@ impl Appliers {
     }
 }
 
-impl DurableSink<Durable> for Appliers {
-    fn on_durable(&mut self, durable: Vec<Durable>) {
-        let end = durable.last().map_or(0, Durable::end);
-        let mut jobs = Vec::with_capacity(durable.len());
-        for one in durable {
-            match one {
-                Durable::Change(job) => jobs.push(job),
-                // Before any later change is applied. Earlier ones that are still on their way find
-                // that the new store was born after them.
-                Durable::Truncation(Truncation { table, appended, reply }) => {
-                    let _ = reply.send(self.core.replace_store(table, appended.position));
-                }
-            }
-        }
-        if jobs.len() <= INLINE_JOBS_MAX && self.through.is_idle() {
+impl Appliers {
+    /// Has changes applied that are durable up to a place.
+    fn apply(&self, jobs: Vec<Job>, end: Position) {
+        if jobs.is_empty() || jobs.len() <= INLINE_JOBS_MAX && self.through.is_idle() {
             let number = self.through.begin(end, 1);
             let works = jobs.into_iter().map(Work::Whole).collect();
             apply_works(&self.core, works);
@@ -437,13 +445,47 @@ impl DurableSink<Durable> for Appliers {
             }
         }
     }
+}
+
+impl DurableSink<Durable> for Appliers {
+    fn on_durable(&mut self, durable: Vec<Durable>) {
+        let mut jobs = Vec::with_capacity(durable.len());
+        let mut end = 0;
+        for one in durable {
+            end = one.end();
+            match one {
+                Durable::Change(job) => jobs.push(job),
+                // Before any later change is applied. Earlier ones that are still on their way find
+                // that the new store was born after them.
+                Durable::Truncation(Truncation { table, appended, reply }) => {
+                    let _ = reply.send(self.core.replace_store(table, appended.position));
+                }
+                // What is behind it may be for the sets that get their keys, and have other appliers.
+                Durable::Ends(ends) => {
+                    self.apply(std::mem::take(&mut jobs), end);
+                    self.through.wait_idle();
+                    self.core.end_sets(&ends.sets);
+                    (ends.show)();
+                    let _ = ends.reply.send(Ok(()));
+                }
+            }
+        }
+        self.apply(jobs, end);
+    }
 
     fn on_failed(&mut self, jobs: Vec<Durable>, why: &Arc<str>) {
         for job in jobs {
-            // Whoever waits for a truncation sees that the answer never comes.
-            let Durable::Change(job) = job else { continue };
-            let failed = Err(CommitError::LogFailed(Arc::clone(why)));
-            job.reply.send(failed).into_iter().for_each(Waker::wake);
+            let failed = CommitError::LogFailed(Arc::clone(why));
+            match job {
+                Durable::Change(job) => {
+                    job.reply.send(Err(failed)).into_iter().for_each(Waker::wake);
+                }
+                Durable::Ends(ends) => {
+                    let _ = ends.reply.send(Err(failed));
+                }
+                // Whoever waits for it sees that the answer never comes.
+                Durable::Truncation(_) => {}
+            }
         }
     }
 }

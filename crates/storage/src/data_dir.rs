@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{Affected, OpenError};
+use crate::slots::{self, Slots};
 use crate::snapshot::RESTORING;
 
 const DOCUMENT_MAGIC: [u8; 6] = *b"HELDOC";
@@ -65,19 +66,41 @@ impl DataDir {
 
     /// The names of all documents.
     pub fn document_names(&self) -> Result<Vec<String>, OpenError> {
+        // What was never finished, and what is of another form.
+        let is_other = |name: &str| {
+            let extension = Path::new(name).extension().and_then(|it| it.to_str());
+            extension.is_some_and(|it| it == "new" || it == slots::EXTENSION)
+        };
+        self.names_in_documents(|name| !is_other(name))
+    }
+
+    /// The names of all files of slots.
+    pub fn slots_names(&self) -> Result<Vec<String>, OpenError> {
+        let suffix = format!(".{}", slots::EXTENSION);
+        let mut names = self.names_in_documents(|name| name.ends_with(&suffix))?;
+        names.iter_mut().for_each(|name| name.truncate(name.len() - suffix.len()));
+        Ok(names)
+    }
+
+    fn names_in_documents(&self, keep: impl Fn(&str) -> bool) -> Result<Vec<String>, OpenError> {
         let folder = self.path.join("documents");
         let mut names = Vec::new();
         for entry in fs::read_dir(&folder).map_err(OpenError::io(&folder))? {
             let entry = entry.map_err(OpenError::io(&folder))?;
-            // What ends so was never finished.
-            if let Ok(name) = entry.file_name().into_string()
-                && !name.ends_with(".new")
-            {
-                names.push(name);
-            }
+            names.extend(entry.file_name().into_string().ok().filter(|name| keep(name)));
         }
         names.sort();
         Ok(names)
+    }
+
+    /// The records of a file of slots, which stays as it is.
+    pub(crate) fn load_slots(&self, name: &str) -> Result<Vec<Vec<u8>>, OpenError> {
+        Slots::load(&self.path.join("documents"), name)
+    }
+
+    /// Opens a file of slots, and makes it if there is none.
+    pub fn open_slots(&self, name: &str) -> Result<Slots, OpenError> {
+        Slots::open(&self.path.join("documents"), name)
     }
 
     /// Where it is.

@@ -64,6 +64,20 @@ pub fn salvage(
             }
         }
     }
+    for name in from.slots_names()? {
+        match from.load_slots(&name) {
+            Ok(records) => {
+                let saved = to.open_slots(&name)?;
+                for (number, record) in (0..).zip(&records) {
+                    saved.put(number, record).map_err(OpenError::io(to.path()))?;
+                }
+                report.document_count += 1;
+            }
+            Err(error) => {
+                report.lost.push(of_open_error(from, error, Affected::Document(name)));
+            }
+        }
+    }
     let shared = TreeShared::new(&options);
     for tree in tree_folders(&from.trees_folder())? {
         save_tree(&tree, &to, &shared, &mut report, on_bytes)?;

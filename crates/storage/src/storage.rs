@@ -14,8 +14,8 @@ use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, 
 use crate::apply::foresee;
 use crate::clock::Clock;
 use crate::commit::{
-    AppliedThrough, Appliers, CommitResult, Committed, Durable, Entries, Entry, EntryIds, Job,
-    Located, Outcomes, SetLock, SetLocks, Truncation, apply_entry, encode_body, join_sets,
+    AppliedThrough, Appliers, CommitResult, Committed, Durable, Ends, Entries, Entry, EntryIds,
+    Job, Located, Outcomes, SetLock, SetLocks, Truncation, apply_entry, encode_body, join_sets,
     split_by_set, validate,
 };
 use crate::core::Core;
@@ -36,6 +36,7 @@ use crate::read;
 use crate::schema_source::SchemaSource;
 use crate::sizes::admit::{PartitionFilling, PartitionFull};
 use crate::sizes::{self, LogicalSize, RangeSize, TableSizes};
+use crate::slots::Slots;
 use crate::snapshot::{EmptyLog, log_failed};
 
 /// A clean stop leaves at most this much to be replayed.
@@ -43,6 +44,9 @@ const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What is kept of the memory that a change is encoded in.
 const BODY_BYTES_KEPT: usize = 64 * 1024;
+
+/// So many sets end in one record of the log.
+const ENDS_PER_RECORD_MAX: usize = 4096;
 
 thread_local! {
     /// Where the change at hand is encoded.
@@ -207,6 +211,11 @@ impl Storage {
         self.data_dir.load_document(name)
     }
 
+    /// Opens a file of slots beside the documents.
+    pub fn open_slots(&self, name: &str) -> Result<Slots, OpenError> {
+        self.data_dir.open_slots(name)
+    }
+
     /// Commits mutations as one atomic change: after a crash all of them are there or none.
     pub fn commit(&self, change: impl IntoIterator<Item = (SetId, Mutation)>) -> Committed {
         self.commit_for(change, None)
@@ -259,51 +268,60 @@ impl Storage {
         committed
     }
 
-    /// Ends replica sets: when this returns, everything that was committed to them is applied, and
-    /// commits that still come for them are handed back as [`Committed::Moved`]. So the keys of a set
-    /// can be given to another one, and no two sets ever apply changes of one key at the same time.
-    pub fn end_sets(&self, sets: &[SetId]) -> Result<(), CommitError> {
-        let mut ends = Vec::with_capacity(sets.len());
-        for set in sets {
-            match self.core.options.commit {
-                CommitMode::Group => ends.push(self.append_end(*set)?),
-                CommitMode::Periodic { .. } => {
-                    let lock = self.set_locks.get(*set);
-                    let _turn = lock.turn.lock();
-                    drop(self.append_end(*set)?);
-                }
+    /// Ends replica sets, so that their keys can be given to others, and no two sets ever apply changes
+    /// of one key at the same time. Commits that still come for them are handed back as
+    /// [`Committed::Moved`]. Nobody waits for a disk meanwhile:
+    /// - `hand_over` is called as soon as the sets take nothing more. From then on, and not before, their
+    ///   keys may be committed to others.
+    /// - `show` is called when everything that was committed to the old sets is applied, and before
+    ///   anything of the others is: who is to read through those may begin.
+    ///
+    /// After an error of the log `show` was not called; nor was `hand_over` where nothing was ended.
+    pub fn end_sets(
+        &self,
+        sets: &[SetId],
+        hand_over: impl FnOnce(),
+        show: impl FnOnce() + Send + 'static,
+    ) -> Result<(), CommitError> {
+        if self.core.options.commit != CommitMode::Group {
+            for set in sets {
+                let lock = self.set_locks.get(*set);
+                let _turn = lock.turn.lock();
+                self.append_ends(&[*set], |_| None)?;
             }
+            self.core.end_sets(sets);
+            hand_over();
+            show();
+            return Ok(());
         }
-        if self.core.options.commit == CommitMode::Group {
-            for end in ends {
-                end.blocking_recv().map_err(|_| CommitError::Closed)??;
-            }
+        // Bounded by one: there is one answer.
+        let (reply, shown) = std::sync::mpsc::sync_channel(1);
+        let mut ends = Some(Ends { end: 0, sets: sets.to_vec(), show: Box::new(show), reply });
+        let mut chunks = sets.chunks(ENDS_PER_RECORD_MAX).peekable();
+        while let Some(chunk) = chunks.next() {
+            let is_last = chunks.peek().is_none();
+            self.append_ends(chunk, |appended| {
+                let ends = ends.take_if(|_| is_last)?;
+                Some(Durable::Ends(Ends { end: appended.end, ..ends }))
+            })?;
         }
-        self.core.end_sets(sets);
-        Ok(())
+        hand_over();
+        shown.recv().map_err(|_| CommitError::Closed)?
     }
 
-    /// Appends the last entry of a set, which changes nothing. In group mode it goes the way of all
-    /// entries of the set, and so arrives when they are applied.
-    fn append_end(
+    /// Appends the last entries of sets, which change nothing.
+    fn append_ends(
         &self,
-        set: SetId,
-    ) -> Result<tokio::sync::oneshot::Receiver<CommitResult>, CommitError> {
-        let (reply, receiver) = tokio::sync::oneshot::channel();
-        let entry = Entry { set, mutations: SmallVec::new(), slots: Vec::new() };
-        let entries = Entries::from_buf([entry]);
+        sets: &[SetId],
+        job: impl FnOnce(Appended) -> Option<Durable>,
+    ) -> Result<(), CommitError> {
+        let entry = |set| Entry { set, mutations: SmallVec::new(), slots: Vec::new() };
+        let entries: Entries = sets.iter().copied().map(entry).collect();
         let mut body = Vec::new();
         encode_body(&entries, &mut body);
-        let is_group = self.core.options.commit == CommitMode::Group;
-        let reply = Reply::Channel(reply);
-        self.log.append_change(std::iter::once(set), true, true, &body, |appended, ids| {
-            let Appended { position, end } = appended;
-            let ids = EntryIds::from_slice(ids);
-            is_group.then(|| {
-                Durable::Change(Job { position, end, ids, entries, mutation_count: 0, reply })
-            })
-        })?;
-        Ok(receiver)
+        let appended =
+            self.log.append_change(sets.iter().copied(), true, true, &body, |at, _| job(at));
+        appended.map(drop).map_err(CommitError::from)
     }
 
     /// Has the log write what was appended for mailboxes. Called when a caller has nothing more to add,

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may stop")]
 mod support;
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use bytes::Bytes;
 use storage::{CommitError, CommitMode, Committed, Storage};
@@ -86,8 +87,13 @@ fn counters_survive_their_set_being_replaced_under_load() {
                 while written.load(Ordering::SeqCst) < i64::from(next) * 30 {
                     std::thread::yield_now();
                 }
-                storage.end_sets(&[SetId(next - 1)]).unwrap();
-                current.store(next, Ordering::SeqCst);
+                // Writers go on under the next set before what the last one was given is applied.
+                let hand_over = || current.store(next, Ordering::SeqCst);
+                let is_shown = Arc::new(AtomicBool::new(false));
+                let show = Arc::clone(&is_shown);
+                let show = move || show.store(true, Ordering::SeqCst);
+                storage.end_sets(&[SetId(next - 1)], hand_over, show).unwrap();
+                assert!(is_shown.load(Ordering::SeqCst));
             }
             writers.into_iter().map(|writer| writer.join().unwrap()).sum()
         });
@@ -110,7 +116,7 @@ fn a_change_over_an_ended_set_comes_back_whole() {
     for mode in [CommitMode::Group, CommitMode::PERIODIC] {
         let folder = Folder::new("ended-whole");
         let storage = open(&folder.0, small_options(mode));
-        storage.end_sets(&[SetId(2)]).unwrap();
+        storage.end_sets(&[SetId(2)], || {}, || {}).unwrap();
         let change = vec![(SetId(1), add(1)), (SetId(2), add(2)), (SetId(1), add(3))];
         match storage.commit(change.clone()) {
             Committed::Moved(back) => assert_eq!(back, change),
