@@ -67,7 +67,8 @@ The chores of the repository.
     cargo xtask overload [--seconds N] [--connections N]
                                                  ten times the peak, thousands of connections, rude clients; it fails when less
                                                  than nine tenths of the peak are served or memory runs away
-    cargo xtask budgets [--seconds N]            many clients on several budgets; it fails when spending is off by 2 % in any ten seconds,
+    cargo xtask budgets [--seconds N] [--set KEY=VALUE]...
+                                                 many clients on several budgets; it fails when spending is off by 2 % in any ten seconds,
                                                  when waits are not true, or when clients within their share are refused
     cargo xtask bit-flips                        a small database with one bit flipped, for each of its bytes
     cargo xtask storage-figures [PART]... [--scale N]

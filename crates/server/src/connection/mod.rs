@@ -485,8 +485,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
 
     /// Tells the node what this connection holds.
     fn account(&mut self) {
-        let bytes =
-            self.inbound.len() + self.decoder.assembled_bytes() + self.outgoing.length_bytes();
+        // What is taken up, not what is used of it: buffers grow by doubling.
+        let bytes = self.inbound.capacity()
+            + self.decoder.assembled_bytes()
+            + self.outgoing.capacity_bytes();
         if bytes >= GRAIN_BYTES || !self.holding.is_none() {
             self.holding.set(bytes);
         }

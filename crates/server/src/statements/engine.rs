@@ -257,7 +257,7 @@ impl Statements for Engine {
                     let _place = place;
                     let load = Arc::clone(&inner.load);
                     let mut finished = inner.run_apart(call, long).await;
-                    finished.holding = Holding::of(&load, finished.message.len());
+                    finished.holding = Holding::of(&load, finished.message.capacity());
                     finished
                 }));
                 let head = ResponseHead::new(frame.version, frame.stream);

@@ -1,6 +1,6 @@
 //! Budgets with the real clock: many clients, several tables, against what was provisioned.
 //!
-//!     budgets --binary FILE [--seconds N]
+//!     budgets --binary FILE [--seconds N] [--set KEY=VALUE]...
 //!
 //! Tables that share the throughput of a keyspace, tables with their own, one over two physical partitions, and a
 //! keyspace whose requests wait on the server. At each of them: greedy clients that wait as they are told, stubborn ones
@@ -102,19 +102,24 @@ enum Who {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (mut binary, mut seconds) = (String::new(), 60);
+    // A disk that stalls would leave budgets unused, which is not their fault.
+    let mut settings = vec![
+        format!("units.server_side_retry={RETRY_KEYSPACE}"),
+        "storage.commit=periodic".to_owned(),
+    ];
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or(format!("{word} needs a value"))?;
         match word.as_str() {
             "--binary" => binary = value,
             "--seconds" => seconds = value.parse()?,
+            "--set" => settings.push(value),
             _ => return Err(format!("no argument {word}").into()),
         }
     }
-    let retry = format!("units.server_side_retry={RETRY_KEYSPACE}");
-    // A disk that stalls would leave budgets unused, which is not their fault.
-    let commit = "storage.commit=periodic";
-    let node = Node::start(Path::new(&binary), &["--set", &retry, "--set", commit])?;
+    let arguments: Vec<&str> =
+        settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
+    let node = Node::start(Path::new(&binary), &arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let failures = runtime.block_on(run(&node, Duration::from_secs(seconds)))?;
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
