@@ -181,7 +181,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "memory.row_cache",
         Form::Bytes,
         "auto",
-        "Rows kept in memory. auto: 1/64 of the memory, at least 16MiB.",
+        "Rows kept in memory. auto: 1/96 of the memory, at least 16MiB.",
         memory.row_cache = form::bytes_or_auto
     ),
     setting!(
@@ -195,7 +195,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "memory.memtables",
         Form::Bytes,
         "auto",
-        "Writes kept in memory before they are sorted into files; half of it starts that. auto: 1/96 of\nthe memory, at least 16MiB and at most 1GiB.",
+        "Writes kept in memory before they are sorted into files; half of it starts that. auto: 1/128 of\nthe memory, at least 16MiB and at most 1GiB.",
         memory.memtables = form::bytes_or_auto
     ),
     setting!(
