@@ -39,8 +39,8 @@ const COSMOS_KEY_BYTES_MAX: u64 = 2048;
 const MEMORY_SHARE_BYTES_MIN: u64 = 16 << 20;
 /// The parts of the memory that a node takes by itself. Together they are a thirtieth: what is not taken
 /// serves the operating system's page cache, which holds the files of the node.
-const ROW_CACHE_SHARE: u64 = 96;
-const BLOCK_CACHE_SHARE: u64 = 256;
+const ROW_CACHE_SHARE: u64 = 128;
+const BLOCK_CACHE_SHARE: u64 = 384;
 const HEAD_CACHE_SHARE: u64 = 512;
 const MEMTABLE_SHARE: u64 = 128;
 /// Writes kept in memory are never sized above this by themselves: more only delays the work, and a

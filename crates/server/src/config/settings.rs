@@ -174,14 +174,14 @@ pub(super) static SETTINGS: &[Setting] = &[
         "memory.block_cache",
         Form::Bytes,
         "auto",
-        "Blocks of data files kept in memory. auto: 1/256 of the memory, at least 16MiB. The page cache\nof the operating system holds the files beside it.",
+        "Blocks of data files kept in memory. auto: 1/384 of the memory, at least 16MiB. The page cache\nof the operating system holds the files beside it.",
         memory.block_cache = form::bytes_or_auto
     ),
     setting!(
         "memory.row_cache",
         Form::Bytes,
         "auto",
-        "Rows kept in memory. auto: 1/96 of the memory, at least 16MiB.",
+        "Rows kept in memory. auto: 1/128 of the memory, at least 16MiB.",
         memory.row_cache = form::bytes_or_auto
     ),
     setting!(
