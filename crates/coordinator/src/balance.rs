@@ -2,8 +2,8 @@
 //! change itself. What is decided is `partition`'s business, and pure.
 
 use partition::{
-    Action, NodeLoad, PartitionLoad, PartitionMap, PhysicalPartition, Space, SpaceLoad, decide,
-    halve,
+    Action, Halving, Limits, NodeLoad, PartitionLoad, PartitionMap, PhysicalPartition, Space,
+    SpaceLoad, decide, halve,
 };
 use schema::{Schema, Throughput};
 use types::{RingRange, RingToken, TableId};
@@ -11,6 +11,7 @@ use types::{RingRange, RingToken, TableId};
 use crate::coordinator::Coordinator;
 use crate::error::ExecuteError;
 use crate::partitions::start_count;
+use crate::traffic::Traffic;
 
 /// Bytes and rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,23 +73,11 @@ impl Coordinator {
         // Below this nobody asks where the bytes are halved.
         let much = limits.physical_bytes_max / 200;
         let loads = partitions.iter().zip(stored).map(|(partition, stored)| {
-            let heat = self.traffic.heat(partition.set);
             let bytes_halved = match stored.bytes >= much.max(1) {
                 true => halve(partition.range, &self.weights(&tables, partition.range)),
                 false => None,
             };
-            let heat_halved = match heat.minute_ru_s >= limits.hot_ru_min {
-                true => halve(partition.range, &self.traffic.parts(partition.set)),
-                false => None,
-            };
-            PartitionLoad {
-                set: partition.set,
-                bytes: stored.bytes,
-                ru_s: heat.minute_ru_s,
-                peak_ru_s: heat.peak_ru_s,
-                bytes_halved,
-                heat_halved,
-            }
+            partition_load(&self.traffic, limits, *partition, stored.bytes, bytes_halved)
         });
         let throughput = throughput_of(schema, space);
         SpaceLoad {
@@ -137,6 +126,29 @@ impl Coordinator {
     }
 }
 
+/// What is known of a physical partition that holds so much.
+fn partition_load(
+    traffic: &Traffic,
+    limits: &Limits,
+    partition: PhysicalPartition,
+    bytes: u64,
+    bytes_halved: Option<Halving>,
+) -> PartitionLoad {
+    let heat = traffic.heat(partition.set);
+    let heat_halved = match heat.minute_ru_s >= limits.hot_ru_min {
+        true => halve(partition.range, &traffic.parts(partition.set)),
+        false => None,
+    };
+    PartitionLoad {
+        set: partition.set,
+        bytes,
+        ru_s: heat.minute_ru_s,
+        peak_ru_s: heat.peak_ru_s,
+        bytes_halved,
+        heat_halved,
+    }
+}
+
 /// The tables whose keys lie in a space.
 pub(crate) fn tables_of(schema: &Schema, space: &Space) -> Vec<TableId> {
     let Some(keyspace) = schema.keyspace(space.keyspace()) else { return Vec::new() };
@@ -161,5 +173,121 @@ pub(crate) fn throughput_of(schema: &Schema, space: &Space) -> Option<Throughput
 pub(crate) fn ru_of(throughput: Throughput) -> u32 {
     match throughput {
         Throughput::Manual(ru) | Throughput::Autoscale(ru) => ru,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use partition::{Origin, Reason};
+
+    use super::*;
+
+    const SECOND_US: i64 = 1_000_000;
+    const MINUTE_S: i64 = 60;
+    const HOUR_S: i64 = 60 * MINUTE_S;
+    const START_COUNT: u32 = 2;
+    /// Positions that are asked for in a second, spread over a part of the ring.
+    const PLACES: u128 = 256;
+
+    /// A space without storage: its map, its traffic, and what was decided about them each second.
+    struct Simulated {
+        space: Space,
+        map: PartitionMap,
+        traffic: Traffic,
+        limits: Limits,
+        splits: u32,
+        merges: u32,
+    }
+
+    impl Simulated {
+        fn new() -> Simulated {
+            let space = Space::Keyspace("ks".into());
+            let map = PartitionMap::default().with_space(space.clone(), START_COUNT, 0);
+            let traffic = Traffic::default();
+            traffic.follow(&map, [].into_iter());
+            let limits = Limits::default();
+            Simulated { space, map, traffic, limits, splits: 0, merges: 0 }
+        }
+
+        /// One second with so many request units, evenly over the first `width` of 16 parts of the ring.
+        fn second(&mut self, now_s: i64, ru_s: f64, width: u128) {
+            let each = (ru_s * 1e6 / PLACES as f64) as u64;
+            for place in (0..PLACES).filter(|_| each > 0) {
+                let ring = RingToken(u128::MAX / 16 * width / PLACES * place);
+                if let Some(partition) = self.map.locate_in(&self.space, ring) {
+                    self.traffic.note_ring(partition, ring, each);
+                }
+            }
+            self.traffic.tick(now_s * SECOND_US, self.limits.merge_age_ms);
+            let partitions = self.map.partitions(&self.space).iter();
+            let load = |it: &PhysicalPartition| {
+                partition_load(&self.traffic, &self.limits, *it, 1_000_000, None)
+            };
+            let load = SpaceLoad {
+                space: self.space.clone(),
+                provisioned_ru_s: None,
+                partition_count_min: START_COUNT as usize,
+                partitions: partitions.map(load).collect(),
+            };
+            let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
+            for action in decide(&self.map, &[load], &self.limits, &nodes, now_s * 1000) {
+                self.carry_out(&action, now_s);
+            }
+        }
+
+        fn carry_out(&mut self, action: &Action, now_s: i64) {
+            let origin = |reason| Origin { made_at_ms: now_s * 1000, reason };
+            let next = match action {
+                Action::Split { space, set, at, reason } => {
+                    self.splits += 1;
+                    self.map.with_split(space, *set, *at, origin(*reason))
+                }
+                Action::Merge { space, set } => {
+                    self.merges += 1;
+                    self.map.with_merge(space, *set, origin(Reason::Cold))
+                }
+            };
+            let next = next.unwrap();
+            let gone = self.map.sets_gone_in(&next);
+            let is_new = |it: &&PhysicalPartition| self.map.origin(it.set).is_none();
+            let made: Vec<PhysicalPartition> =
+                next.partitions(&self.space).iter().filter(is_new).copied().collect();
+            self.traffic.follow_step(&self.space, &gone, &made);
+            self.map = next;
+        }
+    }
+
+    /// The real counters, the real decisions and the real map, second by second.
+    #[test]
+    fn an_hour_of_load_that_goes_up_and_down_does_not_make_the_map_swing() {
+        for period_s in [2 * MINUTE_S, 10 * MINUTE_S, 30 * MINUTE_S] {
+            let mut space = Simulated::new();
+            let begin_s = 400_000 * HOUR_S;
+            for passed_s in 0..HOUR_S {
+                // From nothing to 8,000 RU/s on a sixteenth of the ring and back, like a tide.
+                let part = (passed_s % period_s) as f64 / period_s as f64;
+                let ru_s = 4_000.0 * (1.0 - (part * std::f64::consts::TAU).cos());
+                space.second(begin_s + passed_s, ru_s, 1);
+            }
+            let told =
+                format!("period {period_s} s: {} splits, {} merges", space.splits, space.merges);
+            assert_eq!(space.merges, 0, "{told}");
+            assert!((1..=12).contains(&space.splits), "{told}");
+            // Each tide made it finer at most once more: a second hour like the first changes little.
+            let after_one = space.splits;
+            for passed_s in HOUR_S..2 * HOUR_S {
+                let part = (passed_s % period_s) as f64 / period_s as f64;
+                let ru_s = 4_000.0 * (1.0 - (part * std::f64::consts::TAU).cos());
+                space.second(begin_s + passed_s, ru_s, 1);
+            }
+            assert_eq!(space.merges, 0, "{told}");
+            assert!(space.splits - after_one <= 4, "{told}, then {}", space.splits);
+            // When it stays quiet for hours, it becomes what it was, one merge at a time.
+            for passed_s in 2 * HOUR_S..7 * HOUR_S {
+                space.second(begin_s + passed_s, 0.0, 1);
+            }
+            assert_eq!(space.map.partitions(&space.space).len(), START_COUNT as usize, "{told}");
+            assert_eq!(space.merges, space.splits, "{told}");
+        }
     }
 }

@@ -16,8 +16,8 @@ import uuid
 from cassandra import AlreadyExists, InvalidRequest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.concurrent import execute_concurrent_with_args
-from cassandra.policies import ConstantReconnectionPolicy, RoundRobinPolicy, TokenAwarePolicy
-from cassandra.protocol import SyntaxException
+from cassandra.policies import ConstantReconnectionPolicy, RetryPolicy, RoundRobinPolicy, TokenAwarePolicy
+from cassandra.protocol import OverloadedErrorMessage, SyntaxException
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, SimpleStatement
 from cassandra.util import Date, Duration, OrderedMapSerializedKey, Time, sortedset
 
@@ -106,6 +106,7 @@ class Scenario:
         if self.session.execute("SELECT * FROM system_virtual_schema.keyspaces WHERE keyspace_name = 'system_helenus'").one():
             check("charges of requests", self.charges)
             check("a budget that is spent", self.throttled)
+            check("a retry policy under overload", self.retried)
         else:
             say("skip charges and budgets: this is not Helenus")
         check("older protocol versions, snappy and lz4", self.older_versions)
@@ -332,6 +333,23 @@ class Scenario:
         row = self.session.execute("SELECT * FROM system_helenus.throughput WHERE keyspace_name = %s AND table_name = 'limited'", (KEYSPACE,)).one()
         equal((row.mode, row.maximum_ru_s, row.throttled >= refused), ("manual", 400, True))
 
+    def retried(self):
+        """Eight at a time against a budget for eighty a second: the driver itself retries what is refused, and nothing fails."""
+        self.session.execute("CREATE TABLE retried (id int PRIMARY KEY, v text) WITH cosmosdb_provisioned_throughput = 400")
+        insert = self.session.prepare("INSERT INTO retried (id, v) VALUES (?, ?)")
+        insert.retry_policy, insert.is_idempotent = WaitsAsTold(), True
+        policy = insert.retry_policy
+        began = time.monotonic()
+        done = execute_concurrent_with_args(self.session, insert, [(id, "v") for id in range(160)], concurrency=8)
+        took = time.monotonic() - began
+        equal([result.result_or_exc for result in done if not result.success], [])
+        eventually("the rows are counted", lambda: self.session.execute("SELECT count(*) FROM retried").one()[0] == 160)
+        if policy.refused == 0:
+            raise AssertionError("nothing was refused")
+        # No faster than the budget, with what it holds for a moment.
+        if took < 160 * 4.95 / 400 - 0.5:
+            raise AssertionError(f"{took:.1f} s are too few for this budget")
+
     def older_versions(self):
         for version, compression in ((3, "snappy"), (4, "snappy"), (4, "lz4"), (4, False)):
             cluster = self.connected(protocol_version=version, compression=compression)
@@ -347,6 +365,24 @@ class Scenario:
         # The pushed events come again as well.
         self.session.execute("CREATE TABLE after_restart (id int PRIMARY KEY)")
         eventually("events arrive again", lambda: "after_restart" in self.watcher.metadata.keyspaces[KEYSPACE].tables)
+
+
+class WaitsAsTold(RetryPolicy):
+    """What the public Java extension does, by its rules of reading: a field of exactly two parts, a number without blanks."""
+
+    RETRIES_MAX = 5
+
+    def __init__(self):
+        self.refused = 0
+
+    def on_request_error(self, query, consistency, error, retry_num):
+        if not isinstance(error, OverloadedErrorMessage) or retry_num >= self.RETRIES_MAX:
+            return self.RETHROW, None
+        fields = (field.split("=") for field in error.message.split(","))
+        waits = [int(field[1]) for field in fields if len(field) == 2 and field[0].strip() == "RetryAfterMs"]
+        self.refused += 1
+        time.sleep(waits[0] / 1000)
+        return self.RETRY, consistency
 
 
 if __name__ == "__main__":

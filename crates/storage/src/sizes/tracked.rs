@@ -8,6 +8,10 @@ use super::row_size::Size;
 const WALK_INTERVAL_S: u32 = 2;
 /// Between two walks over a partition in which something expires all the time.
 const EXPIRY_INTERVAL_S: u32 = 60;
+/// A walk looks at some fifty thousand rows in a second; it rests ten times as long as it took ...
+const ROWS_PER_REST_S: i64 = 5_000;
+/// ... but no longer than this: what is dead is counted for five minutes at most.
+const REST_MAX_S: u32 = 240;
 
 const VERSION: u8 = 1;
 
@@ -70,7 +74,7 @@ impl Tracked {
     }
 
     pub(super) fn ask_for_walk(&mut self, now_s: u32) {
-        let earliest = self.walked_at_s.saturating_add(WALK_INTERVAL_S).max(now_s);
+        let earliest = self.rested_at_s(WALK_INTERVAL_S).max(now_s);
         self.walk_at_s = Some(self.walk_at_s.map_or(earliest, |at| at.min(earliest)));
         self.is_dirty = true;
     }
@@ -81,8 +85,15 @@ impl Tracked {
         }
     }
 
+    /// When it may be looked at again: a large one less often, so that walks take a tenth of a thread's
+    /// time at most, whatever is deleted or expires in it.
+    fn rested_at_s(&self, least_s: u32) -> u32 {
+        let rest_s = u32::try_from(self.size.rows.max(0) / ROWS_PER_REST_S).unwrap_or(u32::MAX);
+        self.walked_at_s.saturating_add(rest_s.clamp(least_s, REST_MAX_S))
+    }
+
     pub(super) fn is_walk_due(&self, now_s: u32) -> bool {
-        let may_expire_at = self.walked_at_s.saturating_add(EXPIRY_INTERVAL_S);
+        let may_expire_at = self.rested_at_s(EXPIRY_INTERVAL_S);
         self.walk_at_s.is_some_and(|at| at <= now_s)
             || self.expires_at_s.is_some_and(|at| at.saturating_add(1).max(may_expire_at) <= now_s)
     }
@@ -153,6 +164,26 @@ mod tests {
         assert_eq!(tracked.passes(990, 1000, &levels), None);
         tracked.add(Size { bytes: -590, rows: 0 });
         assert_eq!(tracked.passes(510, 1000, &levels), Some(50));
+    }
+
+    #[test]
+    fn a_giant_in_which_something_expires_all_the_time_is_looked_at_seldom() {
+        let walks_of = |rows: i64| {
+            let mut tracked = Tracked::new(Bytes::from_static(b"k"), Size { bytes: 1, rows });
+            let mut walks = 0;
+            for now_s in 1_000..1_000 + 3_600 {
+                tracked.note_expiry(Some(now_s));
+                tracked.ask_for_walk(now_s);
+                if tracked.is_walk_due(now_s) {
+                    tracked.begin_walk(now_s);
+                    walks += 1;
+                }
+            }
+            walks
+        };
+        assert_eq!(walks_of(100), 1800);
+        assert_eq!(walks_of(500_000), 36);
+        assert_eq!(walks_of(50_000_000), 15);
     }
 
     #[test]

@@ -76,6 +76,9 @@ pub(crate) struct SetProgress {
     epoch: AtomicU64,
     /// Its keys are another set's by now.
     has_ended: AtomicBool,
+    /// What of it is in the tree: most sets of a table that was split often have ended, and are not
+    /// written again.
+    kept: Mutex<Applied>,
 }
 
 impl SetProgress {
@@ -87,6 +90,7 @@ impl SetProgress {
             ordinal: AtomicU32::new(applied.ordinal),
             epoch: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
+            kept: Mutex::new(applied),
         }
     }
 
@@ -530,8 +534,10 @@ impl OpenStore {
         let seqno = self.tree.draw_seqno();
         for progress in self.sets.read().iter() {
             let applied = progress.applied();
-            if applied != Applied::default() {
+            let mut kept = progress.kept.lock();
+            if applied != *kept {
                 self.tree.insert(&progress_key(progress.set), applied.encode(), seqno);
+                *kept = applied;
             }
         }
         self.sizes.write(|key, value| {
