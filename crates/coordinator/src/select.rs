@@ -260,19 +260,26 @@ impl RowSink for FirstRow {
             return Ok(Flow::Continue);
         }
         let position = RowPosition::Clustered(Bytes::copy_from_slice(clustering));
-        let row = if self.reads_cells { Some(copy(cells)?) } else { None };
+        // Without its cells a row still tells how its key was written.
+        let row = if self.reads_cells || cells.view().original_clustering().is_some() {
+            Some(copy(cells, self.reads_cells)?)
+        } else {
+            None
+        };
         self.row = Some(CurrentRow { position, row });
         Ok(Flow::Stop)
     }
 }
 
-/// The live part of a row, as a row.
-fn copy(cells: &LiveCells<'_>) -> Result<Vec<u8>, CorruptRow> {
+/// The live part of a row, as a row, with its cells or without.
+fn copy(cells: &LiveCells<'_>, with_cells: bool) -> Result<Vec<u8>, CorruptRow> {
     let liveness = cells.view().liveness().filter(|_| cells.has_liveness());
     let original = cells.view().original_clustering();
     let mut writer = RowWriter::new(Vec::new(), liveness, None, original);
-    for cell in cells.cells() {
-        writer.push(&cell?);
+    if with_cells {
+        for cell in cells.cells() {
+            writer.push(&cell?);
+        }
     }
     Ok(writer.finish())
 }

@@ -10,6 +10,7 @@ use types::{
     RowPosition, TableId,
 };
 
+use super::apply::WriteStamp;
 use super::attributes::Attributes;
 use super::condition::PreparedCondition;
 use super::json::{JsonValues, parse_document};
@@ -400,8 +401,12 @@ fn bind_conditional<'a>(
     let (mut refusal, mut later_refusal) = (None, None);
     for (statement, values) in items {
         let eval = Evaluation { values: *values, context };
-        // The order of conditional writes is the server's, whatever time the client sent.
-        let stamp = statement.stamp(&eval, context, context.now_us)?;
+        // The order of conditional writes is the server's, whatever time the client sent or a
+        // statement without a condition beside them says.
+        let stamp = WriteStamp {
+            timestamp_us: context.now_us,
+            ..statement.stamp(&eval, context, context.now_us)?
+        };
         let words = if statement.kind == StatementKind::Update { "updates" } else { "deletions" };
         with_values(statement, &eval, |eval| {
             let mut keys = statement.restrictions.bind_keys(eval)?;

@@ -23,6 +23,9 @@ pub(super) fn faults(text: &str, table: &Table) -> Vec<&'static str> {
     if compares_literal_of_descending(text, table) {
         found.push("literal-of-descending-column");
     }
+    if asks_static_collection(text, table) {
+        found.push("contains-of-static");
+    }
     found
 }
 
@@ -92,6 +95,16 @@ fn tests_map_entry(text: &str, table: &Table) -> bool {
         let is_entry = part.trim_start()[name.len()..].trim_start().starts_with('[');
         let mut columns = table.columns.iter().filter(|column| column.name == name);
         is_entry && columns.any(|column| matches!(column.ty, CqlType::Map { .. }))
+    })
+}
+
+/// `s CONTAINS 1` finds elements of a static collection that were deleted.
+fn asks_static_collection(text: &str, table: &Table) -> bool {
+    parts_after(text, " WHERE ").into_iter().any(|part| {
+        let name = word(part);
+        let is_static = |column: &Column| column.role == Role::Static && column.ty.is_multi_cell();
+        part.contains(" CONTAINS ")
+            && table.columns.iter().any(|column| column.name == name && is_static(column))
     })
 }
 
