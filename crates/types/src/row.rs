@@ -294,8 +294,7 @@ impl<'a> RowView<'a> {
     #[inline]
     pub fn liveness(&self) -> Option<Liveness> {
         let expiry = (self.flags & ROW_EXPIRES != 0).then_some(self.expiry);
-        (self.flags & ROW_LIVENESS != 0)
-            .then_some(Liveness { timestamp_us: self.base_us, expiry })
+        (self.flags & ROW_LIVENESS != 0).then_some(Liveness { timestamp_us: self.base_us, expiry })
     }
 
     /// That the row as a whole was deleted.
