@@ -17,7 +17,7 @@ const MORE_MAX: f64 = 0.03;
 const WORKLOADS: [&str; 5] = ["insert", "read", "update", "append", "slice"];
 /// In one turn: a second or less. Many short turns compare better than few long ones, because what disturbs the machine
 /// lasts longer than a pair of them.
-const REQUESTS: u32 = 60_000;
+const REQUESTS: u32 = 100_000;
 const ROUNDS: usize = 9;
 const START_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);

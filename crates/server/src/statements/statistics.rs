@@ -1,6 +1,6 @@
 //! What the executions of a prepared statement came to.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use units::Charge;
 
@@ -11,14 +11,36 @@ const CLASS_COUNT: usize = 8 * 30;
 /// The least charge that has a class of its own, in millionths.
 const LEAST_MICROS: u64 = 10_000;
 
+/// Threads count in different places, so that they do not wait for each other's memory.
+const SHARDS: usize = 4;
+/// Where the class is in [`Shard::run`]; below it is how often.
+const CLASS_SHIFT: u32 = 48;
+
 /// Counts of one prepared statement since it was prepared.
 pub(super) struct Statistics {
-    calls: AtomicU64,
+    shards: [Shard; SHARDS],
     throttled: AtomicU64,
+    /// How often charges of each class came, but for those of a run.
+    classes: Box<[AtomicU64]>,
+}
+
+/// What some threads counted; on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard {
     charge_micros: AtomicU64,
     rows: AtomicU64,
     bytes: AtomicU64,
-    classes: Box<[AtomicU64]>,
+    /// The class of the last charge, and how often it came in a row: mostly all calls of a statement
+    /// cost the same.
+    run: AtomicU64,
+}
+
+thread_local! {
+    static SHARD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
+    };
 }
 
 /// [`Statistics`] at one moment.
@@ -35,11 +57,8 @@ pub(super) struct Totals {
 impl Statistics {
     pub(super) fn new() -> Statistics {
         Statistics {
-            calls: AtomicU64::new(0),
+            shards: Default::default(),
             throttled: AtomicU64::new(0),
-            charge_micros: AtomicU64::new(0),
-            rows: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
             classes: (0..CLASS_COUNT).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -51,43 +70,67 @@ impl Statistics {
 
     /// An execution was answered.
     pub(super) fn add(&self, charge: Charge, rows: u64, bytes: u64) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.charge_micros.fetch_add(charge.micros(), Ordering::Relaxed);
-        self.rows.fetch_add(rows, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(class) = self.classes.get(class_of(charge)) {
-            class.fetch_add(1, Ordering::Relaxed);
+        let Some(shard) = self.shards.get(SHARD.with(|shard| *shard)) else { return };
+        shard.charge_micros.fetch_add(charge.micros(), Ordering::Relaxed);
+        if rows > 0 {
+            shard.rows.fetch_add(rows, Ordering::Relaxed);
+            shard.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        let class = class_of(charge);
+        // Another thread of this shard may end the run meanwhile: then this one is counted in its class.
+        if class_of_run(shard.run.load(Ordering::Relaxed)) == class {
+            shard.run.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let ended = shard.run.swap(((class as u64) << CLASS_SHIFT) + 1, Ordering::Relaxed);
+        if let Some(counted) = self.classes.get(class_of_run(ended)) {
+            counted.fetch_add(count_of_run(ended), Ordering::Relaxed);
         }
     }
 
     pub(super) fn totals(&self) -> Totals {
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let counts: Vec<u64> = self.classes.iter().map(load).collect();
-        let counted: u64 = counts.iter().sum();
-        let behind = counted / 100;
+        let mut counts: Vec<u64> = self.classes.iter().map(load).collect();
+        let mut totals = Totals { throttled: load(&self.throttled), ..Totals::default() };
+        for shard in &self.shards {
+            totals.charge = totals.charge + Charge::from_micros(load(&shard.charge_micros));
+            totals.rows += load(&shard.rows);
+            totals.bytes += load(&shard.bytes);
+            let run = load(&shard.run);
+            if let Some(count) = counts.get_mut(class_of_run(run)) {
+                *count += count_of_run(run);
+            }
+        }
+        totals.calls = counts.iter().sum();
+        let behind = totals.calls / 100;
         let mut above = 0;
         let p99 = counts.iter().enumerate().rev().find(|(_, count)| {
             above += **count;
             above > behind
         });
-        Totals {
-            calls: load(&self.calls),
-            throttled: load(&self.throttled),
-            charge: Charge::from_micros(load(&self.charge_micros)),
-            charge_p99: p99.map_or(Charge::ZERO, |(class, _)| end_of(class)),
-            rows: load(&self.rows),
-            bytes: load(&self.bytes),
-        }
+        totals.charge_p99 = p99.map_or(Charge::ZERO, |(class, _)| end_of(class));
+        totals
     }
+}
+
+fn class_of_run(run: u64) -> usize {
+    (run >> CLASS_SHIFT) as usize
+}
+
+fn count_of_run(run: u64) -> u64 {
+    run & ((1 << CLASS_SHIFT) - 1)
 }
 
 /// The class of a charge: its doubling, and which eighth of it.
 fn class_of(charge: Charge) -> usize {
     let scaled = (charge.micros() / LEAST_MICROS).max(1);
     let doubling = scaled.ilog2();
-    let within = u128::from(charge.micros()) * u128::from(CLASSES_PER_DOUBLING)
-        / (u128::from(LEAST_MICROS) << doubling);
-    let eighth = u32::try_from(within).unwrap_or(u32::MAX).clamp(8, 15) - CLASSES_PER_DOUBLING;
+    // Without the bits below the doubling, so that it is a division of small numbers.
+    let (micros, unit) = match doubling {
+        0..=24 => (charge.micros() << 3, LEAST_MICROS << doubling),
+        _ => (charge.micros() >> (doubling - 3), LEAST_MICROS),
+    };
+    let eighth = (micros / unit).clamp(8, 15) as u32 - CLASSES_PER_DOUBLING;
     ((doubling * CLASSES_PER_DOUBLING + eighth) as usize).min(CLASS_COUNT - 1)
 }
 
@@ -116,6 +159,25 @@ mod tests {
         assert_eq!(totals.charge, Charge::from_hundredths(10 * 1000 * 1001 / 2));
         let p99 = totals.charge_p99.to_f64();
         assert!((99.0..=99.0 * 1.13).contains(&p99), "{p99}");
+    }
+
+    #[test]
+    fn what_many_threads_count_comes_together() {
+        let statistics = Statistics::new();
+        std::thread::scope(|scope| {
+            for thread in 0..6u64 {
+                let statistics = &statistics;
+                scope.spawn(move || {
+                    for number in 0..1000 {
+                        let charge = if (number + thread) % 3 == 0 { 100 } else { 495 };
+                        statistics.add(Charge::from_hundredths(charge), 1, 2);
+                    }
+                });
+            }
+        });
+        let totals = statistics.totals();
+        assert_eq!((totals.calls, totals.rows, totals.bytes), (6000, 6000, 12_000));
+        assert_eq!(totals.charge, Charge::from_hundredths(2000 * 100 + 4000 * 495));
     }
 
     #[test]
