@@ -49,14 +49,14 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
         }
     }
     println!(
-        "workload   charged us  not charged us   ratio  (medians of {rounds} rounds, server CPU for each request)"
+        "workload   charged us  not charged us   ratio  (least of {rounds} rounds, server CPU for each request)"
     );
     let mut failures = Vec::new();
     for (workload, [charged, free]) in WORKLOADS.iter().zip(times) {
-        // Pairs of one round are compared: what disturbs the machine mostly disturbs both.
-        let ratio =
-            median(charged.iter().zip(&free).map(|(with, without)| with / without).collect());
-        println!("{workload:<10} {:>10.2} {:>15.2} {ratio:>7.3}", median(charged), median(free));
+        // Whatever disturbs the machine makes a turn take more, never less: the least of many is what it costs.
+        let (charged, free) = (least(&charged), least(&free));
+        let ratio = charged / free;
+        println!("{workload:<10} {charged:>10.2} {free:>15.2} {ratio:>7.3}");
         if ratio > 1.0 + MORE_MAX {
             failures.push(format!("{workload}: {:.1} % more", (ratio - 1.0) * 100.0));
         }
@@ -64,9 +64,8 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
+fn least(numbers: &[f64]) -> f64 {
+    numbers.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// A node, which ends when we do.
@@ -132,7 +131,7 @@ fn cpu_of(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpu_of, median};
+    use super::{cpu_of, least};
 
     #[test]
     fn the_load_is_understood() {
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    fn the_least_counts() {
+        assert_eq!(least(&[3.0, 1.0, 2.0]), 1.0);
     }
 }

@@ -3,8 +3,10 @@
 //!
 //!     splits BINARY [--splits N] [--connections N] [--rows N] [--partitions N] [--tables N] [--set KEY=VALUE]...
 //!
-//! Compared are requests that were under way during a split with requests that were under way during moments of the same
-//! length between two splits. A request that fails, or a row that is missing, doubled or wrong, ends it with an error.
+//! Compared are requests that were under way during a split, or within twenty milliseconds of its begin, with requests that
+//! were under way during moments of the same length between two splits. (A split waits for the same disk and the same
+//! threads as a write. If only the time until its end counted, moments in which everything is slow would weigh more among splits.)
+//! A request that fails, or a row that is missing, doubled or wrong, ends it with an error.
 
 #![allow(
     clippy::print_stdout,
@@ -27,6 +29,8 @@ const VALUE_BYTES: usize = 200;
 const IN_FLIGHT: i64 = 64;
 /// Between two splits, and between a split and the moment it is compared with.
 const GAP: Duration = Duration::from_millis(150);
+/// A split counts for so long at least.
+const MOMENT: Duration = Duration::from_millis(20);
 /// So long nothing is split and nothing counted, so that caches are warm.
 const WARM_UP: Duration = Duration::from_secs(3);
 
@@ -86,6 +90,10 @@ impl Span {
 
     fn length(&self) -> Duration {
         self.end - self.begin
+    }
+
+    fn at_least_a_moment(&self) -> Span {
+        Span { begin: self.begin, end: self.end.max(self.begin + MOMENT) }
     }
 }
 
@@ -158,8 +166,9 @@ impl Outcome {
             at(&lengths, 0.5),
             at(&lengths, 1.0)
         );
+        let moments: Vec<Span> = self.splits.iter().map(Span::at_least_a_moment).collect();
         for (what, spans) in [("writes", &self.writes), ("reads", &self.reads)] {
-            let during = touched(spans, &self.splits);
+            let during = touched(spans, &moments);
             let quiet = touched(spans, &self.quiet);
             let all = sorted(spans.iter());
             println!(
@@ -337,7 +346,7 @@ fn split_again_and_again(
         splits.push(split);
         std::thread::sleep(GAP);
         let begin = run.begin.elapsed();
-        quiet.push(Span { begin, end: begin + split.length() });
+        quiet.push(Span { begin, end: begin + split.at_least_a_moment().length() });
         std::thread::sleep(GAP);
     }
     Ok((splits, quiet))
