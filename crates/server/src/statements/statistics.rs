@@ -93,7 +93,7 @@ impl Statistics {
         let mut counts: Vec<u64> = self.classes.iter().map(load).collect();
         let mut totals = Totals { throttled: load(&self.throttled), ..Totals::default() };
         for shard in &self.shards {
-            totals.charge = totals.charge + Charge::from_micros(load(&shard.charge_micros));
+            totals.charge += Charge::from_micros(load(&shard.charge_micros));
             totals.rows += load(&shard.rows);
             totals.bytes += load(&shard.bytes);
             let run = load(&shard.run);
