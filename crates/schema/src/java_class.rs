@@ -159,6 +159,7 @@ impl ClassReader<'_> {
             self.skip_blank();
             let start = self.position;
             let word = self.read_identifier();
+            self.skip_blank();
             if self.text.get(self.position..).is_some_and(|rest| rest.starts_with("=>")) {
                 self.position += 2;
                 parts.push(format!("{word}=>{}", self.read_class(depth)?.full_name));
@@ -264,7 +265,7 @@ mod tests {
                 "'org.apache.cassandra.db.marshal.CompositeType(org.apache.cassandra.db.marshal.Int32Type,org.apache.cassandra.db.marshal.UTF8Type)'",
             ),
             (
-                "DynamicCompositeType(a=>Int32Type)",
+                "DynamicCompositeType(a => Int32Type)",
                 "'org.apache.cassandra.db.marshal.DynamicCompositeType(a=>org.apache.cassandra.db.marshal.Int32Type)'",
             ),
         ] {
