@@ -6,6 +6,7 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -154,6 +155,22 @@ fn answers(address: &str) -> bool {
     })
 }
 
+/// Ports below those that the system hands out by itself: a port that is free now would else be given to
+/// another test's node or to a client's connection before this node listens on it.
+const FIRST_PORT: u16 = 20_000;
+const PORT_COUNT: u16 = 12_000;
+
+/// A port that nobody listens on, and that this process has not asked for before.
 fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    // Processes that run at the same time begin far apart.
+    let start = std::process::id().wrapping_mul(131);
+    for _ in 0..PORT_COUNT {
+        let offset = start.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
+        let port = FIRST_PORT + (offset % u32::from(PORT_COUNT)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::other("no port is free"))
 }
