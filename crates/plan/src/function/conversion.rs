@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use types::value::json::decode_json;
+use types::value::json::decode_json_as_java;
 use types::value::{from_json, to_json, validate};
 use types::{CqlType, PartitionKey, RingToken};
 
@@ -131,12 +131,16 @@ pub(super) fn to_json_of(name: &str, call: &Call<'_>) -> Result<Option<Function>
     Ok(Some(body.into_function()))
 }
 
+/// What Java puts before the complaint about a value.
+const MARSHAL: &str = "org.apache.cassandra.serializers.MarshalException";
+
 /// `fromJson(x)` into whatever type is wanted.
 pub(super) fn from_json_into(name: &str, call: &Call<'_>) -> Result<Option<Function>, PlanError> {
     let Some(receiver) = call.receiver else {
         return invalid!("{name}() cannot be used in the selection clause of a SELECT statement");
     };
     let (target, called) = (receiver.clone(), Arc::<str>::from(name));
+    let shown = Arc::clone(&called);
     let failure = move |message: String| PlanError::FunctionFailure {
         keyspace: "system".into(),
         function: called.as_ref().into(),
@@ -150,13 +154,19 @@ pub(super) fn from_json_into(name: &str, call: &Call<'_>) -> Result<Option<Funct
         move |arguments, _| {
             let Some(Some(value)) = arguments.first() else { return Ok(None) };
             let text = String::from_utf8_lossy(value);
-            let json = decode_json(&text).map_err(|error| {
-            failure(format!(
-                "execution of 'system.{}[text]' failed: Could not decode JSON string '{text}': {error}",
-                "fromjson"
-            ))
-        })?;
-            from_json(&target, &json).map_err(|error| failure(error.to_string()))
+            let json = decode_json_as_java(&text).map_err(|error| {
+                failure(format!(
+                    "execution of 'system.{shown}[text]' failed: Could not decode JSON string '{text}': {error}"
+                ))
+            })?;
+            from_json(&target, &json).map_err(|error| {
+                let error = error.to_string();
+                // Cassandra's reader of durations complains as if of the statement.
+                if error.starts_with("Unable to convert '") && error.ends_with("' to a duration") {
+                    return PlanError::Invalid(error.into());
+                }
+                failure(format!("{MARSHAL}: {error}"))
+            })
         },
     );
     Ok(Some(body.into_function()))

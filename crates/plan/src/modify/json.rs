@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schema::Table;
 use types::value::from_json;
+use types::value::json::decode_json_as_java;
 use types::value::json::json_name;
 
 use crate::error::{PlanError, invalid};
@@ -29,11 +30,12 @@ pub(super) fn parse_document(text: &str, table: &Table) -> Result<Vec<JsonColumn
     let document = match parsed {
         Ok(Some(document)) => document,
         Ok(None) => return invalid!("Got null for INSERT JSON values"),
-        Err(error) => {
-            return invalid!(
-                "Could not decode JSON string as a map: {error}. (String was: {text})"
-            );
-        }
+        // Jackson reads some texts that are no JSON.
+        Err(_) => match decode_json_as_java(text) {
+            Ok(serde_json::Value::Object(document)) => document.into_iter().collect(),
+            Ok(other) => return Err(no_map(&no_map_reason(&other, text), text)),
+            Err(error) => return Err(no_map(&error, text)),
+        },
     };
     let mut named = BTreeMap::new();
     for (key, value) in document {
@@ -78,4 +80,35 @@ impl Values for JsonValues {
             JsonColumn::Bytes(bytes) => Value::Bytes(bytes),
         })
     }
+}
+
+fn no_map(reason: &str, text: &str) -> PlanError {
+    PlanError::Invalid(
+        format!("Could not decode JSON string as a map: {reason}. (String was: {text})").into(),
+    )
+}
+
+/// What Jackson says of a value that is no map.
+fn no_map_reason(value: &serde_json::Value, text: &str) -> String {
+    const CLASS: &str = "com.fasterxml.jackson.databind.exc.MismatchedInputException";
+    const CONSTRUCT: &str = "Cannot construct instance of `java.util.LinkedHashMap` (although at least one Creator exists): no";
+    const DESERIALIZE: &str = "Cannot deserialize value of type `java.util.LinkedHashMap<java.lang.Object,java.lang.Object>` from";
+    let reason = match value {
+        serde_json::Value::String(value) => format!(
+            "{CONSTRUCT} String-argument constructor/factory method to deserialize from String value ('{value}')"
+        ),
+        serde_json::Value::Number(number) if number.is_i64() || number.is_u64() => {
+            format!("{DESERIALIZE} Integer value (token `JsonToken.VALUE_NUMBER_INT`)")
+        }
+        serde_json::Value::Number(_) => {
+            format!("{DESERIALIZE} Floating-point value (token `JsonToken.VALUE_NUMBER_FLOAT`)")
+        }
+        serde_json::Value::Bool(value) => {
+            let word = if *value { "TRUE" } else { "FALSE" };
+            format!("{DESERIALIZE} Boolean value (token `JsonToken.VALUE_{word}`)")
+        }
+        _ => format!("{DESERIALIZE} Array value (token `JsonToken.START_ARRAY`)"),
+    };
+    let column = text.len() - text.trim_start_matches(' ').len() + 1;
+    format!("{CLASS}: {reason}\n at [Source: (String)\"{text}\"; line: 1, column: {column}]")
 }

@@ -176,6 +176,11 @@ pub fn decode_json(text: &str) -> Result<Value, ValueError> {
     json_reader::read(text).map_err(|error| ValueError::JsonSyntax(error.message.into()))
 }
 
+/// As [`decode_json`], with the name of Jackson's exception before its complaint, as Java shows it.
+pub fn decode_json_as_java(text: &str) -> Result<Value, String> {
+    json_reader::read(text).map_err(|error| format!("{}: {}", error.class, error.message))
+}
+
 fn read_json(ty: &CqlType, json: &Value, depth: usize) -> Result<Vec<u8>, ValueError> {
     let depth = depth.checked_sub(1).ok_or(ValueError::JsonDepth)?;
     match ty {
