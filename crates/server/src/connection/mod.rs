@@ -485,10 +485,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
 
     /// Tells the node what this connection holds.
     fn account(&mut self) {
-        // What is taken up, not what is used of it: buffers grow by doubling.
-        let bytes = self.inbound.capacity()
-            + self.decoder.assembled_bytes()
-            + self.outgoing.capacity_bytes();
+        // Of answers what is taken up, not what is used of it: their buffers grow by doubling. A request that
+        // arrives is judged by what has come of it.
+        let bytes =
+            self.inbound.len() + self.decoder.assembled_bytes() + self.outgoing.capacity_bytes();
         if bytes >= GRAIN_BYTES || !self.holding.is_none() {
             self.holding.set(bytes);
         }
