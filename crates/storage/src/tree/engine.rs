@@ -15,9 +15,10 @@ use lsm_tree::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
     PinningPolicy,
 };
+use lsm_tree::table::filter::standard_bloom;
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, InternalValue,
-    SequenceNumberCounter, ValueType,
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue,
+    SequenceNumberCounter, Tree, ValueType,
 };
 use parking_lot::RwLock;
 use smallvec::SmallVec;
@@ -185,22 +186,73 @@ impl TreeShared {
 
 /// The library's tree of sorted files, below buffers of ours.
 ///
-/// **Readers from before a flush.** The library shows a reader the files of its time: files that were
-/// registered after the reader's sequence number was drawn are not among them. So a buffer that was flushed
-/// stays until nobody reads from before its files.
+/// **Readers from before a flush.** A reader sees the files of its time: files that were registered after
+/// the reader's sequence number was drawn are not among them. So a buffer that was flushed stays until nobody
+/// reads from before its files, and so do the files that a compaction replaced.
+///
+/// **Readers beside a flush.** The library holds a lock over the sync of its manifest, which every read of its
+/// own takes. Ours do not: they read through the last [`FileView`] that was taken when no such change was
+/// under way.
 pub(crate) struct LsmTree {
-    files: AnyTree,
-    buffers: RwLock<Buffers>,
+    files: Tree,
+    layers: RwLock<Standing>,
     seqno: SequenceNumberCounter,
     strategy: Arc<Leveled>,
 }
 
-/// What is in memory.
+/// What readers read.
 #[derive(Debug)]
-struct Buffers {
+struct Standing {
     active: Arc<WriteBuffer>,
     /// From old to new.
     frozen: VecDeque<Frozen>,
+    /// From old to new; never empty.
+    views: VecDeque<Arc<FileView>>,
+}
+
+type GetInFiles = dyn Fn(&[u8], SeqNo) -> lsm_tree::Result<Option<InternalValue>> + Send + Sync;
+type RangeOfFiles = dyn Fn((Bound<&[u8]>, Bound<&[u8]>), SeqNo) -> TreeIter + Send + Sync;
+
+/// The sorted files as they stood at a moment. The library's types for it have no public names.
+struct FileView {
+    /// Right for those who read from here on.
+    from: SeqNo,
+    get: Box<GetInFiles>,
+    range: Box<RangeOfFiles>,
+}
+
+impl fmt::Debug for FileView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileView").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+impl FileView {
+    /// The files as they stand now.
+    fn now(files: &Tree, seqno: &SequenceNumberCounter) -> FileView {
+        let version = files.current_version();
+        let get = move |key: &[u8], seqno: SeqNo| {
+            let hash = standard_bloom::Builder::get_hash(key);
+            let runs = version.iter_levels().flat_map(|level| level.iter());
+            for file in runs.filter_map(|run| run.get_for_key(key)) {
+                if let Some(item) = file.get(key, seqno, hash)? {
+                    return Ok(Some(item));
+                }
+            }
+            Ok(None)
+        };
+        let version = files.get_version_history_lock().latest_version();
+        let range = move |bounds: (Bound<&[u8]>, Bound<&[u8]>), seqno: SeqNo| {
+            let items =
+                Tree::create_internal_range::<&[u8], _>(version.clone(), &bounds, seqno, None);
+            let items = items.map(|item| match item {
+                Ok(item) => Ok((item.key.user_key, item.value)),
+                Err(error) => Err(tree_error(error)),
+            });
+            Box::new(items) as TreeIter
+        };
+        FileView { from: seqno.get(), get: Box::new(get), range: Box::new(range) }
+    }
 }
 
 /// A buffer that nobody writes to any more.
@@ -227,8 +279,14 @@ impl Frozen {
     }
 }
 
-impl Buffers {
-    /// Those that a reader must look into, from new to old.
+impl Standing {
+    /// The files as a reader must see them.
+    fn files_of_reader(&self, seqno: SeqNo) -> Option<Arc<FileView>> {
+        let right = self.views.iter().rev().find(|view| view.from <= seqno);
+        right.or_else(|| self.views.front()).cloned()
+    }
+
+    /// The buffers that a reader must look into, from new to old.
     fn of_reader(&self, seqno: SeqNo) -> impl Iterator<Item = &Arc<WriteBuffer>> {
         let frozen = self.frozen.iter().rev().filter(move |frozen| frozen.is_needed_by(seqno));
         std::iter::once(&self.active).chain(frozen.map(|frozen| &frozen.buffer))
@@ -323,9 +381,17 @@ impl LsmTree {
             seqno.fetch_max(highest + 1);
         }
         let strategy = Arc::new(Leveled::default().with_table_target_size(FILE_BYTES));
-        let active = Arc::new(WriteBuffer::for_keys(0));
-        let buffers = RwLock::new(Buffers { active, frozen: VecDeque::new() });
-        Ok(LsmTree { files: tree, buffers, seqno, strategy })
+        let AnyTree::Standard(files) = tree else {
+            return Err(TreeError::Corrupt("values are not kept apart from keys here".into()));
+        };
+        // Nobody reads yet: it is right for everybody.
+        let view = FileView { from: 0, ..FileView::now(&files, &seqno) };
+        let standing = Standing {
+            active: Arc::new(WriteBuffer::for_keys(0)),
+            frozen: VecDeque::new(),
+            views: VecDeque::from([Arc::new(view)]),
+        };
+        Ok(LsmTree { files, layers: RwLock::new(standing), seqno, strategy })
     }
 
     /// What changes when a compaction did something.
@@ -333,23 +399,42 @@ impl LsmTree {
         (self.files.table_count(), self.files.l0_run_count(), self.files.disk_space())
     }
 
-    /// Lets go of buffers that are in sorted files for everybody.
-    fn forget_flushed(&self, watermark: SeqNo) {
+    /// Lets go of buffers that are in sorted files for everybody, and of files that nobody reads.
+    fn forget_before(&self, watermark: SeqNo) {
         let is_over = |frozen: &Frozen| frozen.is_in_files() && frozen.in_files_from <= watermark;
-        let mut over = Vec::new();
+        let (mut buffers, mut views) = (Vec::new(), Vec::new());
         {
-            let mut buffers = self.buffers.write();
-            while buffers.frozen.front().is_some_and(is_over) {
-                over.extend(buffers.frozen.pop_front());
+            let mut standing = self.layers.write();
+            while standing.frozen.front().is_some_and(is_over) {
+                buffers.extend(standing.frozen.pop_front());
+            }
+            while standing.views.get(1).is_some_and(|next| next.from <= watermark) {
+                views.extend(standing.views.pop_front());
             }
         }
-        // Freeing a hundred thousand rows takes a while: not under the lock.
-        drop(over);
+        // Freeing a hundred thousand rows takes a while, and so does removing files: not under the lock.
+        drop((buffers, views));
+    }
+
+    /// From now on readers see the files as they stand, and no longer a buffer that is among them.
+    fn show_files(&self, flushed: Option<&Arc<WriteBuffer>>) {
+        let view = Arc::new(FileView::now(&self.files, &self.seqno));
+        let mut standing = self.layers.write();
+        if let Some(flushed) = flushed {
+            let mut frozen = standing.frozen.iter_mut();
+            if let Some(frozen) = frozen.find(|frozen| Arc::ptr_eq(&frozen.buffer, flushed)) {
+                frozen.in_files_from = view.from;
+            }
+        }
+        // Two may have looked at the same time: the later look stays.
+        if standing.views.back().is_none_or(|last| last.from <= view.from) {
+            standing.views.push_back(view);
+        }
     }
 
     fn next_to_flush(&self) -> Option<Arc<WriteBuffer>> {
-        let buffers = self.buffers.read();
-        let waiting = buffers.frozen.iter().find(|frozen| !frozen.is_in_files());
+        let standing = self.layers.read();
+        let waiting = standing.frozen.iter().find(|frozen| !frozen.is_in_files());
         waiting.map(|frozen| Arc::clone(&frozen.buffer))
     }
 }
@@ -366,12 +451,16 @@ fn tree_error(error: lsm_tree::Error) -> TreeError {
 impl SortedTree for LsmTree {
     fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<TreeBytes>, TreeError> {
         let sought = BufferKey::new(key);
-        let in_memory =
-            self.buffers.read().of_reader(seqno).find_map(|buffer| buffer.get(&sought, seqno));
-        match in_memory {
-            Some(value) => Ok(value),
-            None => self.files.get(key, seqno).map_err(tree_error),
-        }
+        let files = {
+            let standing = self.layers.read();
+            if let Some(value) = standing.of_reader(seqno).find_map(|it| it.get(&sought, seqno)) {
+                return Ok(value);
+            }
+            standing.files_of_reader(seqno)
+        };
+        let Some(files) = files else { return Ok(None) };
+        let found = (files.get)(key, seqno).map_err(tree_error)?;
+        Ok(found.filter(|item| !item.is_tombstone()).map(|item| item.value))
     }
 
     fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter {
@@ -379,21 +468,24 @@ impl SortedTree for LsmTree {
             return Box::new(std::iter::empty());
         }
         let bounds = (Bound::Included(start), Bound::Excluded(end));
-        // The buffers first: what is flushed in between is then in both, and never in neither.
-        let buffers: SmallVec<[Arc<WriteBuffer>; 3]> =
-            self.buffers.read().of_reader(seqno).cloned().collect();
-        let items = self.files.range::<&[u8], _>(bounds, seqno, None);
-        let files = Box::new(items.map(|guard| guard.into_inner().map_err(tree_error)));
+        let (buffers, files) = {
+            let standing = self.layers.read();
+            let buffers: SmallVec<[Arc<WriteBuffer>; 3]> =
+                standing.of_reader(seqno).cloned().collect();
+            (buffers, standing.files_of_reader(seqno))
+        };
+        let Some(files) = files else { return Box::new(std::iter::empty()) };
+        let files = (files.range)(bounds, seqno);
         Layers::over(buffers.into_iter(), files, (start, end), seqno)
     }
 
     fn insert(&self, key: &[u8], value: TreeBytes, seqno: SeqNo) -> u64 {
         // Held, so that nothing is written into a buffer that is being flushed.
-        self.buffers.read().active.insert(key, Some(value), seqno)
+        self.layers.read().active.insert(key, Some(value), seqno)
     }
 
     fn remove(&self, key: &[u8], seqno: SeqNo) -> u64 {
-        self.buffers.read().active.insert(key, None, seqno)
+        self.layers.read().active.insert(key, None, seqno)
     }
 
     fn next_seqno(&self) -> SeqNo {
@@ -405,20 +497,20 @@ impl SortedTree for LsmTree {
     }
 
     fn seal(&self) -> bool {
-        let mut buffers = self.buffers.write();
-        let key_count = buffers.active.key_count();
+        let mut standing = self.layers.write();
+        let key_count = standing.active.key_count();
         if key_count == 0 {
             return false;
         }
         let fresh = Arc::new(WriteBuffer::for_keys(key_count));
-        let buffer = std::mem::replace(&mut buffers.active, fresh);
-        buffers.frozen.push_back(Frozen { buffer, in_files_from: NOT_IN_FILES });
+        let buffer = std::mem::replace(&mut standing.active, fresh);
+        standing.frozen.push_back(Frozen { buffer, in_files_from: NOT_IN_FILES });
         true
     }
 
     fn flush(&self, watermark: SeqNo) -> Result<(), TreeError> {
         let _one_at_a_time = self.files.get_flush_lock();
-        self.forget_flushed(watermark);
+        self.forget_before(watermark);
         while let Some(buffer) = self.next_to_flush() {
             let items =
                 NewestOfAll { buffer: Arc::clone(&buffer), chunk: VecDeque::new(), last: None };
@@ -427,34 +519,34 @@ impl SortedTree for LsmTree {
                     self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark);
                 registered.map_err(tree_error)?;
             }
-            let in_files_from = self.seqno.get();
-            let mut buffers = self.buffers.write();
-            let flushed =
-                buffers.frozen.iter_mut().find(|frozen| Arc::ptr_eq(&frozen.buffer, &buffer));
-            if let Some(frozen) = flushed {
-                frozen.in_files_from = in_files_from;
-            }
+            self.show_files(Some(&buffer));
         }
         Ok(())
     }
 
     fn compact(&self, watermark: SeqNo) -> Result<bool, TreeError> {
-        self.forget_flushed(watermark);
+        self.forget_before(watermark);
         let before = self.shape();
         let strategy = Arc::clone(&self.strategy);
         self.files.compact(strategy, watermark).map_err(tree_error)?;
-        Ok(self.shape() != before)
+        let has_changed = self.shape() != before;
+        if has_changed {
+            self.show_files(None);
+        }
+        Ok(has_changed)
     }
 
     fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError> {
-        self.forget_flushed(watermark);
-        self.files.major_compact(FILE_BYTES, watermark).map_err(tree_error)
+        self.forget_before(watermark);
+        self.files.major_compact(FILE_BYTES, watermark).map_err(tree_error)?;
+        self.show_files(None);
+        Ok(())
     }
 
     fn release(&self, watermark: SeqNo) -> Result<(), TreeError> {
         // The library forgets old manifests and their files when the next one is made; this one is the
         // same as the last, with no new file.
-        self.forget_flushed(watermark);
+        self.forget_before(watermark);
         self.files.register_tables(&[], None, None, &[], watermark).map_err(tree_error)
     }
 
@@ -463,7 +555,7 @@ impl SortedTree for LsmTree {
     }
 
     fn key_count(&self) -> u64 {
-        (self.files.approximate_len() + self.buffers.read().key_count()) as u64
+        (self.files.approximate_len() + self.layers.read().key_count()) as u64
     }
 
     fn unsorted_runs(&self) -> usize {
