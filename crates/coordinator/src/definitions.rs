@@ -137,7 +137,7 @@ impl Coordinator {
             .map_err(refused)?;
         self.show(map, schema)?;
         for table in dropped {
-            storage.drop_table(*table).map_err(refused)?;
+            storage.drop_table(*table)?;
         }
         Ok(())
     }
@@ -175,7 +175,7 @@ impl Coordinator {
         let _guard = self.definition.lock();
         let current = self.schema.load().table_by_id(table.id).cloned();
         self.keep_before("truncated", &current.iter().collect::<Vec<_>>())?;
-        self.replicas.storage().truncate(table.id).map_err(refused)
+        self.replicas.storage().truncate(table.id).map_err(ExecuteError::from)
     }
 
     /// Keeps everything as it is now. No definition changes meanwhile.

@@ -88,8 +88,12 @@ impl<S: Story> Writer<S> {
                         return Err(format!("LOST: the condition of {text} did not hold"));
                     }
                 }
-                // The node may be slow on a busy machine: it is unknown then whether it happened.
-                Response::Error(error) if error.message.contains("timed out") => {
+                // The node may be slow on a busy machine, or be stopping: it is unknown then whether it
+                // happened.
+                Response::Error(error)
+                    if error.message.contains("timed out")
+                        || error.message.contains("storage is closed") =>
+                {
                     self.promises.push(promise);
                     return Ok(acknowledged);
                 }
