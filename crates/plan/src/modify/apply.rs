@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use types::value::timeuuid::timeuuid_at_millis;
+use types::value::timeuuid::mirrored_timeuuid;
 use types::value::{ListIter, MapIter, TupleIter, encode_ordered, is_canonical};
 use types::{CellAction, CellChange, CqlType, Expiry, map_cell};
 
@@ -29,9 +29,6 @@ pub(super) struct CellWriter<'o, 'v> {
 /// Prepended list elements get times mirrored at this one, 1 January 2010, so that they sort before
 /// appended ones, later ones first.
 const PREPEND_REFERENCE_MS: i64 = 1_262_304_000_000;
-
-/// A millisecond has this many ticks of a time uuid.
-const TICKS_PER_MS: u16 = 10_000;
 
 fn value_of<'v>(
     term: &'v Term,
@@ -191,24 +188,10 @@ impl<'v> CellWriter<'_, 'v> {
 
     fn prepend(&mut self, operation: &Operation, value: &[u8]) -> Result<(), PlanError> {
         let elements = ListIter::new(value).collect::<Result<Vec<_>, _>>()?;
-        // The fresh uuid gives the lower half, which keeps two prepends of one moment apart, and
-        // the time to mirror.
-        let fresh = self.eval.context.uuids.time_uuid();
-        let lower = fresh.last_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let micros = types::value::timeuuid::timeuuid_micros(&fresh).unwrap_or(0);
-        let mirrored_us = 2 * PREPEND_REFERENCE_MS * 1000 - micros;
-        let (millis, tick) = (mirrored_us.div_euclid(1000), mirrored_us.rem_euclid(1000) * 10);
-        for (index, element) in elements.iter().rev().enumerate() {
-            // Within one statement the times go down, a millisecond at a time where it must.
-            let ticks_down = i64::try_from(index).unwrap_or(i64::MAX) - tick;
-            let (millis, tick) = if ticks_down <= 0 {
-                (millis, u16::try_from(-ticks_down).unwrap_or(0))
-            } else {
-                let whole = (ticks_down - 1) / i64::from(TICKS_PER_MS) + 1;
-                let rest = whole * i64::from(TICKS_PER_MS) - ticks_down;
-                (millis - whole, u16::try_from(rest).unwrap_or(0))
-            };
-            let uuid = timeuuid_at_millis(millis, tick, lower);
+        // Each gets a uuid of its own: those of one moment differ in their last tick only.
+        for element in elements.iter().rev() {
+            let fresh = self.eval.context.uuids.time_uuid();
+            let uuid = mirrored_timeuuid(&fresh, PREPEND_REFERENCE_MS).unwrap_or(fresh);
             let path = Bytes::copy_from_slice(&list_path(&uuid));
             let value = Bytes::copy_from_slice(element.unwrap_or_default());
             self.set(operation, Some(path), value);

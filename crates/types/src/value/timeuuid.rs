@@ -25,9 +25,15 @@ pub fn timeuuid_at_micros(micros: i64, lower: u64) -> [u8; 16] {
     build(ticks as u64, lower)
 }
 
-/// A uuid of a time in milliseconds since the epoch plus tenths of microseconds.
-pub fn timeuuid_at_millis(millis: i64, tenths_of_micro: u16, lower: u64) -> [u8; 16] {
-    build(ticks_of_millis(millis).wrapping_add(u64::from(tenths_of_micro)), lower)
+/// The uuid as far before a moment as this one is behind it: later ones sort before earlier ones. `None` unless
+/// it is a version 1 uuid.
+pub fn mirrored_timeuuid(bytes: &[u8], around_ms: i64) -> Option<[u8; 16]> {
+    let (upper, lower) = split_uuid(bytes)?;
+    if upper & 0xf000 != VERSION_BITS {
+        return None;
+    }
+    let ticks = reorder_time(upper & !VERSION_BITS);
+    Some(build(ticks_of_millis(around_ms).wrapping_mul(2).wrapping_sub(ticks), lower))
 }
 
 /// The lower half: variant, 14 bits of clock sequence, and a node that says it is no MAC address.
@@ -67,12 +73,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn mirrored_uuids_differ_by_every_tick_and_go_the_other_way() {
+        let lower = lower_half(7, [1, 2, 3, 4, 5, 6]);
+        let reference_ms = 1_262_304_000_000;
+        let start = ticks_of_millis(1_794_822_000_123);
+        let mirrored = |ticks| mirrored_timeuuid(&build(ticks, lower), reference_ms).unwrap();
+        for ticks in start..start + 30 {
+            let order = |uuid: [u8; 16]| reorder_time(split_uuid(&uuid).unwrap().0 & !VERSION_BITS);
+            assert_eq!(order(mirrored(ticks)), order(mirrored(ticks + 1)) + 1);
+            assert_eq!(
+                mirrored_timeuuid(&mirrored(ticks), reference_ms),
+                Some(build(ticks, lower))
+            );
+        }
+    }
+
+    #[test]
     fn bounds_enclose_the_millisecond() {
         for millis in [0, 1, 1_700_000_000_123, -1_000_000, UUID_EPOCH_MS] {
             let (first, last) = (min_timeuuid(millis), max_timeuuid(millis));
             assert_eq!(timeuuid_micros(&first), Some(millis * 1000));
             assert_eq!(timeuuid_micros(&last), Some(millis * 1000 + 999));
-            let middle = timeuuid_at_millis(millis, 5000, lower_half(7, [1, 2, 3, 4, 5, 6]));
+            let middle = timeuuid_at_micros(millis * 1000 + 500, lower_half(7, [1, 2, 3, 4, 5, 6]));
             let order = |a: &[u8], b: &[u8]| super::super::compare(&crate::CqlType::TimeUuid, a, b);
             assert!(order(&first, &middle).is_lt() && order(&middle, &last).is_lt());
         }
