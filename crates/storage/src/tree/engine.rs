@@ -20,7 +20,7 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue,
     SequenceNumberCounter, Tree, ValueType,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
 use super::buffer::{BufferKey, WriteBuffer};
@@ -196,6 +196,9 @@ impl TreeShared {
 pub(crate) struct LsmTree {
     files: Tree,
     layers: RwLock<Standing>,
+    /// Held from the look at the files until it is shown: a flush and a compaction may end at the same time, and
+    /// what one of them saw before the other must not be shown after it.
+    showing: Mutex<()>,
     seqno: SequenceNumberCounter,
     strategy: Arc<Leveled>,
 }
@@ -391,7 +394,8 @@ impl LsmTree {
             frozen: VecDeque::new(),
             views: VecDeque::from([Arc::new(view)]),
         };
-        Ok(LsmTree { files, layers: RwLock::new(standing), seqno, strategy })
+        let (layers, showing) = (RwLock::new(standing), Mutex::new(()));
+        Ok(LsmTree { files, layers, showing, seqno, strategy })
     }
 
     /// What changes when a compaction did something.
@@ -418,6 +422,7 @@ impl LsmTree {
 
     /// From now on readers see the files as they stand, and no longer a buffer that is among them.
     fn show_files(&self, flushed: Option<&Arc<WriteBuffer>>) {
+        let _in_order = self.showing.lock();
         let view = Arc::new(FileView::now(&self.files, &self.seqno));
         let mut standing = self.layers.write();
         if let Some(flushed) = flushed {
@@ -426,10 +431,7 @@ impl LsmTree {
                 frozen.in_files_from = view.from;
             }
         }
-        // Two may have looked at the same time: the later look stays.
-        if standing.views.back().is_none_or(|last| last.from <= view.from) {
-            standing.views.push_back(view);
-        }
+        standing.views.push_back(view);
     }
 
     fn next_to_flush(&self) -> Option<Arc<WriteBuffer>> {
