@@ -1,6 +1,7 @@
 //! A tree of buffers and files against a plain map with all its versions.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
@@ -133,4 +134,31 @@ proptest! {
         let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
         check(&tree, &model, LATEST, &turns);
     }
+}
+
+/// A flush and a compaction that end at the same time: what was flushed stays to be seen.
+#[test]
+fn what_was_flushed_is_seen_while_files_are_merged() {
+    let folder = TestFolder::new("beside");
+    let shared = TreeShared::new(&Options::default());
+    let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                tree.compact(tree.next_seqno()).unwrap();
+                tree.compact_all(tree.next_seqno()).unwrap();
+            }
+        });
+        let lost = (0..300u16).find_map(|number| {
+            let key = number.to_be_bytes();
+            tree.insert(&key, TreeBytes::from(key), tree.draw_seqno());
+            tree.seal();
+            tree.flush(tree.next_seqno()).unwrap();
+            let is_seen = |key: &u16| tree.get(&key.to_be_bytes(), LATEST).unwrap().is_some();
+            (0..=number).find(|key| !is_seen(key)).map(|key| (key, number))
+        });
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(lost, None, "a key, and the flush after which it was not seen");
+    });
 }
