@@ -379,7 +379,7 @@ pub(crate) fn row_bytes(live: &LiveRow<'_>, table: &Table) -> Result<u64, Corrup
 /// The size of the live values of a row, selected or not.
 fn value_bytes(live: &LiveRow<'_>, ruler: Ruler<'_>) -> Result<u64, CorruptRow> {
     let mut bytes = 0;
-    for cells in [&live.static_row, &live.row].into_iter().flatten() {
+    for cells in [live.static_row, live.row].into_iter().flatten() {
         for cell in cells.cells() {
             let cell = cell?;
             bytes += ruler.cell_bytes(&cell) as u64 + cells.view().spilled_bytes(&cell)?;

@@ -290,7 +290,7 @@ struct Found<'t> {
 impl RowSink for Found<'_> {
     fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
         let mut cells = Vec::new();
-        for part in [&row.static_row, &row.row].into_iter().flatten() {
+        for part in [row.static_row, row.row].into_iter().flatten() {
             for cell in part.cells() {
                 let cell = cell?;
                 let path = cell.path.map(Bytes::copy_from_slice);

@@ -69,7 +69,7 @@ impl Meter {
         };
         let own_bytes = live.partition_key.len() + live.clustering.map_or(0, <[u8]>::len);
         let is_small = self.points.is_some()
-            && [&live.static_row, &live.row]
+            && [live.static_row, live.row]
                 .into_iter()
                 .flatten()
                 .fold(own_bytes, |bytes, cells| bytes.saturating_add(kept_bytes(cells)))

@@ -253,7 +253,7 @@ struct FirstRow {
 
 impl RowSink for FirstRow {
     fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
-        let (Some(clustering), Some(cells)) = (row.clustering, &row.row) else {
+        let (Some(clustering), Some(cells)) = (row.clustering, row.row) else {
             return Ok(Flow::Continue);
         };
         if !self.reads_cells && !cells.has_liveness() {

@@ -125,12 +125,12 @@ pub(crate) fn read(
             if skipped_key == Some(&row.key) || !is_selected(command, row) {
                 continue;
             }
-            let view = RowView::decode(&row.row)?;
+            let cells = LiveCells::new(RowView::decode(&row.row)?, i64::MIN, command.now_s);
             let live = LiveRow {
                 partition_key: row.key.bytes(),
                 ring: row.key.ring(),
                 clustering: Some(&row.clustering),
-                row: Some(LiveCells::new(view, i64::MIN, command.now_s)),
+                row: Some(&cells),
                 static_row: None,
             };
             match sink.on_row(&live)? {

@@ -136,10 +136,10 @@ impl<'a> StoredRow<'a> {
             cells: SmallVec::new(),
         };
         if let Some(clustering) = row.clustering {
-            let original = row.row.as_ref().and_then(|cells| cells.view().original_clustering());
+            let original = row.row.and_then(|cells| cells.view().original_clustering());
             stored.clustering = ClusteringValues::new(table, clustering, original)?;
         }
-        for cells in [&row.static_row, &row.row].into_iter().flatten() {
+        for cells in [row.static_row, row.row].into_iter().flatten() {
             stored.add(cells)?;
         }
         Ok(stored)

@@ -16,7 +16,7 @@ use types::{
     Refusal, RowChange, RowPosition, RowView, SetId,
 };
 
-use crate::cache::CachedRow;
+use crate::cache::{CachedRow, RowKey};
 use crate::core::Core;
 use crate::error::{CommitError, TreeError};
 use crate::heads::{Head, HeadBounds, Unfit};
@@ -131,7 +131,7 @@ pub(crate) fn foresee(core: &Core, mutation: &Mutation) -> Result<(), CommitErro
 /// A row that the mutation changes.
 struct PendingRow {
     /// Store number and tree key.
-    key: Vec<u8>,
+    key: RowKey,
     /// `None`: nothing is left of it.
     value: Option<TreeBytes>,
     /// As it was before the mutation.
@@ -163,7 +163,7 @@ struct Change<'c> {
     /// What changes of spilled cells.
     cell_writes: CellWrites,
     /// Where in `rows` a key is; only kept when there is more than one operation.
-    row_index: HashMap<Vec<u8>, usize, FixedState>,
+    row_index: HashMap<RowKey, usize, FixedState>,
     /// Before and after, once they were needed as a whole.
     deletions: Option<(PartitionDeletions, PartitionDeletions)>,
     may_have_deletions: bool,
@@ -291,12 +291,12 @@ impl<'c> Change<'c> {
         self.key.truncate(self.prefix_length);
         keys::push_position(&mut self.key, position);
         let many = self.mutation.operations.len() > 1;
-        if many && let Some(index) = self.row_index.get(&self.key) {
+        if many && let Some(index) = self.row_index.get(self.key.as_slice()) {
             return Ok(*index);
         }
         let (value, is_cached) = self.read_row().map_err(|error| self.of_tree(error))?;
         let index = self.rows.len();
-        let key = self.key.clone();
+        let key = RowKey::from_slice(&self.key);
         if many {
             self.row_index.insert(key.clone(), index);
         }

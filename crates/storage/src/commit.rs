@@ -239,7 +239,6 @@ pub(crate) struct Job {
 }
 
 /// What waits to become durable.
-#[expect(clippy::large_enum_variant, reason = "almost all of them are changes")]
 pub(crate) enum Durable {
     Change(Job),
     Truncation(Truncation),

@@ -1,5 +1,6 @@
 //! What every part of storage shares: the stores of all tables, the cache, and the bounds.
 
+use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -227,14 +228,21 @@ impl Core {
 
     /// The store that holds the most that is not yet in sorted files.
     pub(crate) fn largest_in_memory(&self) -> Option<Arc<TableStore>> {
+        self.largest_few_in_memory(1).pop()
+    }
+
+    /// Up to so many stores that hold the most that is not yet in sorted files, the largest first. None with less
+    /// than half of what the first has: those are better left to grow.
+    pub(crate) fn largest_few_in_memory(&self, count: usize) -> Vec<Arc<TableStore>> {
         let stores = self.stores.read();
-        let in_memory = |store: &Arc<TableStore>| {
-            let bytes = store.if_open()?.memory_bytes();
-            (bytes > 0).then(|| (bytes, Arc::clone(store)))
-        };
-        let largest =
-            stores.by_table.values().filter_map(in_memory).max_by_key(|(bytes, _)| *bytes);
-        largest.map(|(_, store)| store)
+        let opened = stores.by_table.values().filter_map(|store| Some((store.if_open()?, store)));
+        let mut largest: Vec<(u64, &Arc<TableStore>)> =
+            opened.map(|(opened, store)| (opened.memory_bytes(), store)).collect();
+        largest.retain(|(bytes, _)| *bytes > 0);
+        largest.sort_unstable_by_key(|(bytes, _)| Reverse(*bytes));
+        let most = largest.first().map_or(0, |(bytes, _)| *bytes);
+        let few = largest.into_iter().take(count).take_while(|(bytes, _)| *bytes >= most / 2);
+        few.map(|(_, store)| Arc::clone(store)).collect()
     }
 
     /// The store that needs the log from the earliest place on.

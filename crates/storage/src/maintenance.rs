@@ -29,6 +29,9 @@ const WAIT_ROUNDS_MAX: u32 = 500;
 const UNSORTED_RUNS_FREE: usize = 16;
 /// How often the flusher looks around by itself.
 const FLUSHER_ROUND: Duration = Duration::from_millis(200);
+/// Stores that are flushed before the flusher looks again which are the largest, and shortens the log: with a thousand
+/// tables a look takes as long as a small flush.
+const FLUSHES_PER_LOOK: usize = 16;
 /// How often partitions are looked for that should be counted.
 const COUNTER_ROUND: Duration = Duration::from_millis(200);
 /// Stores that may wait for a compaction; more are found again at their next flush.
@@ -319,24 +322,40 @@ impl Shared {
                 }
                 self.flush_wanted.wait_for(&mut state, FLUSHER_ROUND);
             }
-            while !self.is_stopping() && !self.log.has_failed() {
-                let Some(store) = self.store_to_flush() else {
-                    break;
-                };
-                if let Err(error) = self.flush(&store) {
+            while self.flush_some(&mut failures) {}
+            self.look_around();
+        }
+    }
+
+    /// Flushes a few stores and shortens the log once; `false` when there is nothing to do, or it cannot be done.
+    fn flush_some(&self, failures: &mut RepeatedFailure) -> bool {
+        if self.is_stopping() || self.log.has_failed() {
+            return false;
+        }
+        let stores = self.stores_to_flush();
+        let mut is_well = !stores.is_empty();
+        for store in stores {
+            if self.is_stopping() || !is_well || !self.wants_flush() {
+                break;
+            }
+            match self.flush_without_release(&store) {
+                Ok(()) => {
+                    if let Some(count) = failures.over() {
+                        tracing::warn!(table = %store.id, count, "memtables are flushed again");
+                    }
+                    *self.core.pressure.failure.lock() = None;
+                }
+                Err(error) => {
                     if let Some(count) = failures.another() {
                         tracing::error!(table = %store.id, %error, count, "a memtable could not be flushed; it is tried again");
                     }
                     *self.core.pressure.failure.lock() = Some(error);
-                    break;
+                    is_well = false;
                 }
-                if let Some(count) = failures.over() {
-                    tracing::warn!(table = %store.id, count, "memtables are flushed again");
-                }
-                *self.core.pressure.failure.lock() = None;
             }
-            self.look_around();
         }
+        self.release_log();
+        is_well
     }
 
     /// Counts partitions that may be large, or of which something died.
@@ -386,23 +405,33 @@ impl Shared {
         self.core.pressure.unsorted_runs.store(runs, Ordering::Relaxed);
     }
 
-    /// The store with the most memory when there is too much of it, or the one that keeps the log
+    fn wants_flush(&self) -> bool {
+        self.core.pressure.wants_flush() || self.log.kept_bytes() > self.core.options.log_bytes_max
+    }
+
+    /// Stores with the most memory when there is too much of it, or the one that keeps the log
     /// long when that is too long.
-    fn store_to_flush(&self) -> Option<Arc<TableStore>> {
+    fn stores_to_flush(&self) -> Vec<Arc<TableStore>> {
         if self.core.pressure.wants_flush() {
-            return self.core.largest_in_memory();
+            return self.core.largest_few_in_memory(FLUSHES_PER_LOOK);
         }
         if self.log.kept_bytes() > self.core.options.log_bytes_max {
             let oldest = self.core.oldest_in_log();
             if oldest.is_none() {
                 self.release_log();
             }
-            return oldest;
+            return oldest.into_iter().collect();
         }
-        None
+        Vec::new()
     }
 
     fn flush(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
+        self.flush_without_release(store)?;
+        self.release_log();
+        Ok(())
+    }
+
+    fn flush_without_release(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
         let Some(opened) = store.if_open() else {
             return Ok(());
         };
@@ -425,7 +454,6 @@ impl Shared {
                 .map_err(|error| self.judged(TreeError::Io(Arc::new(error))))?;
             self.core.pressure.shrink(freed);
         }
-        self.release_log();
         self.queue_compaction(store, Compaction::Usual);
         Ok(())
     }

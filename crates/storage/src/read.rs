@@ -313,6 +313,34 @@ impl<'r> Reader<'r> {
         row: &[u8],
         covering_us: i64,
     ) -> Result<Offered, TreeError> {
+        let command = self.command;
+        // Apart from the others, so that the view is made where it is used and never copied.
+        if partition.static_row.is_none()
+            && let Some(view) = RowView::decode_inserted(row)
+        {
+            let cells = LiveCells::new(view, covering_us, command.now_s).hiding(&command.hidden);
+            if cells.has_liveness() {
+                let flow = self.sink.on_row(&LiveRow {
+                    partition_key: partition.key,
+                    ring: partition.ring,
+                    clustering: Some(clustering),
+                    row: Some(&cells),
+                    static_row: None,
+                })?;
+                return Ok(Offered::Taken(flow));
+            }
+        }
+        self.offer_any(partition, clustering, row, covering_us)
+    }
+
+    #[inline(never)]
+    fn offer_any(
+        &mut self,
+        partition: &Partition<'_>,
+        clustering: &[u8],
+        row: &[u8],
+        covering_us: i64,
+    ) -> Result<Offered, TreeError> {
         let mut view = RowView::decode(row)?;
         let thawed;
         if view.has_spilled() {
@@ -327,14 +355,13 @@ impl<'r> Reader<'r> {
         if !cells.is_live()? {
             return Ok(Offered::Dead);
         }
-        let static_row =
-            if partition.static_row.is_some() { self.live_static(partition)? } else { None };
+        let static_row = self.live_static(partition)?;
         let flow = self.sink.on_row(&LiveRow {
             partition_key: partition.key,
             ring: partition.ring,
             clustering: Some(clustering),
-            row: Some(cells),
-            static_row,
+            row: Some(&cells),
+            static_row: static_row.as_ref(),
         })?;
         Ok(Offered::Taken(flow))
     }
@@ -387,7 +414,7 @@ impl<'r> Reader<'r> {
             ring: partition.ring,
             clustering: None,
             row: None,
-            static_row: Some(static_row),
+            static_row: Some(&static_row),
         })?;
         Ok(if flow == Flow::Stop { Flow::Stop } else { Flow::NextPartition })
     }

@@ -134,9 +134,9 @@ pub struct LiveRow<'a> {
     /// Its clustering key; `None` when the static row comes alone.
     pub clustering: Option<&'a [u8]>,
     /// The row; `None` when the static row comes alone.
-    pub row: Option<LiveCells<'a>>,
+    pub row: Option<&'a LiveCells<'a>>,
     /// The static row, where the command asked for it and it has one.
-    pub static_row: Option<LiveCells<'a>>,
+    pub static_row: Option<&'a LiveCells<'a>>,
 }
 
 /// The cells of a row that are live under the deletions over it.

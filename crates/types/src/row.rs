@@ -217,19 +217,27 @@ impl<'a> RowView<'a> {
     /// Reads the head of a row.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<RowView<'a>, CorruptRow> {
-        // Most rows were inserted, and nothing else happened to them.
-        if let Some(([VERSION, ROW_LIVENESS, base @ ..], cells)) = bytes.split_first_chunk::<10>() {
-            return Ok(RowView {
-                flags: ROW_LIVENESS,
-                deletion: NO_DELETION,
-                expiry: NO_EXPIRY,
-                base_us: i64::from_be_bytes(*base),
-                original_clustering: &[],
-                cells,
-                spilled: &[],
-            });
+        match RowView::decode_inserted(bytes) {
+            Some(view) => Ok(view),
+            None => RowView::decode_any(bytes),
         }
-        RowView::decode_any(bytes)
+    }
+
+    /// Reads the head of a row that was inserted and to which nothing else happened, as most are; `None` of any other.
+    #[inline(always)]
+    pub fn decode_inserted(bytes: &'a [u8]) -> Option<RowView<'a>> {
+        let ([VERSION, ROW_LIVENESS, base @ ..], cells) = bytes.split_first_chunk::<10>()? else {
+            return None;
+        };
+        Some(RowView {
+            flags: ROW_LIVENESS,
+            deletion: NO_DELETION,
+            expiry: NO_EXPIRY,
+            base_us: i64::from_be_bytes(*base),
+            original_clustering: &[],
+            cells,
+            spilled: &[],
+        })
     }
 
     #[inline(never)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use types::value::json::decode_json_as_java;
-use types::value::{from_json, to_json, validate};
+use types::value::{ValueError, from_json, to_json, validate};
 use types::{CqlType, PartitionKey, RingToken};
 
 use super::scalar::NativeScalar;
@@ -159,13 +159,12 @@ pub(super) fn from_json_into(name: &str, call: &Call<'_>) -> Result<Option<Funct
                     "execution of 'system.{shown}[text]' failed: Could not decode JSON string '{text}': {error}"
                 ))
             })?;
-            from_json(&target, &json).map_err(|error| {
-                let error = error.to_string();
+            from_json(&target, &json).map_err(|error| match error {
                 // Cassandra's reader of durations complains as if of the statement.
-                if error.starts_with("Unable to convert '") && error.ends_with("' to a duration") {
-                    return PlanError::Invalid(error.into());
+                ValueError::Unreadable { after: "' to a duration", .. } => {
+                    PlanError::Invalid(error.to_string().into())
                 }
-                failure(format!("{MARSHAL}: {error}"))
+                _ => failure(format!("{MARSHAL}: {error}")),
             })
         },
     );

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use schema::Table;
 use types::value::from_json;
-use types::value::json::decode_json_as_java;
-use types::value::json::json_name;
+use types::value::json::{decode_json_as_java, json_name};
+use types::value::json_reader;
 
 use crate::error::{PlanError, invalid};
 use crate::values::{Value, Values};
@@ -33,7 +33,10 @@ pub(super) fn parse_document(text: &str, table: &Table) -> Result<Vec<JsonColumn
         // Jackson reads some texts that are no JSON.
         Err(_) => match decode_json_as_java(text) {
             Ok(serde_json::Value::Object(document)) => document.into_iter().collect(),
-            Ok(other) => return Err(no_map(&no_map_reason(&other, text), text)),
+            Ok(other) => {
+                let error = json_reader::mismatch(text, &no_map_reason(&other));
+                return Err(no_map(&format!("{}: {}", error.class, error.message), text));
+            }
             Err(error) => return Err(no_map(&error, text)),
         },
     };
@@ -89,11 +92,10 @@ fn no_map(reason: &str, text: &str) -> PlanError {
 }
 
 /// What Jackson says of a value that is no map.
-fn no_map_reason(value: &serde_json::Value, text: &str) -> String {
-    const CLASS: &str = "com.fasterxml.jackson.databind.exc.MismatchedInputException";
+fn no_map_reason(value: &serde_json::Value) -> String {
     const CONSTRUCT: &str = "Cannot construct instance of `java.util.LinkedHashMap` (although at least one Creator exists): no";
     const DESERIALIZE: &str = "Cannot deserialize value of type `java.util.LinkedHashMap<java.lang.Object,java.lang.Object>` from";
-    let reason = match value {
+    match value {
         serde_json::Value::String(value) => format!(
             "{CONSTRUCT} String-argument constructor/factory method to deserialize from String value ('{value}')"
         ),
@@ -108,7 +110,5 @@ fn no_map_reason(value: &serde_json::Value, text: &str) -> String {
             format!("{DESERIALIZE} Boolean value (token `JsonToken.VALUE_{word}`)")
         }
         _ => format!("{DESERIALIZE} Array value (token `JsonToken.START_ARRAY`)"),
-    };
-    let column = text.len() - text.trim_start_matches(' ').len() + 1;
-    format!("{CLASS}: {reason}\n at [Source: (String)\"{text}\"; line: 1, column: {column}]")
+    }
 }

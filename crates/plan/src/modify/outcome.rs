@@ -131,6 +131,7 @@ impl ConditionalResult<'_> {
         static_row: Option<&CurrentRow>,
         row: Option<&CurrentRow>,
     ) -> Result<Vec<Option<Vec<u8>>>, CorruptRow> {
+        let (static_cells, cells) = (self.cells(static_row)?, self.cells(row)?);
         let live = LiveRow {
             partition_key: self.key.bytes(),
             ring: self.key.ring(),
@@ -138,8 +139,8 @@ impl ConditionalResult<'_> {
                 RowPosition::Clustered(key) => Some(key.as_ref()),
                 RowPosition::Static => None,
             }),
-            row: self.cells(row)?,
-            static_row: self.cells(static_row)?,
+            row: cells.as_ref(),
+            static_row: static_cells.as_ref(),
         };
         let stored = StoredRow::new(layout, &live)?;
         let mut values = vec![Some(NOT_APPLIED.to_vec())];

@@ -105,13 +105,13 @@ impl Projection {
     ) -> Result<Copied, CorruptRow> {
         let mut values: Values<'_> = SmallVec::from_elem(None, self.wanted.len());
         let mut value_bytes = 0;
-        if row.row.as_ref().is_some_and(|cells| cells.view().original_clustering().is_some()) {
+        if row.row.is_some_and(|cells| cells.view().original_clustering().is_some()) {
             return Ok(Copied::Nothing);
         }
-        if let Some(cells) = &row.static_row {
+        if let Some(cells) = row.static_row {
             value_bytes += self.find_cells(cells, ruler, &mut values)?;
         }
-        if let Some(cells) = &row.row {
+        if let Some(cells) = row.row {
             value_bytes += self.find_cells(cells, ruler, &mut values)?;
         }
         self.decode_clustering(row.clustering.unwrap_or_default(), scratch)?;

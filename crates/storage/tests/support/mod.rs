@@ -124,7 +124,7 @@ pub(crate) struct Remember {
 
 impl RowSink for Remember {
     fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
-        let cells = |cells: Option<types::LiveCells<'_>>| match cells {
+        let cells = |cells: Option<&types::LiveCells<'_>>| match cells {
             None => Ok(Vec::new()),
             Some(cells) => cells
                 .cells()

@@ -42,6 +42,16 @@ pub fn read(text: &str) -> Result<Value> {
     }
 }
 
+/// What Jackson complains of a text whose first value is of another kind than was asked for.
+pub fn mismatch(text: &str, reason: &str) -> JsonSyntaxError {
+    let units: Vec<u16> = text.encode_utf16().collect();
+    let mut reader = Reader { units: &units, at: 0, line: 1, line_start: 0, open: Vec::new() };
+    // What is no JSON is complained of before anybody asks for its kind.
+    let _ = reader.skip_blanks();
+    reader.at = reader.at.saturating_sub(1);
+    reader.complain(MISMATCH, reason)
+}
+
 /// Where an array or object started.
 struct Open {
     is_array: bool,
