@@ -164,12 +164,14 @@ pub(crate) fn int_length(length: usize) -> i32 {
 
 /// `[string]`; the part of a text that goes past the limit of the length field is cut off, at a
 /// character's boundary.
+#[inline]
 pub(crate) fn put_string(buf: &mut BytesMut, text: &str) {
     let end = text.floor_char_boundary(STRING_BYTES_MAX);
     put_short_bytes(buf, text.as_bytes().get(..end).unwrap_or_default());
 }
 
 /// `[short bytes]`; what goes past the limit of the length field is cut off.
+#[inline]
 pub(crate) fn put_short_bytes(buf: &mut BytesMut, bytes: &[u8]) {
     let bytes = bytes.get(..STRING_BYTES_MAX).unwrap_or(bytes);
     buf.reserve(2 + bytes.len());

@@ -64,6 +64,7 @@ impl Work {
     }
 
     /// What it comes to, the least price of a request aside.
+    #[inline]
     pub fn charge_so_far(&self) -> Charge {
         let read = match self.strength {
             ReadStrength::One => self.read_charge(),
@@ -73,7 +74,23 @@ impl Work {
     }
 
     /// What the reads come to, at one replica.
+    #[inline]
     fn read_charge(&self) -> Charge {
+        let counted = self.query_partition_count
+            | self.scanned_row_count
+            | self.index_entry_count
+            | self.scanned_bytes
+            | self.returned_row_count
+            | self.returned_bytes;
+        // Most requests read rows by their keys, or none.
+        if counted == 0 {
+            return self.point_charge;
+        }
+        self.query_charge()
+    }
+
+    #[inline(never)]
+    fn query_charge(&self) -> Charge {
         self.point_charge
             + rules::QUERY_PARTITION.times(self.query_partition_count)
             + rules::QUERY_ROW.times(self.scanned_row_count.saturating_add(self.index_entry_count))

@@ -13,8 +13,12 @@ const LEAST_MICROS: u64 = 10_000;
 
 /// Threads count in different places, so that they do not wait for each other's memory.
 const SHARDS: usize = 4;
-/// Where the class is in [`Shard::run`]; below it is how often.
-const CLASS_SHIFT: u32 = 48;
+/// Where the charge is in [`Shard::run`], in millionths; below it is how often it came.
+const CHARGE_SHIFT: u32 = 24;
+/// The longest run that is counted as one.
+const RUN_MAX: u64 = (1 << CHARGE_SHIFT) - 1;
+/// Charges from here on, a million request units, have no place in a run.
+const RUN_CHARGE_END: u64 = 1 << (u64::BITS - CHARGE_SHIFT);
 
 /// Counts of one prepared statement since it was prepared.
 pub(super) struct Statistics {
@@ -28,11 +32,12 @@ pub(super) struct Statistics {
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard {
+    /// But for those of the run.
     charge_micros: AtomicU64,
     rows: AtomicU64,
     bytes: AtomicU64,
-    /// The class of the last charge, and how often it came in a row: mostly all calls of a statement
-    /// cost the same.
+    /// The last charge, and how often it came in a row: mostly all calls of a statement cost the same,
+    /// and are counted in one step.
     run: AtomicU64,
 }
 
@@ -71,20 +76,32 @@ impl Statistics {
     /// An execution was answered.
     pub(super) fn add(&self, charge: Charge, rows: u64, bytes: u64) {
         let Some(shard) = self.shards.get(SHARD.with(|shard| *shard)) else { return };
-        shard.charge_micros.fetch_add(charge.micros(), Ordering::Relaxed);
         if rows > 0 {
             shard.rows.fetch_add(rows, Ordering::Relaxed);
             shard.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        let class = class_of(charge);
-        // Another thread of this shard may end the run meanwhile: then this one is counted in its class.
-        if class_of_run(shard.run.load(Ordering::Relaxed)) == class {
-            shard.run.fetch_add(1, Ordering::Relaxed);
-            return;
+        let run = shard.run.load(Ordering::Relaxed);
+        if run >> CHARGE_SHIFT == charge.micros() && (1..RUN_MAX).contains(&(run & RUN_MAX)) {
+            // Another thread of this shard may have counted meanwhile.
+            let longer =
+                shard.run.compare_exchange(run, run + 1, Ordering::Relaxed, Ordering::Relaxed);
+            if longer.is_ok() {
+                return;
+            }
         }
-        let ended = shard.run.swap(((class as u64) << CLASS_SHIFT) + 1, Ordering::Relaxed);
-        if let Some(counted) = self.classes.get(class_of_run(ended)) {
-            counted.fetch_add(count_of_run(ended), Ordering::Relaxed);
+        if charge.micros() < RUN_CHARGE_END {
+            let ended = shard.run.swap((charge.micros() << CHARGE_SHIFT) + 1, Ordering::Relaxed);
+            self.count(shard, charge_of_run(ended), count_of_run(ended));
+        } else {
+            self.count(shard, charge, 1);
+        }
+    }
+
+    #[inline(never)]
+    fn count(&self, shard: &Shard, charge: Charge, times: u64) {
+        shard.charge_micros.fetch_add(charge.micros().saturating_mul(times), Ordering::Relaxed);
+        if let Some(counted) = self.classes.get(class_of(charge)) {
+            counted.fetch_add(times, Ordering::Relaxed);
         }
     }
 
@@ -93,11 +110,12 @@ impl Statistics {
         let mut counts: Vec<u64> = self.classes.iter().map(load).collect();
         let mut totals = Totals { throttled: load(&self.throttled), ..Totals::default() };
         for shard in &self.shards {
-            totals.charge += Charge::from_micros(load(&shard.charge_micros));
             totals.rows += load(&shard.rows);
             totals.bytes += load(&shard.bytes);
             let run = load(&shard.run);
-            if let Some(count) = counts.get_mut(class_of_run(run)) {
+            let of_run = charge_of_run(run).micros().saturating_mul(count_of_run(run));
+            totals.charge += Charge::from_micros(load(&shard.charge_micros).saturating_add(of_run));
+            if let Some(count) = counts.get_mut(class_of(charge_of_run(run))) {
                 *count += count_of_run(run);
             }
         }
@@ -113,12 +131,12 @@ impl Statistics {
     }
 }
 
-fn class_of_run(run: u64) -> usize {
-    (run >> CLASS_SHIFT) as usize
+fn charge_of_run(run: u64) -> Charge {
+    Charge::from_micros(run >> CHARGE_SHIFT)
 }
 
 fn count_of_run(run: u64) -> u64 {
-    run & ((1 << CLASS_SHIFT) - 1)
+    run & RUN_MAX
 }
 
 /// The class of a charge: its doubling, and which eighth of it.
@@ -178,6 +196,27 @@ mod tests {
         let totals = statistics.totals();
         assert_eq!((totals.calls, totals.rows, totals.bytes), (6000, 6000, 12_000));
         assert_eq!(totals.charge, Charge::from_hundredths(2000 * 100 + 4000 * 495));
+    }
+
+    #[test]
+    fn charges_without_a_place_in_a_run_and_long_runs_are_counted() {
+        let statistics = Statistics::new();
+        let large = Charge::from_micros(RUN_CHARGE_END);
+        let small = Charge::from_micros(10_000);
+        statistics.add(small, 0, 0);
+        statistics.add(large, 0, 0);
+        // As after sixteen million executions.
+        let run = (small.micros() << CHARGE_SHIFT) + RUN_MAX - 1;
+        for shard in &statistics.shards {
+            shard.run.store(run, Ordering::Relaxed);
+        }
+        for _ in 0..3 {
+            statistics.add(small, 0, 0);
+        }
+        let totals = statistics.totals();
+        let calls = SHARDS as u64 * (RUN_MAX - 1) + 3 + 1;
+        assert_eq!(totals.calls, calls);
+        assert_eq!(totals.charge.micros(), (calls - 1) * small.micros() + large.micros());
     }
 
     #[test]
