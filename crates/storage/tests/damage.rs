@@ -126,6 +126,37 @@ fn a_whole_folder_has_no_findings_and_check_changes_nothing() {
     assert_eq!(before, after);
 }
 
+/// The number of entries in a table of contents, with all bits set: the library would ask for 170 GB.
+#[test]
+fn an_impossible_number_in_a_file_is_refused_and_does_not_end_the_process() {
+    let folder = Folder::new("impossible-number");
+    make(&folder.0);
+    let mut paths = Vec::new();
+    files(&folder.0, &mut paths);
+    let mut tried = 0;
+    for path in paths.iter().filter(|path| !path.ends_with("current")) {
+        let good = fs::read(path).unwrap();
+        let contents = good.windows(4).rposition(|bytes| bytes == b"TOC!");
+        let Some(contents) = contents.filter(|_| good.windows(4).any(|bytes| bytes == b"SFA!"))
+        else {
+            continue;
+        };
+        let mut bad = good.clone();
+        bad[contents + 4..contents + 8].fill(0xff);
+        fs::write(path, &bad).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        match try_open(&folder.0) {
+            Err(error) => assert!(error.to_string().contains(name), "{name}: {error}"),
+            // A manifest that is not the newest is not looked at.
+            Ok(_) => assert!(name.starts_with('v'), "{name} was opened"),
+        }
+        fs::write(path, &good).unwrap();
+        tried += 1;
+    }
+    assert!(tried >= 3, "{tried}");
+    drop(try_open(&folder.0).unwrap());
+}
+
 /// Set by `cargo xtask bit-flips`: really every byte, not only a few hundred of each file.
 const EVERY_BYTE: &str = "HELENUS_EVERY_BYTE";
 

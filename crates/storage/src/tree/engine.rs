@@ -24,6 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
 use super::buffer::{BufferKey, WriteBuffer};
+use super::files::{FileDamage, impossible_contents};
 use super::layers::Layers;
 
 use crate::data_dir::sync_folder;
@@ -364,6 +365,10 @@ impl LsmTree {
         filter: Option<Arc<dyn Factory>>,
         seqno: SequenceNumberCounter,
     ) -> Result<LsmTree, TreeError> {
+        if let Some(FileDamage { path, offset, what }) = impossible_contents(folder) {
+            let what = format!("{} at {offset}: {what}", path.display());
+            return Err(TreeError::Corrupt(what.into()));
+        }
         let bloom = BloomConstructionPolicy::BitsPerKey(10.0);
         let tree = Config::new(folder, seqno.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::clone(&shared.cache))

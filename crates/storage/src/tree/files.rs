@@ -6,7 +6,7 @@
 //! whole sorted file in the manifest, and a checksum in the head of each block.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use lsm_tree::table::{Block, Scanner};
@@ -28,6 +28,12 @@ const BLOCK_MAGIC: [u8; 4] = [b'L', b'S', b'M', 3];
 /// Magic, type, checksum of the data, both lengths, checksum of the head.
 const BLOCK_HEAD_BYTES: usize = 4 + 1 + 16 + 4 + 4 + 4;
 const BLOCK_DATA: u8 = 0;
+
+/// What a file of a tree ends with: magic, version, kind of checksum, checksum, place and length of its
+/// table of contents.
+const TRAILER_BYTES: usize = 4 + 1 + 1 + 16 + 8 + 8;
+/// What an entry of a table of contents takes at the least: place, length and an empty name.
+const CONTENTS_ENTRY_BYTES_MIN: u64 = 8 + 8 + 2;
 
 /// Something in a file that is not as it was written.
 #[derive(Clone, Debug)]
@@ -71,6 +77,39 @@ pub(crate) fn read_manifest(folder: &Path) -> Result<Vec<SortedFile>, FileDamage
     named_files(folder, &path).map_err(|error| {
         FileDamage::new(&path, 0, format!("the manifest does not follow its format: {error}"))
     })
+}
+
+/// The first file of a tree whose table of contents says that it has more entries than there is room for. The
+/// library asks for the memory of that many before it verifies the number, and gets none: the process would end.
+pub(crate) fn impossible_contents(folder: &Path) -> Option<FileDamage> {
+    let folders = [folder.to_owned(), folder.join(FILES_FOLDER)];
+    // What cannot be read the library complains of.
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let mut paths = entries.map(|entry| entry.path()).filter(|path| path.is_file());
+    paths.find_map(|path| {
+        let offset = impossible_count_at(&path).ok()??;
+        Some(FileDamage::new(&path, offset, "its table of contents is not what was written"))
+    })
+}
+
+/// Where the number of entries stands, if it is impossible.
+fn impossible_count_at(path: &Path) -> io::Result<Option<u64>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let Some(trailer_at) = length.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
+    file.seek(SeekFrom::Start(trailer_at))?;
+    let trailer: [u8; TRAILER_BYTES] = read_array(&mut file)?;
+    let [b'S', b'F', b'A', b'!', _, _, rest @ ..] = trailer else { return Ok(None) };
+    let place = rest.get(16..24).and_then(|place| place.try_into().ok());
+    let Some(contents_at) = place.map(u64::from_le_bytes).filter(|place| *place < trailer_at)
+    else {
+        return Ok(None);
+    };
+    file.seek(SeekFrom::Start(contents_at))?;
+    let _magic: [u8; 4] = read_array(&mut file)?;
+    let count = u32::from_le_bytes(read_array(&mut file)?);
+    let is_impossible = u64::from(count) * CONTENTS_ENTRY_BYTES_MIN > trailer_at - contents_at;
+    Ok(is_impossible.then_some(contents_at + 4))
 }
 
 /// The sorted files that a manifest names.
