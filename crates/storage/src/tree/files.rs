@@ -17,6 +17,8 @@ use super::engine::{FILES_FOLDER, SeqNo, TreeBytes};
 
 /// The library's name of the file that names the newest manifest.
 const CURRENT: &str = "current";
+/// What the names of manifests begin with; sorted files have numbers for names.
+const MANIFEST_MARK: char = 'v';
 /// Id of the manifest, its checksum, kind of checksum.
 const CURRENT_BYTES: usize = 8 + 16 + 1;
 /// The only kind of checksum there is.
@@ -56,6 +58,11 @@ pub(crate) struct SortedFile {
     pub(crate) checksum: u128,
 }
 
+/// What a manifest with that id is called.
+fn manifest_name(id: [u8; 8]) -> String {
+    format!("{MANIFEST_MARK}{}", u64::from_le_bytes(id))
+}
+
 /// Reads the newest manifest of a tree and verifies it.
 pub(crate) fn read_manifest(folder: &Path) -> Result<Vec<SortedFile>, FileDamage> {
     let path = folder.join(CURRENT);
@@ -65,7 +72,7 @@ pub(crate) fn read_manifest(folder: &Path) -> Result<Vec<SortedFile>, FileDamage
     let [id @ .., CHECKSUM_XXH3] = current else { return Err(malformed()) };
     let (id, checksum) = id.split_first_chunk::<8>().ok_or_else(malformed)?;
     let checksum: [u8; 16] = checksum.try_into().map_err(|_| malformed())?;
-    let path = folder.join(format!("v{}", u64::from_le_bytes(*id)));
+    let path = folder.join(manifest_name(*id));
     let manifest = fs::read(&path).map_err(|error| {
         FileDamage::new(&path, 0, format!("the manifest cannot be read: {error}"))
     })?;
@@ -85,7 +92,14 @@ pub(crate) fn impossible_contents(folder: &Path) -> Option<FileDamage> {
     let folders = [folder.to_owned(), folder.join(FILES_FOLDER)];
     // What cannot be read the library complains of.
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    let mut paths = entries.map(|entry| entry.path()).filter(|path| path.is_file());
+    let newest = fs::read(folder.join(CURRENT)).ok();
+    let newest = newest.as_deref().and_then(<[u8]>::first_chunk::<8>).map(|id| manifest_name(*id));
+    // Nobody looks at older manifests.
+    let is_read = |path: &Path| match path.file_name().and_then(|name| name.to_str()) {
+        Some(name) if name.starts_with(MANIFEST_MARK) => newest.as_deref() == Some(name),
+        _ => path.is_file(),
+    };
+    let mut paths = entries.map(|entry| entry.path()).filter(|path| is_read(path));
     paths.find_map(|path| {
         let offset = impossible_count_at(&path).ok()??;
         Some(FileDamage::new(&path, offset, "its table of contents is not what was written"))
