@@ -333,7 +333,14 @@ impl Shared {
             return false;
         }
         let stores = self.stores_to_flush();
-        let mut is_well = !stores.is_empty();
+        if stores.is_empty() {
+            // No store holds the log, and it is too long all the same.
+            if self.is_log_too_long() {
+                self.release_log();
+            }
+            return false;
+        }
+        let mut is_well = true;
         for store in stores {
             if self.is_stopping() || !is_well || !self.wants_flush() {
                 break;
@@ -405,8 +412,12 @@ impl Shared {
         self.core.pressure.unsorted_runs.store(runs, Ordering::Relaxed);
     }
 
+    fn is_log_too_long(&self) -> bool {
+        self.log.kept_bytes() > self.core.options.log_bytes_max
+    }
+
     fn wants_flush(&self) -> bool {
-        self.core.pressure.wants_flush() || self.log.kept_bytes() > self.core.options.log_bytes_max
+        self.core.pressure.wants_flush() || self.is_log_too_long()
     }
 
     /// Stores with the most memory when there is too much of it, or the one that keeps the log
@@ -415,12 +426,8 @@ impl Shared {
         if self.core.pressure.wants_flush() {
             return self.core.largest_few_in_memory(FLUSHES_PER_LOOK);
         }
-        if self.log.kept_bytes() > self.core.options.log_bytes_max {
-            let oldest = self.core.oldest_in_log();
-            if oldest.is_none() {
-                self.release_log();
-            }
-            return oldest.into_iter().collect();
+        if self.is_log_too_long() {
+            return self.core.oldest_in_log().into_iter().collect();
         }
         Vec::new()
     }
