@@ -89,9 +89,9 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
         },
         other => (other, None),
     };
-    if let Some(bytes) = written {
-        opened.note_write(place.position, bytes);
-        core.pressure.grow(bytes);
+    if let Some(grown) = written {
+        opened.note_write(place.position, grown);
+        core.pressure.change(grown);
     }
     if change.is_many {
         progress.end_many();
@@ -540,7 +540,7 @@ impl<'c> Change<'c> {
     }
 
     /// Writes what was worked out and publishes it; returns how much memory grew.
-    fn write(&mut self, progress: &SetProgress, index_writes: IndexWrites) -> Option<u64> {
+    fn write(&mut self, progress: &SetProgress, index_writes: IndexWrites) -> Option<i64> {
         let tree = self.opened.tree.as_ref();
         let deletion_writes = match &self.deletions {
             Some((before, after)) => deletions::difference(self.partition(), before, after),
@@ -558,35 +558,36 @@ impl<'c> Change<'c> {
         let seqno = tree.draw_seqno();
         let mut bytes = 0;
         let has_deletions = !deletion_writes.is_empty();
+        // Where a change is one row, nobody begins to read between its write and its publication, and what
+        // it overwrites is read only by those who are known. (Where there are heads, their lock comes before this
+        // one, and is held shorter.)
+        let held_readers = (self.store.has_single_rows && !self.is_many && index_writes.count() == 0)
+            .then(|| progress.hold_readers());
+        let readers_from = match &held_readers {
+            Some(held) => self.opened.readers_from(seqno + 1, held),
+            None => self.opened.readers_from(progress.published(), &progress.hold_readers()),
+        };
         if has_deletions {
             // Known before it is there, so that no reader overlooks it.
             self.opened.deleted.add(self.partition());
         }
         for (key, value) in deletion_writes {
-            bytes += match value {
-                Some(value) => tree.insert(&key, value, seqno),
-                None => tree.remove(&key, seqno),
-            };
+            bytes += tree.write_over(&key, value, seqno, readers_from);
         }
         for (key, value) in std::mem::take(&mut self.cell_writes) {
-            bytes += match value {
-                Some(value) => tree.insert(&key, value, seqno),
-                None => tree.remove(&key, seqno),
-            };
+            bytes += tree.write_over(&key, value, seqno, readers_from);
         }
         for row in self.rows.iter().filter(|row| row.is_changed) {
             let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
-            bytes += match &row.value {
-                Some(value) => tree.insert(tree_key, value.clone(), seqno),
-                None => tree.remove(tree_key, seqno),
-            };
+            bytes += tree.write_over(tree_key, row.value.clone(), seqno, readers_from);
         }
-        bytes += index_writes.write(seqno);
+        bytes += index_writes.write(seqno).cast_signed();
         if has_deletions {
-            bytes += self.remove_deleted_from_indexes(seqno);
+            bytes += self.remove_deleted_from_indexes(seqno).cast_signed();
         }
         self.note_sizes();
         self.publish(progress, seqno);
+        drop(held_readers);
         self.note_dead();
         Some(bytes)
     }

@@ -28,7 +28,7 @@ use crate::sizes::{SizeBounds, SizesSeed};
 use crate::tree::engine::{TreeShared, is_established};
 use crate::tree::files::read_manifest;
 use crate::tree::purge::PurgeFactory;
-use crate::tree::store::{LogIndexes, StoreSeed, TableStore};
+use crate::tree::store::{EndedSets, LogIndexes, StoreSeed, TableStore};
 
 /// Tables in whose files damage was met.
 #[derive(Debug, Default)]
@@ -68,6 +68,7 @@ pub(crate) struct Core {
     stores: RwLock<Stores>,
     next_cache_id: AtomicU64,
     log_indexes: Arc<OnceLock<LogIndexes>>,
+    ended_sets: Arc<EndedSets>,
     pub(crate) sizes: SizesSeed,
 }
 
@@ -112,6 +113,7 @@ impl Core {
             stores: RwLock::default(),
             next_cache_id: AtomicU64::new(1),
             log_indexes: Arc::default(),
+            ended_sets: Arc::default(),
         };
         let mut found: HashMap<TableId, Vec<Position>, FixedState> = HashMap::default();
         let read_error = OpenError::io(&core.trees_folder);
@@ -177,6 +179,7 @@ impl Core {
             shared: self.tree_shared.clone(),
             purge: Arc::new(purge),
             log_indexes: Arc::clone(&self.log_indexes),
+            ended_sets: Arc::clone(&self.ended_sets),
             index_shapes,
             sizes: self.sizes.clone(),
         }))
@@ -219,6 +222,7 @@ impl Core {
     /// Sets that will apply nothing more: who still reads through one of them must read from a
     /// snapshot, because another set changes the same keys from now on.
     pub(crate) fn end_sets(&self, sets: &[SetId]) {
+        self.ended_sets.write().extend(sets.iter().copied());
         for store in self.all_stores() {
             if let Some(opened) = store.if_open() {
                 opened.end_sets(sets);

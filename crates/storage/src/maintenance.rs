@@ -88,6 +88,19 @@ impl Pressure {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// A write came to so many bytes more, or fewer where it took the place of another.
+    pub(crate) fn change(&self, grown: i64) {
+        match u64::try_from(grown) {
+            Ok(0) => {}
+            Ok(bytes) => self.grow(bytes),
+            Err(_) => {
+                let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+                    Some(old.saturating_add_signed(grown))
+                });
+            }
+        }
+    }
+
     pub(crate) fn shrink(&self, bytes: u64) {
         let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
             Some(old.saturating_sub(bytes))

@@ -457,10 +457,11 @@ impl<'r> Reader<'r> {
         end: &[u8],
     ) -> Result<(), TreeError> {
         loop {
-            let seqno = self.opened.snapshot(self.set).seqno;
-            let Some(item) = self.opened.tree.range(&start, end, seqno).next() else {
+            let snapshot = self.opened.snapshot(self.set);
+            let Some(item) = self.opened.tree.range(&start, end, snapshot.seqno).next() else {
                 return Ok(());
             };
+            drop(snapshot);
             let (key, value) = item?;
             let split = keys::split_row_key(&key).ok_or(CorruptRow)?;
             let partition_key = match split.partition_key {

@@ -1,11 +1,13 @@
-//! What was written and is not yet in sorted files: in memory, in order, every version until it is flushed.
+//! What was written and is not yet in sorted files: in memory, in order, with the older versions that somebody
+//! may still read.
 //!
 //! The library has a memtable of its own, a skip list. Every search in it goes from node to node, each
 //! somewhere else in memory, and a write searches twice: for the old row and for its place. Here a key is
 //! first sent to a *part* by the leading bits of its ring token, which are even, and then looked for in the
 //! part's small B-tree, whose nodes hold the beginnings of their keys. ADR 0011 has the figures.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +18,9 @@ use super::engine::{SeqNo, TreeBytes};
 use super::keys::SPACE_ROWS;
 
 /// What an entry takes beside the bytes of its key and value: its share of a node, and two headers.
-const ENTRY_BYTES: u64 = 136;
+const ENTRY_BYTES: i64 = 136;
+/// What an older version takes beside the bytes of its value.
+const OLDER_BYTES: i64 = 48;
 /// A part should not hold many more keys than this, so that its tree stays flat.
 const KEYS_PER_PART: usize = 64;
 /// As bits: the fewest parts that rows have, and the most.
@@ -72,7 +76,13 @@ struct Version {
     value: Option<TreeBytes>,
 }
 
-/// All versions of a key.
+impl Version {
+    fn bytes(&self) -> i64 {
+        self.value.as_ref().map_or(0, |value| value.len() as i64)
+    }
+}
+
+/// The versions of a key that somebody may read.
 #[derive(Debug)]
 struct Versions {
     newest: Version,
@@ -91,6 +101,21 @@ impl Versions {
             return Some(&self.newest);
         }
         self.older.as_deref()?.0.iter().rev().find(|version| version.seqno < seqno)
+    }
+
+    /// Forgets what nobody can read who reads from `readers_from` on; returns how many bytes that gave back.
+    fn forget_before(&mut self, readers_from: SeqNo) -> i64 {
+        let Some(older) = self.older.as_deref_mut() else { return 0 };
+        // A version is read until the next one was written.
+        let next = older.0.iter().skip(1).map(|version| version.seqno);
+        let next = next.chain(std::iter::once(self.newest.seqno));
+        let unread_count = next.take_while(|next| *next < readers_from).count();
+        let unread = older.0.drain(..unread_count.min(older.0.len()));
+        let freed = unread.map(|version| version.bytes() + OLDER_BYTES).sum();
+        if older.0.is_empty() {
+            self.older = None;
+        }
+        freed
     }
 
     /// Writes of one key come in their order, except that a write may write a key twice.
@@ -120,7 +145,7 @@ type Part = BTreeMap<BufferKey, Versions>;
 /// A key with what it was set to; `None`: it was removed.
 pub(super) type BufferItem = (TreeBytes, Option<TreeBytes>);
 
-/// Keys in order with all their versions.
+/// Keys in order with their versions.
 pub(super) struct WriteBuffer {
     /// What comes before the rows, the rows by their ring tokens, what comes after them.
     parts: Box<[RwLock<Part>]>,
@@ -165,20 +190,41 @@ impl WriteBuffer {
         self.key_count.load(Ordering::Relaxed)
     }
 
-    /// Writes a value, or that there is none; returns by how many bytes memory grew.
-    pub(super) fn insert(&self, key: &[u8], value: Option<TreeBytes>, seqno: SeqNo) -> u64 {
+    /// Writes a value, or that there is none, and forgets what nobody can read who reads from `readers_from` on;
+    /// returns by how many bytes memory grew.
+    pub(super) fn insert(
+        &self,
+        key: &[u8],
+        value: Option<TreeBytes>,
+        seqno: SeqNo,
+        readers_from: SeqNo,
+    ) -> i64 {
         let key = BufferKey::new(key);
-        let bytes = key.bytes.len() + value.as_ref().map_or(0, |value| value.len());
+        let key_bytes = key.bytes.len() as i64;
         let version = Version { seqno, value };
         let Some(part) = self.parts.get(self.part_index(key.head)) else { return 0 };
         match part.write().entry(key) {
-            std::collections::btree_map::Entry::Occupied(mut known) => known.get_mut().add(version),
-            std::collections::btree_map::Entry::Vacant(place) => {
+            Entry::Occupied(mut known) => {
+                let versions = known.get_mut();
+                if versions.older.is_none()
+                    && versions.newest.seqno < seqno
+                    && seqno < readers_from
+                {
+                    let grown = version.bytes() - versions.newest.bytes();
+                    versions.newest = version;
+                    return grown;
+                }
+                let grown = version.bytes() + OLDER_BYTES;
+                versions.add(version);
+                grown - versions.forget_before(readers_from)
+            }
+            Entry::Vacant(place) => {
+                let grown = key_bytes + version.bytes() + ENTRY_BYTES;
                 place.insert(Versions { newest: version, older: None });
                 self.key_count.fetch_add(1, Ordering::Relaxed);
+                grown
             }
         }
-        bytes as u64 + ENTRY_BYTES
     }
 
     /// What a key was set to before `seqno`: `None` if nothing is known here, `Some(None)` if it was removed.
@@ -258,6 +304,9 @@ mod tests {
     use super::*;
     use crate::tree::engine::LATEST;
 
+    /// Somebody reads every version.
+    const ALL_READ: SeqNo = 0;
+
     fn value(number: u8) -> Option<TreeBytes> {
         Some(TreeBytes::from([number]))
     }
@@ -269,12 +318,12 @@ mod tests {
     #[test]
     fn each_reader_sees_the_version_of_its_time() {
         let buffer = WriteBuffer::for_keys(0);
-        buffer.insert(b"key", value(1), 10);
-        buffer.insert(b"key", value(3), 30);
-        buffer.insert(b"key", None, 40);
+        buffer.insert(b"key", value(1), 10, ALL_READ);
+        buffer.insert(b"key", value(3), 30, ALL_READ);
+        buffer.insert(b"key", None, 40, ALL_READ);
         // Late, and twice by the same write.
-        buffer.insert(b"key", value(9), 20);
-        buffer.insert(b"key", value(2), 20);
+        buffer.insert(b"key", value(9), 20, ALL_READ);
+        buffer.insert(b"key", value(2), 20, ALL_READ);
         let at = |seqno| buffer.get(&BufferKey::new(b"key"), seqno);
         assert_eq!(at(10), None);
         assert_eq!(at(11), Some(value(1)));
@@ -283,6 +332,28 @@ mod tests {
         assert_eq!(at(LATEST), Some(None));
         assert_eq!(buffer.get(&BufferKey::new(b"kez"), LATEST), None);
         assert_eq!(buffer.key_count(), 1);
+    }
+
+    #[test]
+    fn versions_that_nobody_reads_are_forgotten() {
+        let buffer = WriteBuffer::for_keys(0);
+        let at = |seqno| buffer.get(&BufferKey::new(b"key"), seqno);
+        let mut bytes = buffer.insert(b"key", value(1), 10, 10);
+        let alone = bytes;
+        bytes += buffer.insert(b"key", value(2), 20, 15);
+        bytes += buffer.insert(b"key", value(3), 30, 15);
+        // The reader before 15 sees the first, and those from 25 on the second.
+        assert_eq!((at(15), at(25)), (Some(value(1)), Some(value(2))));
+        bytes += buffer.insert(b"key", value(4), 40, 25);
+        assert_eq!((at(15), at(25)), (None, Some(value(2))));
+        bytes += buffer.insert(b"key", value(5), 50, 45);
+        assert_eq!((at(35), at(45), at(LATEST)), (None, Some(value(4)), Some(value(5))));
+        // Nobody at all, once with older versions and once without.
+        bytes += buffer.insert(b"key", None, 60, 61);
+        assert_eq!((at(55), at(61)), (None, Some(None)));
+        bytes += buffer.insert(b"key", value(6), 70, 71);
+        assert_eq!((at(65), at(71)), (None, Some(value(6))));
+        assert_eq!(bytes, alone, "what was counted for what is left");
     }
 
     #[test]
@@ -296,7 +367,7 @@ mod tests {
             keys.push(odd.to_vec());
         }
         for (number, key) in keys.iter().enumerate() {
-            buffer.insert(key, value(number as u8), 1 + number as u64);
+            buffer.insert(key, value(number as u8), 1 + number as u64, ALL_READ);
         }
         keys.sort();
         let all = (Bound::Included(BufferKey::new(&[])), Bound::Excluded(BufferKey::new(&[9])));
@@ -317,7 +388,7 @@ mod tests {
     #[test]
     fn ranges_that_hold_nothing_are_empty() {
         let buffer = WriteBuffer::for_keys(0);
-        buffer.insert(b"b", value(1), 1);
+        buffer.insert(b"b", value(1), 1, ALL_READ);
         for (start, end) in [("b", "b"), ("c", "a"), ("c", "d"), ("a", "b")] {
             let bounds = (
                 Bound::Included(BufferKey::new(start.as_bytes())),

@@ -39,6 +39,8 @@ pub(crate) type SeqNo = u64;
 
 /// Sees everything.
 pub(crate) const LATEST: SeqNo = SeqNo::MAX;
+/// Sees nothing.
+const EARLIEST: SeqNo = 0;
 
 /// A key with its value, or why it could not be read.
 pub(crate) type TreeItem = Result<(TreeBytes, TreeBytes), TreeError>;
@@ -52,6 +54,15 @@ pub(crate) trait SortedTree: Send + Sync + fmt::Debug {
     fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<TreeBytes>, TreeError>;
     /// Keys from `start` (inside) to `end` (outside) as they were before `seqno`.
     fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter;
+    /// Writes a value, or that there is none (`None`), and forgets what nobody can read who reads from
+    /// `readers_from` on; returns by how many bytes memory grew.
+    fn write_over(
+        &self,
+        key: &[u8],
+        value: Option<TreeBytes>,
+        seqno: SeqNo,
+        readers_from: SeqNo,
+    ) -> i64;
     /// Writes a value; returns by how many bytes memory grew.
     fn insert(&self, key: &[u8], value: TreeBytes, seqno: SeqNo) -> u64;
     /// Removes a key; returns by how many bytes memory grew.
@@ -486,13 +497,23 @@ impl SortedTree for LsmTree {
         Layers::over(buffers.into_iter(), files, (start, end), seqno)
     }
 
-    fn insert(&self, key: &[u8], value: TreeBytes, seqno: SeqNo) -> u64 {
+    fn write_over(
+        &self,
+        key: &[u8],
+        value: Option<TreeBytes>,
+        seqno: SeqNo,
+        readers_from: SeqNo,
+    ) -> i64 {
         // Held, so that nothing is written into a buffer that is being flushed.
-        self.layers.read().active.insert(key, Some(value), seqno)
+        self.layers.read().active.insert(key, value, seqno, readers_from)
+    }
+
+    fn insert(&self, key: &[u8], value: TreeBytes, seqno: SeqNo) -> u64 {
+        self.write_over(key, Some(value), seqno, EARLIEST).unsigned_abs()
     }
 
     fn remove(&self, key: &[u8], seqno: SeqNo) -> u64 {
-        self.layers.read().active.insert(key, None, seqno)
+        self.write_over(key, None, seqno, EARLIEST).unsigned_abs()
     }
 
     fn next_seqno(&self) -> SeqNo {

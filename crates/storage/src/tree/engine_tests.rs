@@ -108,12 +108,13 @@ proptest! {
             match step {
                 Step::Set(number, value) => {
                     let seqno = tree.draw_seqno();
-                    tree.insert(&key(number), TreeBytes::from([value]), seqno);
+                    let value_bytes = Some(TreeBytes::from([value]));
+                    tree.write_over(&key(number), value_bytes, seqno, oldest(&readers));
                     model.entry(key(number)).or_default().push((seqno, Some(value)));
                 }
                 Step::Remove(number) => {
                     let seqno = tree.draw_seqno();
-                    tree.remove(&key(number), seqno);
+                    tree.write_over(&key(number), None, seqno, oldest(&readers));
                     model.entry(key(number)).or_default().push((seqno, None));
                 }
                 Step::Seal => { tree.seal(); }

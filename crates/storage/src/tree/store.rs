@@ -9,16 +9,19 @@
 //!
 //! **Isolation.** All writes of a mutation carry one sequence number, and `published` moves past it
 //! when the last of them is in the tree. A reader of several rows reads before `published` of its
-//! set, and is registered, so that nothing it may need is merged away.
+//! set, and is registered, so that nothing it may need is merged away. It is registered with its set,
+//! whose writer alone changes the keys it reads: that one keeps an overwritten value in memory only while
+//! somebody may read it. Who reads through a set that has ended, or all sets, is registered with the store,
+//! whose writers all look there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use schema::KeyShape;
 use types::{SetId, TableId};
 
@@ -74,8 +77,10 @@ pub(crate) struct SetProgress {
     ordinal: AtomicU32,
     /// Odd while several keys are being written.
     epoch: AtomicU64,
-    /// Its keys are another set's by now.
+    /// Its keys are another set's by now. Changes under the lock of `readers`.
     has_ended: AtomicBool,
+    /// From where its readers read.
+    readers: Mutex<Vec<SeqNo>>,
     /// What of it is in the tree: most sets of a table that was split often have ended, and are not
     /// written again.
     kept: Mutex<Applied>,
@@ -90,6 +95,7 @@ impl SetProgress {
             ordinal: AtomicU32::new(applied.ordinal),
             epoch: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
+            readers: Mutex::new(Vec::new()),
             kept: Mutex::new(applied),
         }
     }
@@ -130,7 +136,15 @@ impl SetProgress {
     pub(crate) fn published(&self) -> SeqNo {
         self.published.load(Ordering::Acquire)
     }
+
+    /// While it is held nobody begins to read from a snapshot of the set.
+    pub(crate) fn hold_readers(&self) -> MutexGuard<'_, Vec<SeqNo>> {
+        self.readers.lock()
+    }
 }
+
+/// The sets that ended since the start, for stores that are opened later.
+pub(crate) type EndedSets = RwLock<HashSet<SetId, FixedState>>;
 
 /// Where a table's sorted files are, opened when first needed.
 pub(crate) struct TableStore {
@@ -151,6 +165,7 @@ pub(crate) struct TableStore {
     shared: TreeShared,
     purge: Arc<PurgeFactory>,
     log_indexes: Arc<OnceLock<LogIndexes>>,
+    ended_sets: Arc<EndedSets>,
     sizes: SizesSeed,
     is_dropped: AtomicBool,
     /// The indexes of the table as they are defined.
@@ -176,6 +191,7 @@ pub(crate) struct StoreSeed {
     pub(crate) purge: Arc<PurgeFactory>,
     /// Empty until recovery is through.
     pub(crate) log_indexes: Arc<OnceLock<LogIndexes>>,
+    pub(crate) ended_sets: Arc<EndedSets>,
     pub(crate) index_shapes: Vec<Arc<IndexShape>>,
     pub(crate) sizes: SizesSeed,
 }
@@ -195,6 +211,7 @@ impl TableStore {
             shared: seed.shared,
             purge: seed.purge,
             log_indexes: seed.log_indexes,
+            ended_sets: seed.ended_sets,
             sizes: seed.sizes,
             is_dropped: AtomicBool::new(false),
             index_shapes: Mutex::new(seed.index_shapes),
@@ -224,7 +241,8 @@ impl TableStore {
         }
         let filter = Arc::clone(&self.purge) as Arc<dyn lsm_tree::compaction::Factory>;
         let tree = LsmTree::open(&self.folder, &self.shared, Some(filter))?;
-        let mut opened = OpenStore::new(Box::new(tree), self.folder.clone(), &self.sizes)?;
+        let (folder, ended_sets) = (self.folder.clone(), Arc::clone(&self.ended_sets));
+        let mut opened = OpenStore::new(Box::new(tree), folder, ended_sets, &self.sizes)?;
         let beside = self.beside(opened.tree.as_ref());
         opened.indexes = IndexSet::open(&self.index_shapes.lock(), beside)?;
         opened.publish_all();
@@ -332,18 +350,19 @@ impl Pause<'_> {
     /// Shows what was written meanwhile. `clean`: a partition that has no deletions any more.
     pub(crate) fn publish(self, clean: Option<&[u8]>) {
         self.store.publish_all();
-        if let Some(prefix) = clean {
-            // Whoever reads from before must still find out that there were deletions.
-            let snapshots = self.store.snapshots.lock();
-            if snapshots.is_empty() {
-                self.store.deleted.remove(prefix);
-            }
+        // Whoever reads from before must still find out that there were deletions.
+        if let Some(prefix) = clean
+            && self.store.is_unread()
+        {
+            self.store.deleted.remove(prefix);
         }
     }
 }
 
 /// Nothing that must be kept in the log.
 const NOWHERE: Position = Position::MAX;
+/// Nobody reads.
+const NOBODY: SeqNo = SeqNo::MAX;
 
 /// An opened tree and its companions.
 #[derive(Debug)]
@@ -356,8 +375,12 @@ pub(crate) struct OpenStore {
     /// Sorted by their numbers, which stand beside them: a table may have ten thousand, and a search that
     /// followed a pointer at each step took a fifteenth of a write's time.
     sets: RwLock<Vec<(SetId, Arc<SetProgress>)>>,
+    ended_sets: Arc<EndedSets>,
     seal: RwLock<()>,
-    snapshots: Mutex<Vec<SeqNo>>,
+    /// From where those read who are not registered with a set.
+    readers_of_all: Mutex<Vec<SeqNo>>,
+    /// The first of them.
+    first_reader_of_all: AtomicU64,
     /// The first record of the log whose effect is in the active memtable.
     active_since: AtomicU64,
     sealed_since: AtomicU64,
@@ -374,6 +397,7 @@ impl OpenStore {
     pub(crate) fn new(
         tree: Box<dyn SortedTree>,
         folder: PathBuf,
+        ended_sets: Arc<EndedSets>,
         sizes: &SizesSeed,
     ) -> Result<OpenStore, TreeError> {
         let deleted = DeletedPartitions::load(tree.as_ref(), LATEST)?;
@@ -395,8 +419,10 @@ impl OpenStore {
             leftovers,
             sizes,
             sets: RwLock::new(sets),
+            ended_sets,
             seal: RwLock::new(()),
-            snapshots: Mutex::new(Vec::new()),
+            readers_of_all: Mutex::new(Vec::new()),
+            first_reader_of_all: AtomicU64::new(NOBODY),
             active_since: AtomicU64::new(NOWHERE),
             sealed_since: AtomicU64::new(NOWHERE),
             active_bytes: AtomicU64::new(0),
@@ -429,6 +455,9 @@ impl OpenStore {
         };
         let fresh = SetProgress::new(set, Applied::default(), self.tree.next_seqno());
         let fresh = Arc::new(fresh);
+        if self.ended_sets.read().contains(&set) {
+            self.end_set(&fresh);
+        }
         sets.insert(index, (set, Arc::clone(&fresh)));
         fresh
     }
@@ -437,11 +466,43 @@ impl OpenStore {
     pub(crate) fn end_sets(&self, sets: &[SetId]) {
         let known = self.sets.read();
         for (_, progress) in known.iter().filter(|(set, _)| sets.contains(set)) {
-            progress.has_ended.store(true, Ordering::SeqCst);
-            if progress.quiet_epoch().is_some() {
-                progress.begin_many();
-            }
+            self.end_set(progress);
         }
+    }
+
+    /// From now on other sets' writers must know its readers.
+    fn end_set(&self, progress: &SetProgress) {
+        {
+            let mut readers = progress.readers.lock();
+            progress.has_ended.store(true, Ordering::SeqCst);
+            self.change_readers_of_all(|of_all| of_all.append(&mut readers));
+        }
+        if progress.quiet_epoch().is_some() {
+            progress.begin_many();
+        }
+    }
+
+    fn change_readers_of_all<T>(&self, change: impl FnOnce(&mut Vec<SeqNo>) -> T) -> T {
+        let mut readers = self.readers_of_all.lock();
+        let result = change(&mut readers);
+        let first = readers.iter().copied().min().unwrap_or(NOBODY);
+        self.first_reader_of_all.store(first, Ordering::SeqCst);
+        result
+    }
+
+    /// Whether nobody reads from a snapshot.
+    fn is_unread(&self) -> bool {
+        // In this order: readers move from their sets to the store.
+        let is_unread = |(_, progress): &(SetId, Arc<SetProgress>)| progress.readers.lock().is_empty();
+        self.sets.read().iter().all(is_unread)
+            && self.first_reader_of_all.load(Ordering::SeqCst) == NOBODY
+    }
+
+    /// From where those read who read what the writer of a set changes, or may begin to. `held`: those of the
+    /// set, while no other can begin.
+    pub(crate) fn readers_from(&self, begin_at: SeqNo, held: &[SeqNo]) -> SeqNo {
+        let of_all = self.first_reader_of_all.load(Ordering::SeqCst);
+        held.iter().copied().fold(begin_at.min(of_all), SeqNo::min)
     }
 
     /// Raises the last entry of every set to what these files hold.
@@ -470,9 +531,10 @@ impl OpenStore {
 
     /// Notes that a record's effect is in the active memtable, by so many bytes. Called under
     /// [`OpenStore::hold_open`].
-    pub(crate) fn note_write(&self, position: Position, bytes: u64) {
+    pub(crate) fn note_write(&self, position: Position, grown: i64) {
         self.active_since.fetch_min(position, Ordering::AcqRel);
-        self.active_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // What shrinks was counted here before.
+        self.active_bytes.fetch_add(grown.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// Notes bytes that no record of the log stands for.
@@ -589,10 +651,15 @@ impl OpenStore {
             let _nobody_applies = self.seal.write();
             self.publish_all();
         }
-        let published = self.sets.read().iter().map(|(_, progress)| progress.published()).min();
-        let published = published.unwrap_or_else(|| self.tree.next_seqno());
-        let snapshots = self.snapshots.lock();
-        snapshots.iter().copied().min().unwrap_or(published).min(published)
+        // Who begins to read after this reads from `published` or later. Those of all sets come last: readers
+        // move there from their sets.
+        let first_of_set = |(_, progress): &(SetId, Arc<SetProgress>)| {
+            let readers = progress.readers.lock();
+            readers.iter().copied().fold(progress.published(), SeqNo::min)
+        };
+        let first = self.sets.read().iter().map(first_of_set).min();
+        let first = first.unwrap_or_else(|| self.tree.next_seqno());
+        first.min(self.first_reader_of_all.load(Ordering::SeqCst))
     }
 
     /// While nobody applies, everything is whole.
@@ -605,27 +672,29 @@ impl OpenStore {
 
     /// As [`OpenStore::snapshot`]; `None` when the set has ended, and others change its keys.
     pub(crate) fn current_snapshot(&self, set: SetId) -> Option<Snapshot<'_>> {
-        let has_ended = self.progress(set).has_ended.load(Ordering::SeqCst);
-        (!has_ended).then(|| self.snapshot(set))
+        let progress = self.progress(set);
+        let mut readers = progress.readers.lock();
+        if progress.has_ended.load(Ordering::SeqCst) {
+            return None;
+        }
+        let seqno = progress.published();
+        readers.push(seqno);
+        drop(readers);
+        Some(Snapshot { store: self, set: Some(progress), seqno })
     }
 
     /// A view of all sets that does not change while it is held.
     pub(crate) fn snapshot_of_all(&self) -> Snapshot<'_> {
         let _nobody_applies = self.seal.write();
         self.publish_all();
-        let mut snapshots = self.snapshots.lock();
         let seqno = self.tree.next_seqno();
-        snapshots.push(seqno);
-        Snapshot { store: self, seqno }
+        self.change_readers_of_all(|readers| readers.push(seqno));
+        Snapshot { store: self, set: None, seqno }
     }
 
     /// A view of a set that does not change while it is held.
     pub(crate) fn snapshot(&self, set: SetId) -> Snapshot<'_> {
-        let progress = self.progress(set);
-        let mut snapshots = self.snapshots.lock();
-        let seqno = progress.published();
-        snapshots.push(seqno);
-        Snapshot { store: self, seqno }
+        self.current_snapshot(set).unwrap_or_else(|| self.snapshot_of_all())
     }
 }
 
@@ -633,15 +702,22 @@ impl OpenStore {
 #[derive(Debug)]
 pub(crate) struct Snapshot<'s> {
     store: &'s OpenStore,
+    /// Where it was registered; `None`: with the store.
+    set: Option<Arc<SetProgress>>,
     /// Read before this.
     pub(crate) seqno: SeqNo,
 }
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        let mut snapshots = self.store.snapshots.lock();
-        if let Some(index) = snapshots.iter().position(|seqno| *seqno == self.seqno) {
-            snapshots.swap_remove(index);
+        let leave = |readers: &mut Vec<SeqNo>| {
+            let index = readers.iter().position(|seqno| *seqno == self.seqno);
+            index.map(|index| readers.swap_remove(index)).is_some()
+        };
+        let has_left = self.set.as_ref().is_some_and(|set| leave(&mut set.readers.lock()));
+        // The set may have ended meanwhile.
+        if !has_left {
+            self.store.change_readers_of_all(leave);
         }
     }
 }
