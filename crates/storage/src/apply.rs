@@ -561,8 +561,9 @@ impl<'c> Change<'c> {
         // Where a change is one row, nobody begins to read between its write and its publication, and what
         // it overwrites is read only by those who are known. (Where there are heads, their lock comes before this
         // one, and is held shorter.)
-        let held_readers = (self.store.has_single_rows && !self.is_many && index_writes.count() == 0)
-            .then(|| progress.hold_readers());
+        let held_readers =
+            (self.store.has_single_rows && !self.is_many && index_writes.count() == 0)
+                .then(|| progress.hold_readers());
         let readers_from = match &held_readers {
             Some(held) => self.opened.readers_from(seqno + 1, held),
             None => self.opened.readers_from(progress.published(), &progress.hold_readers()),

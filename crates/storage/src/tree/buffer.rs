@@ -6,8 +6,8 @@
 //! first sent to a *part* by the leading bits of its ring token, which are even, and then looked for in the
 //! part's small B-tree, whose nodes hold the beginnings of their keys. ADR 0011 has the figures.
 
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -206,9 +206,7 @@ impl WriteBuffer {
         match part.write().entry(key) {
             Entry::Occupied(mut known) => {
                 let versions = known.get_mut();
-                if versions.older.is_none()
-                    && versions.newest.seqno < seqno
-                    && seqno < readers_from
+                if versions.older.is_none() && versions.newest.seqno < seqno && seqno < readers_from
                 {
                     let grown = version.bytes() - versions.newest.bytes();
                     versions.newest = version;

@@ -493,7 +493,8 @@ impl OpenStore {
     /// Whether nobody reads from a snapshot.
     fn is_unread(&self) -> bool {
         // In this order: readers move from their sets to the store.
-        let is_unread = |(_, progress): &(SetId, Arc<SetProgress>)| progress.readers.lock().is_empty();
+        let is_unread =
+            |(_, progress): &(SetId, Arc<SetProgress>)| progress.readers.lock().is_empty();
         self.sets.read().iter().all(is_unread)
             && self.first_reader_of_all.load(Ordering::SeqCst) == NOBODY
     }
