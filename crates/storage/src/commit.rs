@@ -472,6 +472,11 @@ impl DurableSink<Durable> for Appliers {
         self.apply(jobs, end);
     }
 
+    fn is_quick(&self, job: &Durable) -> bool {
+        // The others show maps to readers, and wait for the appliers.
+        matches!(job, Durable::Change(_))
+    }
+
     fn on_failed(&mut self, jobs: Vec<Durable>, why: &Arc<str>) {
         for job in jobs {
             let failed = CommitError::LogFailed(Arc::clone(why));

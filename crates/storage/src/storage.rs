@@ -327,7 +327,7 @@ impl Storage {
     /// Has the log write what was appended for mailboxes. Called when a caller has nothing more to add,
     /// so that all of its changes are in one group.
     pub fn write_group(&self) {
-        self.log.wake();
+        self.log.write_or_wake();
     }
 
     fn commit_group(

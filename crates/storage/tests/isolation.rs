@@ -1,7 +1,13 @@
 //! Whoever reads many rows reads them as of one moment, while others write over them, flush, and hand
 //! their keys to other sets: what was overwritten is kept for them, and for nobody else.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may stop"
+)]
 mod support;
 
 use std::sync::Arc;

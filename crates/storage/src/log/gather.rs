@@ -16,7 +16,7 @@ use super::frame::{
     SegmentHead, push_record, record_bytes,
 };
 use super::recovery::Recovered;
-use super::writer::{self, DurableSink};
+use super::writer::{self, DurableSink, Pen, SharedPen};
 use crate::options::{CommitMode, Options};
 
 /// Spare files wait under names that begin so until they become segments.
@@ -64,6 +64,7 @@ pub(crate) struct Cut {
 /// The log, open for appending. `J` is what waits for a record to become durable.
 pub(crate) struct Log<J: Send + 'static> {
     pub(crate) shared: Arc<Shared<J>>,
+    pen: SharedPen<J>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
@@ -207,15 +208,15 @@ impl<J: Send + 'static> Log<J> {
             synced: AtomicU64::new(recovered.end),
             failed: OnceLock::new(),
         });
-        let threads = writer::start_threads(&shared, sink)?;
-        Ok(Log { shared, threads: Mutex::new(threads) })
+        let (pen, threads) = writer::start_threads(&shared, sink)?;
+        Ok(Log { shared, pen, threads: Mutex::new(threads) })
     }
 
     /// Appends one atomic change. `sets` names each replica set once, in the order of the body;
     /// `job` makes what is told when the record is durable from the ids the entries got. After an
     /// entry that `is_last` its set takes no more: appending for it is refused until the next start.
     /// Unless it `wakes` the writer a group commit begins with the next record that does, or with
-    /// [`Log::wake`].
+    /// [`Log::write_or_wake`].
     pub(crate) fn append_change(
         &self,
         sets: impl ExactSizeIterator<Item = SetId>,
@@ -280,9 +281,12 @@ impl<J: Send + 'static> Log<J> {
         Ok(appended)
     }
 
-    /// Has the writer look for work.
-    pub(crate) fn wake(&self) {
-        self.shared.work.notify_one();
+    /// Has written what was appended: by the caller itself, who then waits for the disk, where it is little and
+    /// nobody else writes; else by the log's own thread.
+    pub(crate) fn write_or_wake(&self) {
+        if !Pen::write_lone_group(&self.pen) {
+            self.shared.work.notify_one();
+        }
     }
 
     /// Waits until the log is durable up to a place.
@@ -394,6 +398,7 @@ impl<J: Send + 'static> Log<J> {
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
+        self.pen.lock().put_down();
     }
 
     /// Stops the threads where they are, as a crash would.
@@ -472,6 +477,16 @@ impl<J: Send + 'static> Drop for Log<J> {
 }
 
 impl<J> Gathering<J> {
+    /// Whether the writer has something to do in group mode.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.chunks.is_empty() || self.is_interrupted()
+    }
+
+    /// Whether something else than appended records is waited for.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.is_closing || self.mark_wanted || self.sync_wanted || self.disk_failure.is_some()
+    }
+
     /// Whether a record fits into the current segment, with what else must go in.
     fn fits(&self, bytes: usize, segment_bytes: u64) -> bool {
         let used = self.next.saturating_sub(self.segment_start);

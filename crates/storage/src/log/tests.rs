@@ -29,7 +29,14 @@ impl DurableSink<u64> for Durable {
     fn on_failed(&mut self, jobs: Vec<u64>, _: &Arc<str>) {
         self.0.lock().1.extend(jobs);
     }
+
+    fn is_quick(&self, job: &u64) -> bool {
+        *job < SLOW_JOBS
+    }
 }
+
+/// Jobs from this number on keep whoever hands them over waiting.
+const SLOW_JOBS: u64 = 1_000_000;
 
 impl Durable {
     fn acknowledged(&self) -> Vec<u64> {
@@ -310,6 +317,83 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
             assert_eq!(durable.failed(), [1]);
         }
     }
+}
+
+/// Appends without telling the log's thread.
+fn append_quietly(log: &Log<u64>, number: u64) -> Result<Position, AppendError> {
+    let sets = [SetId(0)].into_iter();
+    let appended = log.append_change(sets, false, false, &body(number, 10), |_, _| Some(number))?;
+    Ok(appended.end)
+}
+
+#[test]
+fn a_lone_writer_writes_and_syncs_by_itself() {
+    let disk = SimDisk::default();
+    let (log, durable) = start(&disk, CommitMode::Group, &Recovered::default());
+    log.sync_through(append(&log, 0, 10).unwrap()).unwrap();
+    log.drain();
+    // Enough for several segments. A machine that is busy may leave some of them to the log's thread.
+    let mut told_at_once = 0;
+    for number in 1..100 {
+        let end = append_quietly(&log, number).unwrap();
+        log.write_or_wake();
+        if log.synced() == end && durable.acknowledged().last() == Some(&number) {
+            told_at_once += 1;
+        }
+        log.drain();
+    }
+    assert!(told_at_once >= 50, "{told_at_once} of 99 were told before the call returned");
+    // Too many for one, and one that would keep it: left to the log's thread.
+    for number in 100..110 {
+        append_quietly(&log, number).unwrap();
+    }
+    log.write_or_wake();
+    log.drain();
+    append_quietly(&log, SLOW_JOBS).unwrap();
+    log.write_or_wake();
+    log.drain();
+    let all: Vec<u64> = (0..110).chain([SLOW_JOBS]).collect();
+    assert_eq!(durable.acknowledged(), all);
+    log.close();
+    let (_, found) = read_back(&disk).unwrap();
+    assert_eq!(found.into_iter().map(|(number, _)| number).collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn lone_writers_beside_each_other_keep_the_order_of_the_log() {
+    let disk = SimDisk::default();
+    let (log, durable) = start(&disk, CommitMode::Group, &Recovered::default());
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let log = &log;
+            scope.spawn(move || {
+                for number in 0..200 {
+                    let end = append_quietly(log, thread * 1_000 + number).unwrap();
+                    log.write_or_wake();
+                    log.sync_through(end).unwrap();
+                }
+            });
+        }
+    });
+    log.drain();
+    log.close();
+    let (_, found) = read_back(&disk).unwrap();
+    let written: Vec<u64> = found.into_iter().map(|(number, _)| number).collect();
+    assert_eq!((written.len(), &durable.acknowledged()), (800, &written));
+}
+
+#[test]
+fn a_lone_writer_whose_sync_fails_is_told_and_is_the_last() {
+    let disk = SimDisk::default();
+    let (log, durable) = start(&disk, CommitMode::Group, &Recovered::default());
+    log.sync_through(append(&log, 0, 10).unwrap()).unwrap();
+    log.drain();
+    disk.fail_sync_after(1);
+    append_quietly(&log, 1).unwrap();
+    log.write_or_wake();
+    assert_eq!((durable.acknowledged(), durable.failed()), (vec![0], vec![1]));
+    assert!(matches!(append_quietly(&log, 2), Err(AppendError::Failed(_))), "for good");
+    log.close();
 }
 
 #[test]

@@ -1,4 +1,7 @@
-//! The thread that writes and syncs, and the thread that keeps a spare segment ready.
+//! Writing and syncing, and the thread that keeps a spare segment ready.
+//!
+//! One writes at a time, with the [`Pen`]: a thread of the log's own, or in group mode whoever appended, when
+//! nobody else did and the disk is quick. A lone writer then waits for its sync and for no other thread.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::disk::{LogFile, is_disk_full};
 use super::frame::Position;
@@ -19,6 +22,10 @@ use crate::options::CommitMode;
 const SPARE_RETRY: Duration = Duration::from_millis(500);
 /// A periodic writer that found nothing this often goes to sleep until it is woken.
 const IDLE_ROUNDS_MAX: u32 = 100;
+/// So few changes may be written by whoever appended them.
+const LONE_JOBS_MAX: usize = 4;
+/// Where a sync takes longer than this, about, whoever appended has others to serve meanwhile.
+const LONE_SYNC_MAX: Duration = Duration::from_micros(500);
 
 /// Who is told when records are durable, in the order of the log.
 pub(crate) trait DurableSink<J>: Send {
@@ -26,27 +33,96 @@ pub(crate) trait DurableSink<J>: Send {
     fn on_durable(&mut self, jobs: Vec<J>);
     /// The log failed; it is unknown whether these will be found after a restart.
     fn on_failed(&mut self, jobs: Vec<J>, why: &Arc<str>);
+    /// Whether [`DurableSink::on_durable`] waits for nobody with this one.
+    fn is_quick(&self, job: &J) -> bool;
 }
 
 pub(crate) fn start_threads<J: Send + 'static>(
     shared: &Arc<Shared<J>>,
     sink: Box<dyn DurableSink<J>>,
-) -> io::Result<Vec<JoinHandle<()>>> {
-    let mut writer =
-        Writer { shared: Arc::clone(shared), sink, file: None, is_dirty: false, written: 0 };
-    let writer = Builder::new().name("log-writer".into()).spawn(move || writer.run())?;
+) -> io::Result<(SharedPen<J>, Vec<JoinHandle<()>>)> {
+    let pen = Arc::new(Mutex::new(Pen {
+        shared: Arc::clone(shared),
+        sink: Some(sink),
+        file: None,
+        is_dirty: false,
+        written: 0,
+        last_sync: now(),
+        usual_sync: Duration::ZERO,
+        oldest: None,
+    }));
+    let (thread_pen, thread_shared) = (Arc::clone(&pen), Arc::clone(shared));
+    let writer = Builder::new()
+        .name("log-writer".into())
+        .spawn(move || run_writer(&thread_shared, &thread_pen))?;
     let shared = Arc::clone(shared);
     let spares = Builder::new().name("log-spare".into()).spawn(move || make_spares(&shared))?;
-    Ok(vec![writer, spares])
+    Ok((pen, vec![writer, spares]))
 }
 
-struct Writer<J> {
+/// Whoever holds it writes. It is taken before a group is, so that groups are written in their order.
+pub(crate) struct Pen<J> {
     shared: Arc<Shared<J>>,
-    sink: Box<dyn DurableSink<J>>,
+    /// Gone once the log is closed.
+    sink: Option<Box<dyn DurableSink<J>>>,
     file: Option<Box<dyn LogFile>>,
     is_dirty: bool,
     /// Where the written log ends.
     written: Position,
+    last_sync: Instant,
+    /// How long a sync takes, about.
+    usual_sync: Duration,
+    /// From where the log is needed, until the mark that says so is synced.
+    oldest: Option<Position>,
+}
+
+pub(crate) type SharedPen<J> = Arc<Mutex<Pen<J>>>;
+
+/// What there is to do.
+enum Next<J> {
+    Group(Group<J>),
+    /// Somebody else has done it.
+    Nothing,
+    Over,
+}
+
+fn run_writer<J: Send + 'static>(shared: &Shared<J>, pen: &Mutex<Pen<J>>) {
+    loop {
+        if shared.mode == CommitMode::Group {
+            wait_for_work(shared);
+        }
+        let mut pen = pen.lock();
+        match pen.take() {
+            Next::Nothing => {}
+            Next::Group(group) => {
+                if pen.write_group(group) == After::Over {
+                    return;
+                }
+            }
+            Next::Over => {
+                let failure = shared.gathering.lock().disk_failure.take();
+                if let Some(why) = failure {
+                    pen.fail(&io::Error::other(why.to_string()), Vec::new());
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// In group mode: until there is something to write, or nothing ever again.
+fn wait_for_work<J>(shared: &Shared<J>) {
+    let mut gathering = shared.gathering.lock();
+    while !gathering.has_work() && shared.failed.get().is_none() {
+        shared.work.wait(&mut gathering);
+    }
+}
+
+/// Whether more can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    More,
+    Over,
 }
 
 /// What the writer took at once.
@@ -59,48 +135,73 @@ struct Group<J> {
     is_last: bool,
 }
 
-impl<J: Send + 'static> Writer<J> {
-    fn run(&mut self) {
-        let mut last_sync = now();
-        // Kept until the mark that carries it is synced.
-        let mut oldest = None;
-        loop {
-            let Some(group) = self.take(last_sync) else {
-                let failure = self.shared.gathering.lock().disk_failure.take();
-                if let Some(why) = failure {
-                    self.fail(&io::Error::other(why.to_string()), Vec::new());
-                }
-                return;
-            };
-            let is_last = group.is_last;
-            oldest = group.oldest.or(oldest);
-            let sync = group.sync;
-            let end = group.end;
-            let result = self.write(group.chunks, end).and_then(|()| {
-                if sync && self.is_dirty {
-                    self.sync()?;
-                }
-                Ok(())
-            });
-            if let Err(error) = result {
-                self.fail(&error, group.jobs);
-                return;
-            }
-            if sync {
-                last_sync = now();
-                self.publish_synced(end);
-                if let Some(oldest) = oldest.take() {
-                    self.remove_before(oldest);
-                }
-            }
-            if !group.jobs.is_empty() {
-                self.sink.on_durable(group.jobs);
-            }
-            if is_last {
-                self.finish_segment();
-                return;
+impl<J: Send + 'static> Pen<J> {
+    /// Writes what was appended, if it is little, nobody else writes, and a sync is quick. `false`: it was
+    /// left to the log's own thread.
+    pub(crate) fn write_lone_group(pen: &Mutex<Pen<J>>) -> bool {
+        let Some(mut pen) = pen.try_lock() else { return false };
+        if pen.usual_sync > LONE_SYNC_MAX {
+            return false;
+        }
+        let shared = Arc::clone(&pen.shared);
+        {
+            let gathering = shared.gathering.lock();
+            let is_lone = shared.mode == CommitMode::Group
+                && matches!(gathering.jobs.len(), 1..=LONE_JOBS_MAX)
+                && gathering.jobs.iter().all(|job| pen.is_quick(job))
+                && !gathering.is_interrupted();
+            if !is_lone {
+                return false;
             }
         }
+        if let Next::Group(group) = pen.take() {
+            pen.write_group(group);
+        }
+        true
+    }
+
+    fn is_quick(&self, job: &J) -> bool {
+        self.sink.as_ref().is_some_and(|sink| sink.is_quick(job))
+    }
+
+    /// After the last group: waits for whoever was told of it.
+    pub(crate) fn put_down(&mut self) {
+        self.sink = None;
+    }
+
+    fn write_group(&mut self, group: Group<J>) -> After {
+        self.oldest = group.oldest.or(self.oldest);
+        let Group { chunks, jobs, end, sync, is_last, .. } = group;
+        let result = self.write(chunks, end).and_then(|()| {
+            if sync && self.is_dirty {
+                self.sync()?;
+            }
+            Ok(())
+        });
+        if let Err(error) = result {
+            self.fail(&error, jobs);
+            return After::Over;
+        }
+        if sync {
+            self.last_sync = now();
+            self.publish_synced(end);
+            if let Some(oldest) = self.oldest.take() {
+                self.remove_before(oldest);
+            }
+        }
+        if let Some(sink) = &mut self.sink
+            && !jobs.is_empty()
+        {
+            sink.on_durable(jobs);
+        }
+        if is_last {
+            self.finish_segment();
+            return After::Over;
+        }
+        let mut gathering = self.shared.gathering.lock();
+        gathering.writer_is_busy = false;
+        self.shared.progress.notify_all();
+        After::More
     }
 
     /// A clean stop leaves no room unused, so that the next start reads no more than was written.
@@ -113,35 +214,31 @@ impl<J: Send + 'static> Writer<J> {
         }
     }
 
-    /// Waits for work and takes it; `None` when there will be none.
-    fn take(&mut self, last_sync: Instant) -> Option<Group<J>> {
+    /// Takes what there is to do; in periodic mode it waits for it.
+    fn take(&mut self) -> Next<J> {
         let shared = Arc::clone(&self.shared);
         let mut gathering = shared.gathering.lock();
-        gathering.writer_is_busy = false;
-        shared.progress.notify_all();
         let sync = match shared.mode {
             CommitMode::Group => {
-                while gathering.chunks.is_empty()
-                    && !gathering.is_closing
-                    && !gathering.mark_wanted
-                    && !gathering.sync_wanted
-                    && gathering.disk_failure.is_none()
-                {
-                    shared.work.wait(&mut gathering);
+                if shared.failed.get().is_some() {
+                    return Next::Over;
+                }
+                if !gathering.has_work() {
+                    return Next::Nothing;
                 }
                 true
             }
             CommitMode::Periodic { sync_interval } => {
-                self.wait_periodic(&mut gathering, last_sync, sync_interval);
+                self.wait_periodic(&mut gathering, sync_interval);
                 gathering.sync_wanted
                     || gathering.mark_wanted
                     || gathering.is_closing
                     || (self.is_dirty || !gathering.chunks.is_empty())
-                        && now().duration_since(last_sync) >= sync_interval
+                        && now().duration_since(self.last_sync) >= sync_interval
             }
         };
         if gathering.is_abandoned || gathering.disk_failure.is_some() {
-            return None;
+            return Next::Over;
         }
         if gathering.mark_wanted && gathering.marked_oldest != Some(gathering.oldest) {
             let synced = shared.synced.load(Ordering::Acquire);
@@ -166,16 +263,11 @@ impl<J: Send + 'static> Writer<J> {
         };
         gathering.writer_is_busy = true;
         shared.progress.notify_all();
-        Some(group)
+        Next::Group(group)
     }
 
     /// Gathers for a moment, so that appending costs no wakeup; sleeps when nothing comes.
-    fn wait_periodic(
-        &self,
-        gathering: &mut MutexGuard<'_, Gathering<J>>,
-        last_sync: Instant,
-        sync_interval: Duration,
-    ) {
+    fn wait_periodic(&self, gathering: &mut MutexGuard<'_, Gathering<J>>, sync_interval: Duration) {
         let shared = &self.shared;
         let mut rounds = 0;
         loop {
@@ -192,7 +284,7 @@ impl<J: Send + 'static> Writer<J> {
             }
             shared.work.wait_for(gathering, shared.write_interval);
             rounds += 1;
-            let due = self.is_dirty && now().duration_since(last_sync) >= sync_interval;
+            let due = self.is_dirty && now().duration_since(self.last_sync) >= sync_interval;
             if !gathering.chunks.is_empty() || due {
                 return;
             }
@@ -225,9 +317,11 @@ impl<J: Send + 'static> Writer<J> {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        let started = now();
         if let Some(file) = &mut self.file {
             file.sync()?;
         }
+        self.usual_sync = (self.usual_sync * 3 + now().duration_since(started)) / 4;
         self.is_dirty = false;
         Ok(())
     }
@@ -285,10 +379,14 @@ impl<J: Send + 'static> Writer<J> {
             gathering.chunks.clear();
             self.shared.progress.notify_all();
             self.shared.spare_wanted.notify_one();
+            // The log's own thread has nothing more to do.
+            self.shared.work.notify_one();
             std::mem::take(&mut gathering.jobs)
         };
-        self.sink.on_failed(jobs, &why);
-        self.sink.on_failed(waiting, &why);
+        if let Some(sink) = &mut self.sink {
+            sink.on_failed(jobs, &why);
+            sink.on_failed(waiting, &why);
+        }
     }
 }
 
