@@ -39,7 +39,8 @@ const COSMOS_KEY_BYTES_MAX: u64 = 2048;
 const MEMORY_SHARE_BYTES_MIN: u64 = 16 << 20;
 /// The parts of the memory that a node takes by itself. Together they are a thirtieth: what is not taken
 /// serves the operating system's page cache, which holds the files of the node.
-const ROW_CACHE_SHARE: u64 = 128;
+const ROW_CACHE_SHARE: u64 = 256;
+const ROW_CACHE_SHARE_MAX: u64 = 4;
 const BLOCK_CACHE_SHARE: u64 = 384;
 const HEAD_CACHE_SHARE: u64 = 512;
 const MEMTABLE_SHARE: u64 = 128;
@@ -323,6 +324,7 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
             }
         },
         row_cache_bytes: config.memory.row_cache.unwrap_or_else(|| share(ROW_CACHE_SHARE)),
+        row_cache_bytes_max: config.memory.row_cache.unwrap_or_else(|| share(ROW_CACHE_SHARE_MAX)),
         head_cache_bytes: config.memory.head_cache.unwrap_or_else(|| share(HEAD_CACHE_SHARE)),
         block_cache_bytes: config.memory.block_cache.unwrap_or_else(|| share(BLOCK_CACHE_SHARE)),
         memtable_bytes_max: config.memory.memtables.unwrap_or_else(memtables),

@@ -322,7 +322,9 @@ impl<'c> Change<'c> {
             return Ok((row, true));
         }
         let tree_key = self.key.get(CACHE_ID_BYTES..).unwrap_or_default();
-        Ok((self.opened.tree.get(tree_key, LATEST)?, false))
+        let row = self.opened.tree.get(tree_key, LATEST)?;
+        self.core.cache.note_missed(&row);
+        Ok((row, false))
     }
 
     fn change_row(&mut self, change: &RowChange) -> Result<(), CommitError> {

@@ -6,11 +6,16 @@
 //! removes its entry right after the tree, before the change is acknowledged. Whoever reads a row
 //! puts a placeholder first: a change in between takes it away, and then the reader's row, which may
 //! be the old one, is not kept.
+//!
+//! It begins small and grows by what was looked for in vain and found elsewhere, up to its bound: rows that are
+//! written and never looked at again do not make it grow.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
+use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{OptionsBuilder, Weighter};
 use smallvec::SmallVec;
@@ -39,6 +44,8 @@ const ITEM_BYTES: u64 = 256;
 const SHARDS_MAX: usize = 128;
 /// A part must have room for large rows.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
+/// Whether to grow is asked when rows of this share of the cache were missed.
+const MISSED_SHARE: u64 = 32;
 
 #[derive(Clone)]
 struct RowWeighter;
@@ -52,6 +59,12 @@ impl Weighter<RowKey, CachedRow> for RowWeighter {
 
 pub(crate) struct RowCache {
     rows: Rows,
+    /// How large it may be now, and at most.
+    capacity: Mutex<u64>,
+    bytes_max: u64,
+    /// Bytes of rows that were missed since it was last asked whether to grow, and how many are enough to ask.
+    missed_bytes: AtomicU64,
+    missed_bytes_max: AtomicU64,
 }
 
 impl fmt::Debug for RowCache {
@@ -61,7 +74,8 @@ impl fmt::Debug for RowCache {
 }
 
 impl RowCache {
-    pub(crate) fn new(bytes: u64) -> RowCache {
+    /// A cache for so many bytes, at first and at most.
+    pub(crate) fn new(bytes: u64, bytes_max: u64) -> RowCache {
         let items = usize::try_from(bytes / ITEM_BYTES).unwrap_or(usize::MAX).max(64);
         let (hasher, lifecycle) = (FixedState::default(), DefaultLifecycle::default());
         let shards = usize::try_from(bytes / SHARD_BYTES_MIN).unwrap_or(usize::MAX);
@@ -76,7 +90,36 @@ impl RowCache {
                 // Nothing is missing that it could ask for.
                 Err(_) => Cache::with(items, bytes, RowWeighter, hasher, lifecycle),
             },
+            capacity: Mutex::new(bytes),
+            bytes_max,
+            missed_bytes: AtomicU64::new(0),
+            missed_bytes_max: AtomicU64::new(bytes / MISSED_SHARE),
         }
+    }
+
+    /// A row that is not here was found elsewhere.
+    pub(crate) fn note_missed(&self, row: &CachedRow) {
+        let Some(row) = row else { return };
+        let bytes = ENTRY_BYTES + row.len() as u64;
+        let missed_bytes = self.missed_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if missed_bytes > self.missed_bytes_max.load(Ordering::Relaxed)
+            && let Some(mut capacity) = self.capacity.try_lock()
+        {
+            self.grow(&mut capacity);
+        }
+    }
+
+    /// Takes room for what was missed, if there was none.
+    fn grow(&self, capacity: &mut u64) {
+        let missed_bytes = self.missed_bytes.swap(0, Ordering::Relaxed);
+        let is_full = self.rows.weight() >= *capacity - *capacity / 8;
+        let next = capacity.saturating_add(missed_bytes).min(self.bytes_max);
+        if !is_full || next <= *capacity {
+            return;
+        }
+        self.rows.set_capacity(next);
+        *capacity = next;
+        self.missed_bytes_max.store(next / MISSED_SHARE, Ordering::Relaxed);
     }
 
     /// The row if it is here.
@@ -94,6 +137,7 @@ impl RowCache {
             GuardResult::Value(row) => Ok(row),
             GuardResult::Guard(guard) => {
                 let row = load()?.map(|row| TreeBytes::from(&*row));
+                self.note_missed(&row);
                 // Refused when the row was changed meanwhile.
                 let _ = guard.insert(row.clone());
                 Ok(row)
@@ -129,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_row_that_changes_while_it_is_read_is_not_kept() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(1 << 20, 1 << 20);
         for change in [true, false] {
             let old: Result<CachedRow, ()> = cache.get_or_load(b"key", || {
                 if change {
@@ -147,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_row_does_not_hold_the_block_it_was_read_from() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(1 << 20, 1 << 20);
         // Long enough to be shared by its clones, as a part of a block is shared with the block.
         let found = TreeBytes::from(vec![7; 240]);
         let read: Result<CachedRow, ()> = cache.get_or_load(b"key", || Ok(Some(found.clone())));
@@ -158,7 +202,7 @@ mod tests {
 
     #[test]
     fn absence_is_known_too() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(1 << 20, 1 << 20);
         let absent: Result<CachedRow, ()> = cache.get_or_load(b"key", || Ok(None));
         assert_eq!(absent, Ok(None));
         assert_eq!(cache.get(b"key"), Some(None));
@@ -166,10 +210,39 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded() {
-        let cache = RowCache::new(100_000);
+        let cache = RowCache::new(100_000, 1_000_000);
         for number in 0..10_000u32 {
             cache.put(RowKey::from_slice(&number.to_be_bytes()), row(&[0; 100]));
         }
         assert!(cache.bytes() <= 110_000, "{}", cache.bytes());
+    }
+
+    #[test]
+    fn it_grows_by_what_is_missed_up_to_its_bound() {
+        let cache = RowCache::new(100_000, 1_000_000);
+        let read = |number: u32| {
+            let key = number.to_be_bytes();
+            let is_here = cache.get(&key).is_some();
+            let found: Result<CachedRow, ()> = cache.get_or_load(&key, || Ok(row(&[0; 100])));
+            assert_eq!(found, Ok(row(&[0; 100])));
+            is_here
+        };
+        // Two thousand rows of 236 bytes, again and again: at last all of them are here.
+        for _ in 0..20 {
+            (0..2_000).for_each(|number| drop(read(number)));
+        }
+        let here = (0..2_000).filter(|number| read(*number)).count();
+        assert!(here > 1_900, "{here} of 2,000 rows of which all would fit");
+        // What was never there is no reason.
+        let before = *cache.capacity.lock();
+        for number in 10_000..20_000u32 {
+            let absent: Result<CachedRow, ()> =
+                cache.get_or_load(&number.to_be_bytes(), || Ok(None));
+            assert_eq!(absent, Ok(None));
+        }
+        assert_eq!(*cache.capacity.lock(), before);
+        (20_000..60_000).for_each(|number| drop(read(number)));
+        assert_eq!(*cache.capacity.lock(), 1_000_000);
+        assert!(cache.bytes() <= 1_010_000, "{}", cache.bytes());
     }
 }

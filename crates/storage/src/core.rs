@@ -93,7 +93,7 @@ impl Core {
         clock: Arc<dyn Clock>,
     ) -> Result<Core, OpenError> {
         let core = Core {
-            cache: RowCache::new(options.row_cache_bytes),
+            cache: RowCache::new(options.row_cache_bytes, options.row_cache_bytes_max),
             heads: Heads::new(options.head_cache_bytes),
             pressure: Pressure::new(options.memtable_bytes_max),
             damage: Damage::default(),

@@ -36,8 +36,10 @@ pub struct Options {
     pub log_buffer_bytes_max: usize,
     /// How soon a periodic commit is handed to the operating system.
     pub write_interval: Duration,
-    /// Memory for rows.
+    /// Memory for rows at first.
     pub row_cache_bytes: u64,
+    /// Memory for rows once so many are looked for.
+    pub row_cache_bytes_max: u64,
     /// Memory for the heads of partitions that slices are read from.
     pub head_cache_bytes: u64,
     /// Memory for blocks of sorted files.
@@ -74,6 +76,7 @@ impl Default for Options {
             log_buffer_bytes_max: 64 * 1024 * 1024,
             write_interval: Duration::from_millis(5),
             row_cache_bytes: 64 * MIB,
+            row_cache_bytes_max: 64 * MIB,
             head_cache_bytes: 32 * MIB,
             block_cache_bytes: 128 * MIB,
             memtable_bytes_max: 128 * MIB,

@@ -181,7 +181,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "memory.row_cache",
         Form::Bytes,
         "auto",
-        "Rows kept in memory. auto: 1/128 of the memory, at least 16MiB.",
+        "Rows kept in memory. auto: 1/256 of the memory at first, at least 16MiB; it grows while rows are\nlooked for that have left it, up to a quarter of the memory.",
         memory.row_cache = form::bytes_or_auto
     ),
     setting!(

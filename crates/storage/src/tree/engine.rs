@@ -345,6 +345,9 @@ impl fmt::Debug for LsmTree {
 
 /// Sorted files are about this large.
 const FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// So many flushed files are merged into the levels at once. A read asks the filter of each of them; with
+/// half as many, what is written comes to the disk half as often again.
+const UNSORTED_FILES_MAX: u8 = 8;
 
 impl LsmTree {
     /// Opens the tree in a folder.
@@ -399,7 +402,10 @@ impl LsmTree {
         if let Some(highest) = tree.get_highest_seqno() {
             seqno.fetch_max(highest + 1);
         }
-        let strategy = Arc::new(Leveled::default().with_table_target_size(FILE_BYTES));
+        let strategy = Leveled::default()
+            .with_table_target_size(FILE_BYTES)
+            .with_l0_threshold(UNSORTED_FILES_MAX);
+        let strategy = Arc::new(strategy);
         let AnyTree::Standard(files) = tree else {
             return Err(TreeError::Corrupt("values are not kept apart from keys here".into()));
         };

@@ -60,6 +60,7 @@ pub(crate) fn small_options(commit: CommitMode) -> Options {
         segment_bytes: 1024 * 1024,
         log_bytes_max: 8 * 1024 * 1024,
         row_cache_bytes: 64 * 1024,
+        row_cache_bytes_max: 256 * 1024,
         head_cache_bytes: 64 * 1024,
         block_cache_bytes: 1024 * 1024,
         ..Options::default()
