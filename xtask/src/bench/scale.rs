@@ -15,6 +15,8 @@ use crate::place;
 const RATIO_MAX: f64 = 1.3;
 const ROUNDS: usize = 3;
 const REQUESTS: u64 = 200_000;
+/// What a row takes in the row cache, and a little more.
+const CACHED_ROW_BYTES: u64 = 450;
 /// How long a node may sort what was loaded.
 const SETTLE_MAX: Duration = Duration::from_secs(300);
 
@@ -62,7 +64,9 @@ impl Scale {
     /// Settings of the node.
     fn settings(self, count: u64) -> Vec<String> {
         match self {
-            Scale::Rows | Scale::Tables => Vec::new(),
+            // Rows that fit memory: room for all of them.
+            Scale::Rows => vec![format!("memory.row_cache={}", count * CACHED_ROW_BYTES)],
+            Scale::Tables => Vec::new(),
             Scale::Partitions => vec![format!("partitions.per_space={count}")],
         }
     }
