@@ -73,6 +73,7 @@ impl<'a, 'p> Collector<'a, 'p> {
         plan: &'a SelectPlan<'p>,
         resume: Option<&PageState>,
         deadline: &'a dyn Deadline,
+        meter: Option<Meter>,
     ) -> Collector<'a, 'p> {
         let groups = plan.selection.is_grouped().then(|| Groups {
             accumulator: plan.selection.accumulator(),
@@ -104,7 +105,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             sorted: Vec::new(),
             stopped: None,
             failure: None,
-            meter: None,
+            meter,
         };
         if collector.limit_left == Some(0) {
             collector.stopped = Some(Stop::LimitReached);
@@ -137,8 +138,9 @@ impl<'a, 'p> Collector<'a, 'p> {
         self.stopped.is_some()
     }
 
-    /// The rows, and where the next page begins.
-    pub(crate) fn finish(mut self) -> Result<(RowsBody, Option<PageState>), ExecuteError> {
+    /// The rows, and where the next page begins. Asked once; it is not consumed, because to move it costs more
+    /// than a small read may.
+    pub(crate) fn finish(&mut self) -> Result<(RowsBody, Option<PageState>), ExecuteError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
         }
@@ -171,7 +173,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             }
             _ => None,
         };
-        Ok((self.body, next))
+        Ok((std::mem::take(&mut self.body), next))
     }
 
     /// Whether nothing can come after a position. Where it may, there is a next page, even if that

@@ -158,7 +158,7 @@ impl Coordinator {
                 self.rows_now(table, key, RowSelection::None, Statics::AttachOrAlone)?
             }
             RowPosition::Clustered(clustering) => {
-                let points = RowSelection::Points(vec![clustering.clone()]);
+                let points = RowSelection::point(clustering.clone());
                 self.rows_now(table, key, points, Statics::Skip)?
             }
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use plan::modify::ConditionalResult;
 use plan::{IndexLookup, Partitions, SelectPlan};
+use smallvec::{SmallVec, smallvec};
 use types::{
     CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadPosition,
     ReadScope, RowPosition, RowSelection, RowSink, RowWriter, Statics,
@@ -32,18 +33,16 @@ impl Coordinator {
             ),
             None => None,
         };
-        let mut collector = Collector::new(plan, resume.as_ref(), request.deadline);
         let meter = self.settings.counts_work.then(|| Meter::new(plan, request.work.get()));
-        collector.meter = meter;
+        let mut collector = Collector::new(plan, resume.as_ref(), request.deadline, meter);
         let after = resume.map(|state| state.position);
         let ticket = self.admit_read(plan, request)?;
         let mut read = Ok(());
         if !collector.is_done() {
             read = self.read_partitions(plan, after, &mut collector);
         }
-        let meter = collector.meter.take();
         let finished = read.and_then(|()| collector.finish());
-        if let Some(mut meter) = meter {
+        if let Some(meter) = &mut collector.meter {
             request.work.set(meter.finish(finished.as_ref().ok().map(|(body, _)| body)));
             self.replicas().budgets().settle(ticket, |_, set| meter.charge_of(set));
         }
@@ -153,9 +152,12 @@ impl Coordinator {
     }
 }
 
-fn scopes_of(plan: &SelectPlan<'_>) -> Vec<ReadScope> {
+/// Mostly there is one.
+type Scopes = SmallVec<[ReadScope; 1]>;
+
+fn scopes_of(plan: &SelectPlan<'_>) -> Scopes {
     match &plan.partitions {
-        Partitions::Key(key) => vec![ReadScope::Partition(key.clone())],
+        Partitions::Key(key) => smallvec![ReadScope::Partition(key.clone())],
         Partitions::Keys(keys) => keys.iter().cloned().map(ReadScope::Partition).collect(),
         Partitions::Ring(ranges) => ranges.iter().copied().map(ReadScope::Ring).collect(),
     }
@@ -286,7 +288,7 @@ fn copy(cells: &LiveCells<'_>, with_cells: bool) -> Result<Vec<u8>, CorruptRow> 
 
 /// What lies after the position. Where a client sends other keys with a paging state than it came
 /// with, that is nothing, as in Cassandra.
-fn remaining(mut scopes: Vec<ReadScope>, after: Option<&ReadPosition>) -> Vec<ReadScope> {
+fn remaining(mut scopes: Scopes, after: Option<&ReadPosition>) -> Scopes {
     let Some(position) = after else { return scopes };
     let is_current =
         |scope: &ReadScope| matches!(scope, ReadScope::Partition(key) if *key == position.key);

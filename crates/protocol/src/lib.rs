@@ -58,7 +58,7 @@ pub use maps::{BytesMap, MapBuilder, StringMap};
 pub use marshal_name::marshal_name;
 pub use opcode::{Direction, Flags, Opcode};
 pub use outer_frame::PAYLOAD_BYTES_MAX;
-pub use outgoing::Outgoing;
+pub use outgoing::{Outgoing, OutgoingRoom};
 pub use query_parameters::QueryParameters;
 pub use request::{Request, RequestMessage};
 pub use response::{Response, ResponseMessage, Rows};

@@ -25,6 +25,20 @@ pub struct Outgoing {
     sealed: BytesMut,
 }
 
+/// Room for messages and frames.
+#[derive(Debug, Default)]
+pub struct OutgoingRoom {
+    messages: BytesMut,
+    sealed: BytesMut,
+}
+
+impl OutgoingRoom {
+    /// How much it is.
+    pub fn capacity_bytes(&self) -> usize {
+        self.messages.capacity() + self.sealed.capacity()
+    }
+}
+
 impl Default for Outgoing {
     fn default() -> Self {
         Outgoing::new()
@@ -50,6 +64,22 @@ impl Outgoing {
         self.seal();
         self.framing = Framing::after_startup(version);
         self.compression = compression;
+    }
+
+    /// Takes the room of a connection that waits away, for another one. Nothing may wait to be written.
+    pub fn take_room(&mut self) -> OutgoingRoom {
+        OutgoingRoom {
+            messages: std::mem::take(&mut self.messages),
+            sealed: std::mem::take(&mut self.sealed),
+        }
+    }
+
+    /// Uses room that another one does not need.
+    pub fn use_room(&mut self, room: OutgoingRoom) {
+        if self.is_empty() {
+            self.messages = room.messages;
+            self.sealed = room.sealed;
+        }
     }
 
     /// Where messages are appended, each one whole.

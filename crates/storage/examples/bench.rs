@@ -145,7 +145,7 @@ fn main() {
     waiting.drain(..).for_each(|committed| drop(committed.wait().unwrap()));
     let get = |number: u32, spread: u32| {
         let at = scatter(number) % spread;
-        let row = RowSelection::Points(vec![clustering(at / PARTITION_COUNT)]);
+        let row = RowSelection::point(clustering(at / PARTITION_COUNT));
         let partition = at % PARTITION_COUNT;
         let mut sink = Count::default();
         storage.read(set_of(partition), &command(partition, row), &mut sink).unwrap();
@@ -157,7 +157,7 @@ fn main() {
     timed("get, a thousand hot rows", ROUND_COUNT, |number| get(number, 1000));
     timed("get, an absent row", ROUND_COUNT, |number| {
         let partition = scatter(number) % PARTITION_COUNT;
-        let row = RowSelection::Points(vec![clustering(number + ROWS_PER_PARTITION)]);
+        let row = RowSelection::point(clustering(number + ROWS_PER_PARTITION));
         let mut sink = Count::default();
         storage.read(set_of(partition), &command(partition, row), &mut sink).unwrap();
         assert_eq!(sink.0, 0);
@@ -194,7 +194,7 @@ fn main() {
         let dir = DataDir::lock(&folder).unwrap();
         let storage = Storage::open(dir, options.clone(), Arc::new(Zero), Arc::new(Zero)).unwrap();
         let mut sink = Count::default();
-        let row = RowSelection::Points(vec![clustering(0)]);
+        let row = RowSelection::point(clustering(0));
         storage.read(set_of(0), &command(0, row), &mut sink).unwrap();
         assert_eq!(sink.0, 3);
         std::mem::forget(storage);

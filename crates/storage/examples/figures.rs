@@ -330,7 +330,7 @@ fn stalls(scale: f64) {
         let (storage, is_done) = (&storage, &is_done);
         let read_one = move |number: u32| {
             let at = scatter(number) % 200_000;
-            let point = RowSelection::Points(vec![clustering(at / 1000)]);
+            let point = RowSelection::point(clustering(at / 1000));
             assert_eq!(read(storage, at % 1000, &command(at % 1000, point), 1).rows, 1);
         };
         let write_one = move |number: u32| {
@@ -473,7 +473,7 @@ fn large(scale: f64) {
         println!("| {what} | {best:.1} µs | {:.2} |", best / plain);
     }
     for (what, at) in [("read an int alone", 0), ("read the int beside the blob", 1)] {
-        let mut command = command(0, RowSelection::Points(vec![clustering(at)]));
+        let mut command = command(0, RowSelection::point(clustering(at)));
         command.columns = Some(Arc::from([ColumnId(1)]));
         let before = Instant::now();
         let bytes: usize = (0..count).map(|_| read(&storage, 0, &command, 1).bytes).sum();
@@ -504,7 +504,7 @@ fn start(scale: f64) {
             let begin = Instant::now();
             let storage = place.open(options.clone());
             assert_eq!(
-                read(&storage, 7, &command(7, RowSelection::Points(vec![clustering(1)])), 1).rows,
+                read(&storage, 7, &command(7, RowSelection::point(clustering(1))), 1).rows,
                 1
             );
             (begin.elapsed(), storage)

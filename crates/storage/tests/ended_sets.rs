@@ -38,7 +38,7 @@ fn add(delta: i64) -> Mutation {
 
 fn counter(storage: &Storage, set: SetId) -> i64 {
     let mut sink = Remember::default();
-    let points = RowSelection::Points(vec![Bytes::from_static(b"c")]);
+    let points = RowSelection::point(Bytes::from_static(b"c"));
     storage.read(set, &command(ReadScope::Partition(key(KEY)), points), &mut sink).unwrap();
     sink.rows
         .first()

@@ -88,7 +88,7 @@ fn add(storage: &Storage, set: SetId, number: u8, delta: i64) {
 
 fn counter(storage: &Storage, set: SetId, number: u8) -> i64 {
     let mut sink = Remember::default();
-    let points = RowSelection::Points(vec![Bytes::from_static(b"c")]);
+    let points = RowSelection::point(Bytes::from_static(b"c"));
     storage.read(set, &command(ReadScope::Partition(key(number)), points), &mut sink).unwrap();
     match sink.rows.first() {
         Some(row) => i64::from_be_bytes(row.cells[0].3.clone().try_into().unwrap()),
@@ -538,7 +538,7 @@ fn threads_do_not_lose_or_tear() {
             scope.spawn(move || {
                 let slice = command(ReadScope::Partition(key(100)), RowSelection::All);
                 let rows = [b"a", b"b", b"c"].map(|clustering| Bytes::from_static(clustering));
-                let points = RowSelection::Points(rows.to_vec());
+                let points = RowSelection::Points(rows.to_vec().into());
                 let points = command(ReadScope::Partition(key(100)), points);
                 for round in 0..3_000 {
                     let mut sink = Remember::default();

@@ -61,7 +61,7 @@ fn cells(storage: &Storage) -> Vec<SeenCell> {
         command(scope(), RowSelection::All),
         command(scope(), RowSelection::All),
         backwards,
-        command(scope(), RowSelection::Points(points)),
+        command(scope(), RowSelection::Points(points.into())),
     ];
     let mut seen: Vec<Vec<SeenRow>> = reads.iter().map(|read| read_all(storage, read)).collect();
     let first = seen.remove(0);
@@ -235,7 +235,7 @@ fn static_rows_and_statements_of_one_batch() {
     commit(&storage, operations);
     assert_eq!(cells(&storage).len(), 50);
     for rows in [read_all(&storage, &everything()), {
-        let points = RowSelection::Points(vec![Bytes::from_static(&[1])]);
+        let points = RowSelection::point(Bytes::from_static(&[1]));
         let mut read = command(ReadScope::Partition(key(0)), points);
         read.statics = Statics::Attach;
         read_all(&storage, &read)
@@ -254,7 +254,7 @@ fn a_row_and_its_parts_are_of_one_moment() {
         for reader in 0..3usize {
             let (storage, is_over, acknowledged) = (&storage, &is_over, &acknowledged);
             scope.spawn(move || {
-                let points = RowSelection::Points(vec![Bytes::from_static(&[1])]);
+                let points = RowSelection::point(Bytes::from_static(&[1]));
                 let scope = || ReadScope::Partition(key(0));
                 let read = match reader {
                     0 => command(scope(), RowSelection::All),

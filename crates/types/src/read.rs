@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::ids::{ColumnId, TableId};
 use crate::key::{ClusteringRange, PartitionKey};
@@ -70,11 +71,18 @@ pub enum RowSelection {
     /// Every row.
     All,
     /// The rows with exactly these clustering keys, sorted ascending, each once.
-    Points(Vec<Bytes>),
+    Points(SmallVec<[Bytes; 1]>),
     /// The rows of these ranges, sorted ascending, not overlapping.
     Ranges(Vec<ClusteringRange>),
     /// No clustered row: only the static row is wanted.
     None,
+}
+
+impl RowSelection {
+    /// The row with that clustering key.
+    pub fn point(clustering: Bytes) -> RowSelection {
+        RowSelection::Points(SmallVec::from_buf([clustering]))
+    }
 }
 
 /// What becomes of the static row of each logical partition.

@@ -85,7 +85,7 @@ impl Restrictions {
                 prefixes.filter_map(|(prefix, _)| prefix.finish().ok()).collect();
             keys.sort_unstable();
             keys.dedup();
-            return Ok(RowSelection::Points(keys));
+            return Ok(RowSelection::Points(keys.into()));
         }
         let ranges = self.bind_ranges(eval)?;
         match ranges.as_slice() {

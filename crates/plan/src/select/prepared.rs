@@ -158,7 +158,7 @@ impl PreparedSelect {
             self.table.clustering_count == 0 && !matches!(partitions, Partitions::Ring(_));
         let rows = if is_one_row_each {
             // The only row of a logical partition is found by its key, without a search.
-            types::RowSelection::Points(vec![bytes::Bytes::new()])
+            types::RowSelection::point(bytes::Bytes::new())
         } else if self.distinct || is_nowhere {
             types::RowSelection::All
         } else {

@@ -10,6 +10,7 @@ mod promises;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -19,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use protocol::{
-    Compression, ErrorKind, ErrorResponse, EventKinds, Frame, FrameDecoder, Outgoing, ResponseHead,
-    Version,
+    ErrorKind, ErrorResponse, EventKinds, Frame, FrameDecoder, Outgoing, OutgoingRoom,
+    ResponseHead, Version,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
@@ -53,6 +54,8 @@ const STALL_MAX_TIGHT: Duration = Duration::from_secs(2);
 /// A buffer of a connection that waits is kept up to this size, so that a client with one request at a
 /// time does not cost allocations; ten thousand that are silent hold 30 MB at most.
 const KEPT_BYTES_MAX: usize = 1024;
+/// So much room for answers each thread keeps for the next connection that needs it.
+const ROOM_BYTES_MAX: usize = 512 * 1024;
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -73,8 +76,8 @@ pub(crate) struct Connection<'a, S> {
     decoder: FrameDecoder,
     inbound: BytesMut,
     outgoing: Outgoing,
-    /// What was agreed on, to start a fresh [`Outgoing`] with.
-    agreed: Option<(Version, Option<Compression>)>,
+    /// What was agreed on.
+    agreed: Option<Version>,
     pending: Pending<Tag, Finished>,
     promises: Promises<Tag>,
     /// Changes of this turn are in the log, and the log was not told that there are no more.
@@ -125,7 +128,10 @@ enum Reading {
 
 thread_local! {
     /// Where bytes arrive before they are known to be any. Connections that wait hold no buffer.
-    static ARRIVAL: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; READ_BYTES_MAX]);
+    static ARRIVAL: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES_MAX]);
+    /// Room for answers that a connection which waits does not need: the next one with many does not have
+    /// to make it anew, by doubling.
+    static ROOM: RefCell<Option<OutgoingRoom>> = const { RefCell::new(None) };
 }
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
@@ -267,6 +273,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             return false;
         }
         let arrived = world::now();
+        if self.outgoing.capacity_bytes() == 0
+            && let Some(room) = ROOM.take()
+        {
+            self.outgoing.use_room(room);
+        }
         let mut served_count = 0;
         while served_count < REQUESTS_PER_WRITE_MAX && self.may_serve() {
             match self.decoder.decode(&mut self.inbound) {
@@ -344,7 +355,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             Change::Start { version, compression, .. } => {
                 self.decoder.start(version, compression);
                 self.outgoing.start(version, compression);
-                self.agreed = Some((version, compression));
+                self.agreed = Some(version);
             }
             Change::Register(kinds) => self.register(kinds),
             Change::Nothing | Change::LoggedIn(_) | Change::Keyspace(_) => {}
@@ -359,7 +370,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             trace_complete: self.registered.trace_complete || kinds.trace_complete,
         };
         let former = self.events.replace(self.hub.subscribe(self.registered));
-        if let (Some(mut former), Some((version, _))) = (former, self.agreed) {
+        if let (Some(mut former), Some(version)) = (former, self.agreed) {
             while let Ok(event) = former.try_recv() {
                 ResponseHead::event(version, &event, self.outgoing.messages());
             }
@@ -421,7 +432,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     }
 
     fn poll_events(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some((version, _)) = self.agreed else { return false };
+        let Some(version) = self.agreed else { return false };
         let mut has_moved = false;
         while self.reading == Reading::Open && self.has_room() {
             let Some(events) = &mut self.events else { break };
@@ -540,9 +551,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             self.inbound = BytesMut::new();
         }
         if self.outgoing.is_empty() && self.outgoing.capacity_bytes() > 2 * KEPT_BYTES_MAX {
-            self.outgoing = Outgoing::new();
-            if let Some((version, compression)) = self.agreed {
-                self.outgoing.start(version, compression);
+            let room = self.outgoing.take_room();
+            if room.capacity_bytes() <= ROOM_BYTES_MAX {
+                ROOM.set(Some(room));
             }
         }
         self.pending.shrink_if_empty();
