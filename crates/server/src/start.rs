@@ -60,13 +60,7 @@ async fn serve(
 ) -> Result<(), StartError> {
     let config = &loaded.config;
     let folder = data_dir.path().to_owned();
-    let wanted = config.server.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
-    let listener = door::listen(wanted).map_err(|error| StartError::Listen {
-        setting: "server.listen",
-        address: wanted,
-        error,
-    })?;
-    let address = listener.local_addr().unwrap_or(wanted);
+    // Before the door is open: whoever finds it open finds the certificate beside it.
     let certificates = match config.tls.mode {
         TlsMode::Off => None,
         TlsMode::Optional | TlsMode::Required => {
@@ -78,6 +72,13 @@ async fn serve(
             Certificates::open(&tls, world::now()).map_err(StartError::Tls)?.map(Arc::new)
         }
     };
+    let wanted = config.server.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
+    let listener = door::listen(wanted).map_err(|error| StartError::Listen {
+        setting: "server.listen",
+        address: wanted,
+        error,
+    })?;
+    let address = listener.local_addr().unwrap_or(wanted);
     let signals = Signals::install().map_err(StartError::Runtime)?;
     if let Some(last_us) = data_dir.last_written_us() {
         let behind_us = world::go_on_from(last_us);

@@ -234,8 +234,9 @@ impl<'a> PhaseRun<'a> {
         };
         for part in effort.rates {
             for (server, figures) in self.servers.iter().zip(&mut figures.systems) {
-                let is_wanted = *part == HALF || scenario.has_curve;
-                if !server.system.has_storage() || !is_wanted {
+                // Of the limit one rate is enough: what of the latency is the client's and the kernel's.
+                let has_curve = scenario.has_curve && server.system.has_storage();
+                if *part != HALF && !has_curve {
                     continue;
                 }
                 let rate = (peak * part).max(1.0);

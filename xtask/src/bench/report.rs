@@ -136,8 +136,8 @@ fn put_latency(text: &mut String, rows: &[&Figures]) {
     }
     text.push_str(
         "Latency in milliseconds at half of Cassandra's peak rate, open loop:\n\n\
-         | workload | rate | Cassandra: p50 | p99 | p99.9 | Helenus: p50 | p99 | p99.9 | p99 ratio |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
+         | workload | rate | Cassandra: p50 | p99 | p99.9 | Helenus: p50 | p99 | p99.9 | p99 ratio | the limit: p99 |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for figures in rows {
         let of = |system| figures.of(system).and_then(half);
@@ -148,7 +148,7 @@ fn put_latency(text: &mut String, rows: &[&Figures]) {
         };
         let _ = writeln!(
             text,
-            "| {} | {rate:.0} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {rate:.0} | {} | {} | {} | {} | {} | {} | {} | {} |",
             figures.scenario.workload.title,
             cell(cassandra, |it| it.p50_ms),
             cell(cassandra, |it| it.p99_ms),
@@ -157,6 +157,7 @@ fn put_latency(text: &mut String, rows: &[&Figures]) {
             cell(Some(helenus), |it| it.p99_ms),
             cell(Some(helenus), |it| it.p999_ms),
             part(cassandra.map(|it| it.p99_ms / helenus.p99_ms)),
+            cell(of(System::Limit).map(|(_, sample)| sample), |it| it.p99_ms),
         );
     }
     text.push('\n');
