@@ -145,11 +145,14 @@ impl Server {
 
     /// User and system time so far, in seconds: of its threads to the nanosecond, where the system tells that.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        if let Some(seconds) = thread_seconds(self.child.id()) {
-            return seconds;
-        }
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        stat.ok().and_then(|stat| cpu_ticks(&stat)).unwrap_or(0.0) / TICKS_PER_SECOND
+        let ticks = stat.ok().and_then(|stat| cpu_ticks(&stat)).unwrap_or(0.0);
+        let of_process = ticks / TICKS_PER_SECOND;
+        match thread_seconds(self.child.id()) {
+            // Only the process still knows what threads did that have ended.
+            Some(of_threads) if of_process - of_threads < ENDED_THREADS_SECONDS => of_threads,
+            _ => of_process,
+        }
     }
 
     pub(crate) fn resident_bytes(&self) -> f64 {
@@ -277,6 +280,9 @@ fn free_port() -> Result<u16, String> {
     let port = || TcpListener::bind("127.0.0.1:0")?.local_addr();
     port().map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
 }
+
+/// Beyond the steps of the process's own figure: threads have ended that did something.
+const ENDED_THREADS_SECONDS: f64 = 0.03;
 
 /// What the threads of a process ran, in seconds. The figure of the whole process comes in steps of ten
 /// milliseconds, which is much for a hundred thousand cheap requests.

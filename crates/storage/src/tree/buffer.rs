@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
+use super::courtesy::Courtesy;
 use super::engine::{SeqNo, TreeBytes};
 use super::keys::SPACE_ROWS;
 
@@ -174,6 +175,14 @@ impl WriteBuffer {
         let part_count = (1 << row_part_bits) + 2;
         let parts = (0..part_count).map(|_| RwLock::default()).collect();
         WriteBuffer { parts, row_part_bits, key_count: AtomicUsize::new(0) }
+    }
+
+    /// Gives its memory back, and lets others run meanwhile.
+    pub(super) fn free(self) {
+        let mut courtesy = Courtesy::default();
+        for part in Vec::from(self.parts) {
+            part.into_inner().into_iter().for_each(|_| courtesy.on_row());
+        }
     }
 
     /// Where a key lives: parts are in the order of their keys.

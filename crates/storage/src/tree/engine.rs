@@ -24,6 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
 use super::buffer::{BufferKey, WriteBuffer};
+use super::courtesy::Courtesy;
 use super::files::{FileDamage, impossible_contents};
 use super::layers::Layers;
 
@@ -318,12 +319,21 @@ struct NewestOfAll {
     buffer: Arc<WriteBuffer>,
     chunk: VecDeque<(BufferKey, SeqNo, Option<TreeBytes>)>,
     last: Option<BufferKey>,
+    courtesy: Courtesy,
+}
+
+impl NewestOfAll {
+    fn new(buffer: &Arc<WriteBuffer>) -> NewestOfAll {
+        let (chunk, courtesy) = (VecDeque::new(), Courtesy::default());
+        NewestOfAll { buffer: Arc::clone(buffer), chunk, last: None, courtesy }
+    }
 }
 
 impl Iterator for NewestOfAll {
     type Item = lsm_tree::Result<InternalValue>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        self.courtesy.on_row();
         if self.chunk.is_empty() {
             self.buffer.newest_after(self.last.as_ref(), FLUSH_CHUNK, &mut self.chunk);
             self.last = self.chunk.back().map(|(key, ..)| key.clone());
@@ -439,7 +449,11 @@ impl LsmTree {
             }
         }
         // Freeing a hundred thousand rows takes a while, and so does removing files: not under the lock.
-        drop((buffers, views));
+        buffers
+            .into_iter()
+            .filter_map(|frozen| Arc::into_inner(frozen.buffer))
+            .for_each(WriteBuffer::free);
+        drop(views);
     }
 
     /// From now on readers see the files as they stand, and no longer a buffer that is among them.
@@ -546,8 +560,7 @@ impl SortedTree for LsmTree {
         let _one_at_a_time = self.files.get_flush_lock();
         self.forget_before(watermark);
         while let Some(buffer) = self.next_to_flush() {
-            let items =
-                NewestOfAll { buffer: Arc::clone(&buffer), chunk: VecDeque::new(), last: None };
+            let items = NewestOfAll::new(&buffer);
             if let Some((tables, blobs)) = self.files.flush_to_tables(items).map_err(tree_error)? {
                 let registered =
                     self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark);

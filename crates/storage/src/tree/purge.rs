@@ -13,6 +13,7 @@ use types::{
     CellRef, CellState, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter, TableId,
 };
 
+use super::courtesy::Courtesy;
 use super::engine::TreeBytes;
 use super::keys::{self, SPACE_ROWS};
 use crate::clock::Clock;
@@ -59,17 +60,20 @@ impl Factory for PurgeFactory {
     }
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(PurgeFilter { horizon_s: self.horizon_s(), scratch: Vec::new() })
+        let courtesy = Courtesy::default();
+        Box::new(PurgeFilter { horizon_s: self.horizon_s(), scratch: Vec::new(), courtesy })
     }
 }
 
 struct PurgeFilter {
     horizon_s: u32,
     scratch: Vec<u8>,
+    courtesy: Courtesy,
 }
 
 impl CompactionFilter for PurgeFilter {
     fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        self.courtesy.on_row();
         let key = item.key();
         if key.first() != Some(&SPACE_ROWS) {
             return Ok(Verdict::Keep);
