@@ -4,6 +4,7 @@
 //! nobody else did and the disk is quick. A lone writer then waits for its sync and for no other thread.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
@@ -95,7 +96,7 @@ fn run_writer<J: Send + 'static>(shared: &Shared<J>, pen: &Mutex<Pen<J>>) {
         match pen.take() {
             Next::Nothing => {}
             Next::Group(group) => {
-                if pen.write_group(group) == After::Over {
+                if pen.write_group(group).is_break() {
                     return;
                 }
             }
@@ -118,13 +119,6 @@ fn wait_for_work<J>(shared: &Shared<J>) {
     }
 }
 
-/// Whether more can be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
-    More,
-    Over,
-}
-
 /// What the writer took at once.
 struct Group<J> {
     chunks: Vec<Chunk>,
@@ -135,6 +129,34 @@ struct Group<J> {
     is_last: bool,
 }
 
+/// Everything that was appended; from now on the writer is busy with it.
+fn take_group<J>(shared: &Shared<J>, gathering: &mut Gathering<J>, sync: bool) -> Group<J> {
+    if gathering.mark_wanted && gathering.marked_oldest != Some(gathering.oldest) {
+        let synced = shared.synced.load(Ordering::Acquire);
+        gathering.push_mark(synced);
+    }
+    gathering.mark_wanted = false;
+    gathering.sync_wanted = false;
+    gathering.buffered_bytes = 0;
+    let is_last = gathering.is_closing && gathering.chunks.is_empty();
+    if is_last {
+        // The last word: everything before it was synced.
+        let synced = shared.synced.load(Ordering::Acquire);
+        gathering.push_mark(synced);
+    }
+    let group = Group {
+        chunks: std::mem::take(&mut gathering.chunks),
+        jobs: std::mem::take(&mut gathering.jobs),
+        end: gathering.next,
+        oldest: gathering.marked_oldest.take(),
+        sync,
+        is_last,
+    };
+    gathering.writer_is_busy = true;
+    shared.progress.notify_all();
+    group
+}
+
 impl<J: Send + 'static> Pen<J> {
     /// Writes what was appended, if it is little, nobody else writes, and a sync is quick. `false`: it was
     /// left to the log's own thread.
@@ -143,20 +165,21 @@ impl<J: Send + 'static> Pen<J> {
         if pen.usual_sync > LONE_SYNC_MAX {
             return false;
         }
-        let shared = Arc::clone(&pen.shared);
-        {
-            let gathering = shared.gathering.lock();
-            let is_lone = shared.mode == CommitMode::Group
+        let group = {
+            let mut gathering = pen.shared.gathering.lock();
+            let is_lone = pen.shared.mode == CommitMode::Group
                 && matches!(gathering.jobs.len(), 1..=LONE_JOBS_MAX)
                 && gathering.jobs.iter().all(|job| pen.is_quick(job))
-                && !gathering.is_interrupted();
+                && !gathering.is_interrupted()
+                && !gathering.is_abandoned;
             if !is_lone {
                 return false;
             }
-        }
-        if let Next::Group(group) = pen.take() {
-            pen.write_group(group);
-        }
+            // Under the same lock: nothing comes in between that is not quick.
+            take_group(&pen.shared, &mut gathering, true)
+        };
+        // Where it failed, the log's own thread finds that out too.
+        let _ = pen.write_group(group);
         true
     }
 
@@ -169,7 +192,8 @@ impl<J: Send + 'static> Pen<J> {
         self.sink = None;
     }
 
-    fn write_group(&mut self, group: Group<J>) -> After {
+    /// Breaks when nothing can be written any more.
+    fn write_group(&mut self, group: Group<J>) -> ControlFlow<()> {
         self.oldest = group.oldest.or(self.oldest);
         let Group { chunks, jobs, end, sync, is_last, .. } = group;
         let result = self.write(chunks, end).and_then(|()| {
@@ -180,7 +204,7 @@ impl<J: Send + 'static> Pen<J> {
         });
         if let Err(error) = result {
             self.fail(&error, jobs);
-            return After::Over;
+            return ControlFlow::Break(());
         }
         if sync {
             self.last_sync = now();
@@ -196,12 +220,12 @@ impl<J: Send + 'static> Pen<J> {
         }
         if is_last {
             self.finish_segment();
-            return After::Over;
+            return ControlFlow::Break(());
         }
         let mut gathering = self.shared.gathering.lock();
         gathering.writer_is_busy = false;
         self.shared.progress.notify_all();
-        After::More
+        ControlFlow::Continue(())
     }
 
     /// A clean stop leaves no room unused, so that the next start reads no more than was written.
@@ -240,30 +264,7 @@ impl<J: Send + 'static> Pen<J> {
         if gathering.is_abandoned || gathering.disk_failure.is_some() {
             return Next::Over;
         }
-        if gathering.mark_wanted && gathering.marked_oldest != Some(gathering.oldest) {
-            let synced = shared.synced.load(Ordering::Acquire);
-            gathering.push_mark(synced);
-        }
-        gathering.mark_wanted = false;
-        gathering.sync_wanted = false;
-        gathering.buffered_bytes = 0;
-        let is_last = gathering.is_closing && gathering.chunks.is_empty();
-        if is_last {
-            // The last word: everything before it was synced.
-            let synced = shared.synced.load(Ordering::Acquire);
-            gathering.push_mark(synced);
-        }
-        let group = Group {
-            chunks: std::mem::take(&mut gathering.chunks),
-            jobs: std::mem::take(&mut gathering.jobs),
-            end: gathering.next,
-            oldest: gathering.marked_oldest.take(),
-            sync,
-            is_last,
-        };
-        gathering.writer_is_busy = true;
-        shared.progress.notify_all();
-        Next::Group(group)
+        Next::Group(take_group(&shared, &mut gathering, sync))
     }
 
     /// Gathers for a moment, so that appending costs no wakeup; sleeps when nothing comes.
