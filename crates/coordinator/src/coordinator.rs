@@ -102,7 +102,7 @@ pub struct Coordinator {
     pub(crate) schema: Arc<ArcSwap<Schema>>,
     pub(crate) map: Arc<ArcSwap<PartitionMap>>,
     /// Where changes are committed to: `map`, or the one that is about to be shown as it.
-    pub(crate) writing: ArcSwap<PartitionMap>,
+    pub(crate) writing: Arc<ArcSwap<PartitionMap>>,
     /// Held while the schema or the map changes: one change at a time.
     pub(crate) definition: Mutex<()>,
     /// Held while sets have ended and `writing` still names them: for a moment, and not over I/O.

@@ -41,12 +41,17 @@ impl Coordinator {
         let recent = kept.made_to(&map)?;
         let next = Arc::new(place(&recent, &schema.load(), &settings, world.now_us() / 1000));
         let usage = Coordinator::kept_usage(&replicas);
+        let writing = Arc::new(ArcSwap::new(Arc::clone(&next)));
+        let located = Arc::clone(&writing);
+        replicas.storage().locate_with(move |table, token| {
+            located.load().locate(table, token).map(|partition| partition.set)
+        });
         let coordinator = Coordinator {
             usage: Mutex::new(usage),
             replicas,
             schema,
-            map: Arc::new(ArcSwap::new(Arc::clone(&next))),
-            writing: ArcSwap::new(next),
+            map: Arc::new(ArcSwap::new(next)),
+            writing,
             definition: Mutex::new(()),
             moving: Mutex::new(()),
             saving: Mutex::new(()),

@@ -119,6 +119,11 @@ impl BindContext<'_> {
         }
     }
 
+    /// The second at which the client wants its request to be judged, where it said one.
+    pub(crate) fn asked_now_s(&self) -> Option<u32> {
+        self.now_s.map(|seconds| u32::try_from(seconds).unwrap_or(0))
+    }
+
     /// The timestamp of writes that bring none of their own.
     pub fn timestamp_us(&self) -> i64 {
         self.default_timestamp_us.unwrap_or(self.now_us)

@@ -49,6 +49,9 @@ pub enum KeyspaceKind {
 pub struct Table {
     /// Its identity.
     pub id: TableId,
+    /// Rises with every change of its definition: what was written is applied by the definition of
+    /// its time, not by that of the moment.
+    pub version: u64,
     /// The keyspace it belongs to.
     pub keyspace: Arc<str>,
     /// Its name, in the case it is stored in.

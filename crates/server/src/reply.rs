@@ -222,9 +222,10 @@ fn of_commit(error: &CommitError, consistency: Consistency) -> ErrorResponse {
         | CommitError::ClusteringTooLong { .. } => {
             ErrorResponse::new(ErrorKind::Invalid, error.to_string())
         }
-        CommitError::DiskFull | CommitError::Overloaded | CommitError::Moved => {
-            ErrorResponse::new(ErrorKind::Overloaded, error.to_string())
-        }
+        CommitError::DiskFull
+        | CommitError::Overloaded
+        | CommitError::Moved
+        | CommitError::Stale => ErrorResponse::new(ErrorKind::Overloaded, error.to_string()),
         CommitError::LogFailed(_) | CommitError::Tree { .. } | CommitError::Closed => {
             tracing::error!(%error, "a write failed");
             ErrorResponse::new(

@@ -45,6 +45,8 @@ fn merge_one_column(bencher: Bencher<'_, '_>) {
 fn log_append(bencher: Bencher<'_, '_>) {
     const BUFFER_BYTES: usize = 1 << 20;
     let mutation = Mutation {
+        table_version: 0,
+        now_s: None,
         table: TableId(1),
         key: PartitionKey::new(Bytes::from_static(&[0, 0, 0, 0, 0, 0, 0, 7])),
         condition: None,

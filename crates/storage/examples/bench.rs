@@ -95,6 +95,8 @@ fn write(partition_number: u32, row: u32, timestamp_us: i64) -> Vec<(SetId, Muta
         cells: vec![cell(1, vec![row as u8; 40]), cell(2, vec![7; 40]), cell(3, vec![1; 8])],
     };
     let mutation = Mutation {
+        table_version: 0,
+        now_s: None,
         table: TABLE,
         key: partition(partition_number),
         condition: None,

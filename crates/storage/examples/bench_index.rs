@@ -55,6 +55,7 @@ fn table(id: TableId) -> Table {
     };
     let mut table = Table {
         id,
+        version: 0,
         keyspace: "k".into(),
         name: "t".into(),
         columns: vec![
@@ -129,7 +130,7 @@ fn write(table: TableId, number: u32, value: u32, timestamp_us: i64) -> Vec<(Set
     };
     let key = PartitionKey::new(Bytes::copy_from_slice(&number.to_be_bytes()));
     let operations = vec![Operation::Row(change)];
-    vec![(SET, Mutation { table, key, condition: None, operations })]
+    vec![(SET, Mutation { table_version: 0, now_s: None, table, key, condition: None, operations })]
 }
 
 fn scatter(number: u32) -> u32 {

@@ -163,7 +163,14 @@ fn change(
         cells,
     };
     let operations = vec![Operation::Row(row)];
-    let mutation = Mutation { table: TABLE, key: partition(at.0), condition: None, operations };
+    let mutation = Mutation {
+        table_version: 0,
+        now_s: None,
+        table: TABLE,
+        key: partition(at.0),
+        condition: None,
+        operations,
+    };
     vec![(SetId(at.0 % 4), mutation)]
 }
 

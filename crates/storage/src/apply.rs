@@ -3,21 +3,24 @@
 //! Everything of a mutation is worked out first and written last, under one sequence number, so that
 //! a refusal leaves nothing behind and a reader sees all of it or nothing.
 
+mod judged;
 mod measure;
 mod spilled;
+pub(crate) mod sweep;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use schema::Table;
 use types::{
-    CellAction, ColumnId, Condition, CurrentRow, Done, LiveCells, Mutation, Operation, Outcome,
-    Refusal, RowChange, RowPosition, RowView, SetId,
+    CellAction, ColumnId, Condition, CurrentRow, Deletion, Done, LiveCells, Mutation, Operation,
+    Outcome, Refusal, RowChange, RowPosition, RowView, SetId,
 };
 
 use crate::cache::{CachedRow, RowKey};
-use crate::core::Core;
+use crate::core::{Core, PoisonDart};
+use crate::definition::Definition;
+use crate::entry::Define;
 use crate::error::{CommitError, TreeError};
 use crate::heads::{Head, HeadBounds, Unfit};
 use crate::index::maintain::{DeletedIn, IndexWrites, remove_covered};
@@ -32,7 +35,8 @@ use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{Applied, OpenStore, SetProgress, TableStore};
 use crate::weigh::Touched;
-use measure::{Measuring, RowSizes};
+pub(crate) use judged::Judged;
+use measure::RowSizes;
 
 /// Where a mutation stands in the log.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,10 @@ pub(crate) struct Place {
     pub(crate) set: SetId,
     pub(crate) applied: Applied,
     pub(crate) position: Position,
+    /// The second of its entry.
+    pub(crate) now_s: u32,
+    /// Written by the first version of the log: nothing tells how far trees were purged before it.
+    pub(crate) is_first_form: bool,
 }
 
 /// The store's number stands before the tree key, so that one buffer serves tree and cache.
@@ -65,12 +73,16 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
         .inspect_err(|error| core.damage.note_error(mutation.table, error))
         .map_err(of_tree)?;
     let _open = opened.hold_open();
+    let _dart = PoisonDart(&core.poison);
     let progress = opened.progress(place.set);
     if place.position < store.born || place.applied <= progress.applied() {
         return Ok(NOTHING);
     }
+    let horizon_s = if place.is_first_form { 0 } else { progress.begin_entry(place.now_s) };
+    let now_s = mutation.now_s.unwrap_or(place.now_s);
+    let judged = Judged::new(&progress, now_s, horizon_s);
     let (key, row) = SCRATCH.take();
-    let mut change = Change::new(core, &store, opened, mutation, key, row);
+    let mut change = Change::new(core, &store, opened, mutation, judged, (key, row));
     let outcome = change.work_out();
     if let Err(CommitError::Tree { table, error }) = &outcome {
         core.damage.note_error(*table, error);
@@ -96,7 +108,10 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     if change.is_many {
         progress.end_many();
     }
-    progress.set_applied(place.applied);
+    // Where its row could not be read it was not applied, and nothing behind it will be.
+    if !matches!(result, Err(CommitError::Tree { .. })) {
+        progress.set_applied(place.applied);
+    }
     let (mut key, mut row) = (change.key, change.row);
     key.shrink_to(SCRATCH_BYTES_MAX);
     row.shrink_to(SCRATCH_BYTES_MAX);
@@ -104,9 +119,30 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     Ok(Done { outcome: result?, weight })
 }
 
+/// From now on the mutations of a table are applied by another definition. Versions never fall.
+pub(crate) fn apply_define(core: &Core, place: Place, define: &Define) -> Result<(), CommitError> {
+    let table = define.definition.table.id;
+    let Some(store) = core.store_or_new(table) else { return Ok(()) };
+    let opened = store
+        .for_write()
+        .inspect_err(|error| core.damage.note_error(table, error))
+        .map_err(|error| CommitError::Tree { table, error })?;
+    let _open = opened.hold_open();
+    let _dart = PoisonDart(&core.poison);
+    let progress = opened.progress(place.set);
+    if place.position < store.born || place.applied <= progress.applied() {
+        return Ok(());
+    }
+    progress.define(&define.definition, define.horizon_s);
+    progress.begin_entry(place.now_s);
+    opened.note_write(place.position, 0);
+    progress.set_applied(place.applied);
+    Ok(())
+}
+
 /// Whether the mutation would be refused as things are now, because of a position in a list. Asked
 /// before a change over several logical partitions is logged: none of it may happen then.
-pub(crate) fn foresee(core: &Core, mutation: &Mutation) -> Result<(), CommitError> {
+pub(crate) fn foresee(core: &Core, set: SetId, mutation: &Mutation) -> Result<(), CommitError> {
     let looks_at_lists = |operation: &Operation| match operation {
         Operation::Row(change) => change.cells.iter().any(|cell| {
             matches!(cell.action, CellAction::ListSetAt { .. } | CellAction::ListDeleteAt { .. })
@@ -120,7 +156,14 @@ pub(crate) fn foresee(core: &Core, mutation: &Mutation) -> Result<(), CommitErro
     let of_tree = |error| CommitError::Tree { table: mutation.table, error };
     let opened = store.for_write().map_err(of_tree)?;
     let _open = opened.hold_open();
-    let mut change = Change::new(core, &store, opened, mutation, Vec::new(), Vec::new());
+    let progress = opened.progress(set);
+    let now_s = mutation.now_s.unwrap_or_else(|| core.clock.now_s());
+    let judged = Judged::new(&progress, now_s, 0).or_else(|| {
+        let table = core.schema.table(mutation.table)?;
+        Definition::new(&table, core.options.tombstone_retention_s).ok()
+    });
+    let scratch = (Vec::new(), Vec::new());
+    let mut change = Change::new(core, &store, opened, mutation, judged, scratch);
     match change.work_out() {
         // A change of the same row may be half written: only a look ahead, not the judgement.
         Ok(_) | Err(CommitError::Tree { .. }) => Ok(()),
@@ -171,7 +214,7 @@ struct Change<'c> {
     is_many: bool,
     /// What the conditions weighed.
     condition_weight: u64,
-    measuring: Measuring<'c>,
+    judged: Judged<'c>,
 }
 
 impl<'c> Change<'c> {
@@ -180,8 +223,8 @@ impl<'c> Change<'c> {
         store: &'c TableStore,
         opened: &'c OpenStore,
         mutation: &'c Mutation,
-        mut key: Vec<u8>,
-        row: Vec<u8>,
+        judged: Judged<'c>,
+        (mut key, row): (Vec<u8>, Vec<u8>),
     ) -> Change<'c> {
         key.clear();
         key.extend_from_slice(&store.cache_id.to_be_bytes());
@@ -205,7 +248,7 @@ impl<'c> Change<'c> {
             may_have_deletions,
             is_many: false,
             condition_weight: 0,
-            measuring: Measuring::new(core, store.id),
+            judged,
         }
     }
 
@@ -236,14 +279,23 @@ impl<'c> Change<'c> {
             match operation {
                 Operation::Row(change) => self.change_row(change)?,
                 Operation::DeletePartition(deletion) => {
-                    self.load_deletions()?.delete_partition(*deletion);
+                    let deletion = self.not_old(*deletion);
+                    self.load_deletions()?.delete_partition(deletion);
                 }
                 Operation::DeleteRange { range, deletion } => {
-                    self.load_deletions()?.delete_range(range, *deletion);
+                    let deletion = self.not_old(*deletion);
+                    self.load_deletions()?.delete_range(range, deletion);
                 }
             }
         }
         Ok(Outcome::Applied)
+    }
+
+    /// A deletion that comes late is not one that a sweep under way takes for old: it was not there when the
+    /// rows before it were looked at.
+    fn not_old(&self, deletion: Deletion) -> Deletion {
+        let deleted_at_s = deletion.deleted_at_s.max(self.judged.horizon_s);
+        Deletion { deleted_at_s, ..deletion }
     }
 
     /// The deletions of the partition as they will be.
@@ -334,7 +386,6 @@ impl<'c> Change<'c> {
             None => covering_us,
         };
         let index = self.load_row(&change.position)?;
-        let now_s = now_of(self.mutation, change);
         let mut out = std::mem::take(&mut self.row);
         out.clear();
         if keys::is_cut(&self.mutation.key) {
@@ -353,20 +404,16 @@ impl<'c> Change<'c> {
             true => view_after(head_length, first.as_ref()).map_err(of_row)?,
             false => row,
         };
-        let hidden = if reads_cells(change) {
-            let table = self.core.schema.table(self.store.id);
-            table.map(|table| table.hidden_cells()).unwrap_or_default()
-        } else {
-            Vec::new()
-        };
+        let hidden = if reads_cells(change) { self.judged.hidden() } else { &[] };
         let before = Before {
             row,
             first_row,
             covering_us,
             first_covering_us,
-            now_s,
-            hidden: &hidden,
-            measure: Some(&self.measuring),
+            now_s: self.judged.now_s,
+            horizon_s: self.judged.horizon_s,
+            hidden,
+            measure: Some(&self.judged),
         };
         let has_spilled = |row: Option<RowView<'_>>| row.is_some_and(|row| row.has_spilled());
         if has_spilled(row) || has_spilled(first_row) {
@@ -417,9 +464,6 @@ impl<'c> Change<'c> {
         &mut self,
         condition: &Condition,
     ) -> Result<Option<Vec<CurrentRow>>, CommitError> {
-        let table = self.core.schema.table(self.store.id);
-        let table: Option<&Table> = table.as_deref();
-        let hidden = table.map(Table::hidden_cells).unwrap_or_default();
         let mut all_hold = true;
         let mut weight = 0;
         let mut rows = Vec::with_capacity(condition.rows.len());
@@ -438,8 +482,8 @@ impl<'c> Change<'c> {
                 thawed = self.thaw_row(&spilled).map_err(|error| self.of_tree(error))?;
                 view = Some(RowView::decode(&thawed).map_err(of_row)?);
             }
-            let live =
-                view.map(|view| LiveCells::new(view, covering_us, condition.now_s).hiding(&hidden));
+            let (now_s, hidden) = (self.judged.now_s, self.judged.hidden());
+            let live = view.map(|view| LiveCells::new(view, covering_us, now_s).hiding(hidden));
             let live = match live {
                 Some(live) if live.is_live().map_err(of_row)? => Some(live),
                 _ => None,
@@ -448,7 +492,8 @@ impl<'c> Change<'c> {
                 let bytes = live.as_ref().map(|live| self.live_bytes(live)).transpose();
                 weight += weigh(Touched::Condition(bytes.map_err(of_row)?));
             }
-            let judgement = condition::judge(&row_condition.checks, live.as_ref(), table);
+            let judgement =
+                condition::judge(&row_condition.checks, live.as_ref(), self.judged.table());
             match judgement.map_err(of_row)? {
                 Judgement::Holds => {}
                 Judgement::Fails => all_hold = false,
@@ -707,28 +752,4 @@ fn reads_cells(change: &RowChange) -> bool {
         | CellAction::DeleteElements { .. }
         | CellAction::CounterAdd(_) => false,
     })
-}
-
-/// The second at which a change that looks at a list judges expiry. It is part of the request where
-/// the request says it; a plain write by index says it by its timestamp.
-fn now_of(mutation: &Mutation, change: &RowChange) -> u32 {
-    if let Some(condition) = &mutation.condition {
-        return condition.now_s;
-    }
-    let of_cell = |cell: &types::CellChange| match &cell.action {
-        CellAction::ListDeleteAt { deleted_at_s, .. }
-        | CellAction::ListRemoveValues { deleted_at_s, .. } => Some(*deleted_at_s),
-        CellAction::ListSetAt { expiry: Some(expiry), .. } => {
-            Some(expiry.expires_at_s.saturating_sub(expiry.ttl_s))
-        }
-        CellAction::ListSetAt { expiry: None, .. } => {
-            Some(u32::try_from(cell.timestamp_us / 1_000_000).unwrap_or(0))
-        }
-        CellAction::Set { .. }
-        | CellAction::AddValue { .. }
-        | CellAction::Delete { .. }
-        | CellAction::DeleteElements { .. }
-        | CellAction::CounterAdd(_) => None,
-    };
-    change.cells.iter().find_map(of_cell).unwrap_or(0)
 }

@@ -8,9 +8,10 @@ use types::TableId;
 
 use crate::core::split_folder_name;
 use crate::data_dir::DataDir;
+use crate::entry::{EntryBody, decode_first_form};
 use crate::error::{Affected, OpenError};
 use crate::index::tree::is_index_folder;
-use crate::log::recovery::{Replayed, decode_change, recover};
+use crate::log::recovery::{Replayed, recover};
 use crate::log::survey::survey;
 use crate::log::{Disk, ReadOnlyDisk};
 use crate::tree::engine::{FILES_FOLDER, is_established};
@@ -156,9 +157,18 @@ fn check_log(data_dir: &DataDir, report: &mut CheckReport) -> Result<(), OpenErr
     let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk::new(data_dir.log_folder()));
     let mut change_count = 0;
     let log = survey(&disk, |replayed| {
-        if let Replayed::Change { entries, body, .. } = replayed {
-            change_count += 1;
-            decode_change(&entries, body).map_err(|_| malformed_change(data_dir))?;
+        match replayed {
+            Replayed::Entries { entries, .. } => {
+                change_count += 1;
+                for (head, body) in entries {
+                    EntryBody::decode(head.kind, body).map_err(|_| malformed_change(data_dir))?;
+                }
+            }
+            Replayed::Change { entries, body, .. } => {
+                change_count += 1;
+                decode_first_form(&entries, body).map_err(|_| malformed_change(data_dir))?;
+            }
+            Replayed::Truncate { .. } | Replayed::Drop { .. } => {}
         }
         Ok(())
     })?;

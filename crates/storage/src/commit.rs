@@ -8,8 +8,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
@@ -20,11 +21,12 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use types::{Done, Mutation, Operation, Outcome, RowPosition, SetId, TableId};
 
-use crate::apply::{Place, apply};
+use crate::apply::sweep::apply_sweep;
+use crate::apply::{Place, apply, apply_define};
 use crate::core::Core;
+use crate::entry::{Entries, Entry, EntryBody, EntryHeads};
 use crate::error::CommitError;
-use crate::log::codec::{BODY_VERSION, encode_mutation, push_length};
-use crate::log::{AppendError, Appended, DurableSink, EntryId, Position};
+use crate::log::{AppendError, Appended, DurableSink, EntryHead, Position};
 use crate::promise::Reply;
 use crate::tree::keys::CLUSTERING_BYTES_MAX;
 use crate::tree::store::{Applied, TableStore};
@@ -38,12 +40,6 @@ pub type AllDone = SmallVec<[Done; 1]>;
 
 /// The mutations of a change, each with the set that its key lies in.
 pub(crate) type Located = SmallVec<[(SetId, Mutation); 1]>;
-
-/// A change by replica set.
-pub(crate) type Entries = SmallVec<[Entry; 1]>;
-
-/// Where the entries of a change stand in the logs of their sets.
-pub(crate) type EntryIds = SmallVec<[EntryId; 1]>;
 
 /// A commit, done or on its way.
 #[derive(Debug)]
@@ -79,28 +75,13 @@ const INLINE_JOBS_MAX: usize = 4;
 /// Groups that may wait for one applier.
 const WAITING_GROUPS_MAX: usize = 8;
 
-/// The mutations of one replica set within a change.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) set: SetId,
-    pub(crate) mutations: SmallVec<[Mutation; 1]>,
-    /// Where each mutation stood in the change; nothing if it is the only one.
-    pub(crate) slots: Vec<usize>,
-}
-
-impl Entry {
-    pub(crate) fn slot(&self, number: usize) -> usize {
-        self.slots.get(number).copied().unwrap_or(0)
-    }
-}
-
 /// Splits a change by replica set, keeping the order within each.
 pub(crate) fn split_by_set(change: Located) -> Entries {
     let mut entries = Entries::new();
     if change.len() == 1 {
         for (set, mutation) in change {
             let mutations = SmallVec::from_buf([mutation]);
-            entries.push(Entry { set, mutations, slots: Vec::new() });
+            entries.push(Entry::of(set, EntryBody::Change(mutations)));
         }
         return entries;
     }
@@ -109,13 +90,15 @@ pub(crate) fn split_by_set(change: Located) -> Entries {
         let index = match entries.last() {
             Some(last) if last.set == set => entries.len() - 1,
             _ => *known.entry(set).or_insert_with(|| {
-                entries.push(Entry { set, mutations: SmallVec::new(), slots: Vec::new() });
+                entries.push(Entry::of(set, EntryBody::Change(SmallVec::new())));
                 entries.len() - 1
             }),
         };
-        if let Some(entry) = entries.get_mut(index) {
-            entry.mutations.push(mutation);
-            entry.slots.push(slot);
+        if let Some(Entry { body: EntryBody::Change(mutations), slots, .. }) =
+            entries.get_mut(index)
+        {
+            mutations.push(mutation);
+            slots.push(slot);
         }
     }
     entries
@@ -125,8 +108,8 @@ pub(crate) fn split_by_set(change: Located) -> Entries {
 pub(crate) fn join_sets(entries: Entries) -> Vec<(SetId, Mutation)> {
     let mut change: Vec<(usize, SetId, Mutation)> = Vec::new();
     for mut entry in entries {
-        let mutations = std::mem::take(&mut entry.mutations);
-        let set = entry.set;
+        let EntryBody::Change(mutations) = &mut entry.body else { continue };
+        let (set, mutations) = (entry.set, std::mem::take(mutations));
         let slots = (0..).map(|number| entry.slot(number));
         change.extend(mutations.into_iter().zip(slots).map(|(it, slot)| (slot, set, it)));
     }
@@ -160,17 +143,6 @@ pub(crate) fn validate(mutation: &Mutation) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// The body of a change record.
-pub(crate) fn encode_body(entries: &[Entry], out: &mut Vec<u8>) {
-    out.push(BODY_VERSION);
-    for entry in entries {
-        push_length(out, entry.mutations.len());
-        for mutation in &entry.mutations {
-            encode_mutation(mutation, out);
-        }
-    }
-}
-
 impl From<AppendError> for CommitError {
     fn from(error: AppendError) -> CommitError {
         match error {
@@ -181,22 +153,64 @@ impl From<AppendError> for CommitError {
             AppendError::Failed(why) => CommitError::LogFailed(why),
             AppendError::Closed => CommitError::Closed,
             AppendError::Ended => CommitError::Moved,
+            AppendError::Withdrawn => CommitError::Stale,
         }
     }
 }
 
-/// Applies one entry; the outcomes go to their slots.
+/// Applies one entry; the outcomes of its mutations, by their number, go to `on_outcome`, and so does the
+/// failure of an entry that has none. An entry that cannot be applied is the last: storage is poisoned.
 pub(crate) fn apply_entry(
     core: &Core,
-    id: EntryId,
+    head: &EntryHead,
     position: Position,
-    mutations: &[Mutation],
+    body: &EntryBody,
     mut on_outcome: impl FnMut(usize, Result<Done, CommitError>),
 ) {
-    for (number, mutation) in mutations.iter().enumerate() {
+    if let Some(why) = core.poison.get() {
+        return on_outcome(0, Err(CommitError::LogFailed(Arc::clone(why))));
+    }
+    let mut on_outcome = |number, outcome: Result<Done, CommitError>| {
+        if let Err(CommitError::Tree { table, error }) = &outcome {
+            core.poison.set(|| format!("table {table}: {error}"));
+        }
+        on_outcome(number, outcome);
+    };
+    let applied = catch_unwind(AssertUnwindSafe(|| {
+        apply_sound(core, head, position, body, &mut on_outcome);
+    }));
+    if applied.is_err() {
+        core.poison.set(|| "a bug: applying an entry panicked".to_owned());
+        let why = core.poison.get().map_or_else(|| Arc::from(""), Arc::clone);
+        on_outcome(0, Err(CommitError::LogFailed(why)));
+    }
+}
+
+fn apply_sound(
+    core: &Core,
+    head: &EntryHead,
+    position: Position,
+    body: &EntryBody,
+    mut on_outcome: impl FnMut(usize, Result<Done, CommitError>),
+) {
+    let place = |number: usize| {
         let ordinal = u32::try_from(number + 1).unwrap_or(u32::MAX);
-        let applied = Applied { index: id.index, ordinal };
-        on_outcome(number, apply(core, Place { set: id.set, applied, position }, mutation));
+        let applied = Applied { index: head.index, ordinal };
+        Place { set: head.set, applied, position, now_s: head.now_s, is_first_form: false }
+    };
+    let failure = match body {
+        EntryBody::Empty => None,
+        EntryBody::Change(mutations) => {
+            for (number, mutation) in mutations.iter().enumerate() {
+                on_outcome(number, apply(core, place(number), mutation));
+            }
+            None
+        }
+        EntryBody::Define(define) => apply_define(core, place(0), define).err(),
+        EntryBody::Sweep(sweep) => apply_sweep(core, place(0), sweep).err(),
+    };
+    if let Some(error) = failure {
+        on_outcome(0, Err(error));
     }
 }
 
@@ -232,7 +246,7 @@ impl Outcomes {
 pub(crate) struct Job {
     pub(crate) position: Position,
     pub(crate) end: Position,
-    pub(crate) ids: EntryIds,
+    pub(crate) heads: EntryHeads,
     pub(crate) entries: Entries,
     pub(crate) mutation_count: usize,
     pub(crate) reply: Reply,
@@ -243,6 +257,12 @@ pub(crate) enum Durable {
     Change(Job),
     Truncation(Truncation),
     Ends(Ends),
+    /// Time has passed, up to a place of the log; told when everything before is applied.
+    Time {
+        end: Position,
+        now_s: u32,
+        reply: SyncSender<()>,
+    },
 }
 
 impl fmt::Debug for Durable {
@@ -251,6 +271,7 @@ impl fmt::Debug for Durable {
             Durable::Change(job) => job.fmt(f),
             Durable::Truncation(truncation) => truncation.fmt(f),
             Durable::Ends(ends) => ends.sets.fmt(f),
+            Durable::Time { now_s, .. } => now_s.fmt(f),
         }
     }
 }
@@ -261,6 +282,16 @@ impl Durable {
             Durable::Change(job) => job.end,
             Durable::Truncation(truncation) => truncation.appended.end,
             Durable::Ends(ends) => ends.end,
+            Durable::Time { end, .. } => *end,
+        }
+    }
+
+    /// The second that no later entry is before.
+    fn now_s(&self) -> u32 {
+        match self {
+            Durable::Change(job) => job.heads.last().map_or(0, |head| head.now_s),
+            Durable::Truncation(_) | Durable::Ends(_) => 0,
+            Durable::Time { now_s, .. } => *now_s,
         }
     }
 }
@@ -298,7 +329,7 @@ struct Gather {
 /// What one applier does for a job.
 struct Task {
     position: Position,
-    id: EntryId,
+    head: EntryHead,
     entry: Entry,
     gather: Arc<Gather>,
 }
@@ -311,16 +342,33 @@ enum Work {
 /// How far what is durable has been applied.
 #[derive(Debug, Default)]
 pub(crate) struct AppliedThrough {
-    /// Groups in the order of the log: end, and how many appliers still work on it.
-    groups: Mutex<VecDeque<(Position, usize)>>,
+    /// In the order of the log.
+    groups: Mutex<VecDeque<ApplyingGroup>>,
     first_number: AtomicU64,
     through: AtomicU64,
+    /// No entry that is not applied has an earlier second.
+    floor_s: AtomicU32,
     changed: Condvar,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct ApplyingGroup {
+    end: Position,
+    /// No later entry has an earlier second.
+    now_s: u32,
+    /// How many appliers still work on it.
+    remaining: usize,
+}
+
 impl AppliedThrough {
-    pub(crate) fn start_at(&self, position: Position) {
+    pub(crate) fn start_at(&self, position: Position, now_s: u32) {
         self.through.store(position, Ordering::Release);
+        self.floor_s.store(now_s, Ordering::Release);
+    }
+
+    /// No entry that is not applied has an earlier second.
+    pub(crate) fn floor_s(&self) -> u32 {
+        self.floor_s.load(Ordering::Acquire)
     }
 
     pub(crate) fn get(&self) -> Position {
@@ -348,9 +396,9 @@ impl AppliedThrough {
     }
 
     /// A group of which so many parts must finish; returns its number.
-    fn begin(&self, end: Position, parts: usize) -> u64 {
+    fn begin(&self, end: Position, now_s: u32, remaining: usize) -> u64 {
         let mut groups = self.groups.lock();
-        groups.push_back((end, parts));
+        groups.push_back(ApplyingGroup { end, now_s, remaining });
         self.first_number.load(Ordering::Relaxed) + groups.len() as u64 - 1
     }
 
@@ -358,12 +406,13 @@ impl AppliedThrough {
         let mut groups = self.groups.lock();
         let first = self.first_number.load(Ordering::Relaxed);
         let index = usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
-        if let Some((_, remaining)) = groups.get_mut(index) {
-            *remaining = remaining.saturating_sub(1);
+        if let Some(group) = groups.get_mut(index) {
+            group.remaining = group.remaining.saturating_sub(1);
         }
-        while let Some((end, 0)) = groups.front().copied() {
+        while let Some(ApplyingGroup { end, now_s, remaining: 0 }) = groups.front().copied() {
             groups.pop_front();
             self.first_number.fetch_add(1, Ordering::Relaxed);
+            self.floor_s.fetch_max(now_s, Ordering::AcqRel);
             self.through.store(end, Ordering::Release);
         }
         self.changed.notify_all();
@@ -398,7 +447,7 @@ impl Appliers {
     }
 
     fn add(&self, job: Job, works: &mut [Vec<Work>]) {
-        let mut appliers = job.ids.iter().map(|id| self.applier_of(id.set));
+        let mut appliers = job.heads.iter().map(|head| self.applier_of(head.set));
         let first = appliers.next().unwrap_or(0);
         if appliers.all(|applier| applier == first) {
             if let Some(work) = works.get_mut(first) {
@@ -411,10 +460,10 @@ impl Appliers {
             outcomes: Mutex::new(Some(Outcomes::new(job.mutation_count))),
             reply: Mutex::new(Some(job.reply)),
         });
-        for (id, entry) in job.ids.into_iter().zip(job.entries) {
+        for (head, entry) in job.heads.into_iter().zip(job.entries) {
             let gather = Arc::clone(&gather);
-            let task = Task { position: job.position, id, entry, gather };
-            if let Some(work) = works.get_mut(self.applier_of(id.set)) {
+            let task = Task { position: job.position, head, entry, gather };
+            if let Some(work) = works.get_mut(self.applier_of(head.set)) {
                 work.push(Work::Part(task));
             }
         }
@@ -423,9 +472,9 @@ impl Appliers {
 
 impl Appliers {
     /// Has changes applied that are durable up to a place.
-    fn apply(&self, jobs: Vec<Job>, end: Position) {
+    fn apply(&self, jobs: Vec<Job>, end: Position, now_s: u32) {
         if jobs.is_empty() || jobs.len() <= INLINE_JOBS_MAX && self.through.is_idle() {
-            let number = self.through.begin(end, 1);
+            let number = self.through.begin(end, now_s, 1);
             let works = jobs.into_iter().map(Work::Whole).collect();
             apply_works(&self.core, works);
             self.through.finish(number);
@@ -436,7 +485,7 @@ impl Appliers {
             self.add(job, &mut works);
         }
         let parts = works.iter().filter(|work| !work.is_empty()).count();
-        let number = self.through.begin(end, parts);
+        let number = self.through.begin(end, now_s, parts);
         for (queue, work) in self.queues.iter().zip(works) {
             if !work.is_empty() && queue.send((number, work)).is_err() {
                 tracing::error!("an applier is gone");
@@ -449,10 +498,16 @@ impl Appliers {
 impl DurableSink<Durable> for Appliers {
     fn on_durable(&mut self, durable: Vec<Durable>) {
         let mut jobs = Vec::with_capacity(durable.len());
-        let mut end = 0;
+        let (mut end, mut now_s) = (0, 0);
         for one in durable {
             end = one.end();
+            now_s = one.now_s().max(now_s);
             match one {
+                Durable::Time { reply, .. } => {
+                    self.apply(std::mem::take(&mut jobs), end, now_s);
+                    self.through.wait_idle();
+                    let _ = reply.send(());
+                }
                 Durable::Change(job) => jobs.push(job),
                 // Before any later change is applied. Earlier ones that are still on their way find
                 // that the new store was born after them.
@@ -461,7 +516,7 @@ impl DurableSink<Durable> for Appliers {
                 }
                 // What is behind it may be for the sets that get their keys, and have other appliers.
                 Durable::Ends(ends) => {
-                    self.apply(std::mem::take(&mut jobs), end);
+                    self.apply(std::mem::take(&mut jobs), end, now_s);
                     self.through.wait_idle();
                     self.core.end_sets(&ends.sets);
                     (ends.show)();
@@ -469,7 +524,7 @@ impl DurableSink<Durable> for Appliers {
                 }
             }
         }
-        self.apply(jobs, end);
+        self.apply(jobs, end, now_s);
     }
 
     fn is_quick(&self, job: &Durable) -> bool {
@@ -488,7 +543,7 @@ impl DurableSink<Durable> for Appliers {
                     let _ = ends.reply.send(Err(failed));
                 }
                 // Whoever waits for it sees that the answer never comes.
-                Durable::Truncation(_) => {}
+                Durable::Truncation(_) | Durable::Time { .. } => {}
             }
         }
     }
@@ -517,8 +572,8 @@ fn apply_works(core: &Core, works: Vec<Work>) {
         match work {
             Work::Whole(job) => {
                 let mut outcomes = Outcomes::new(job.mutation_count);
-                for (id, entry) in job.ids.iter().zip(&job.entries) {
-                    apply_entry(core, *id, job.position, &entry.mutations, |number, outcome| {
+                for (head, entry) in job.heads.iter().zip(&job.entries) {
+                    apply_entry(core, head, job.position, &entry.body, |number, outcome| {
                         outcomes.set(entry.slot(number), outcome);
                     });
                 }
@@ -526,7 +581,7 @@ fn apply_works(core: &Core, works: Vec<Work>) {
             }
             Work::Part(task) => {
                 let entry = &task.entry;
-                apply_entry(core, task.id, task.position, &entry.mutations, |number, outcome| {
+                apply_entry(core, &task.head, task.position, &entry.body, |number, outcome| {
                     if let Some(outcomes) = task.gather.outcomes.lock().as_mut() {
                         outcomes.set(entry.slot(number), outcome);
                     }
@@ -555,16 +610,21 @@ pub(crate) struct SetLock {
     pub(crate) turn: Mutex<()>,
     /// While a change is appended and not yet applied: a place in the log at or before it.
     in_flight_since: AtomicU64,
+    /// The change has this second or a later one.
+    in_flight_s: AtomicU32,
 }
 
 impl SetLock {
-    /// From now on the log is needed from that place on.
-    pub(crate) fn begin(&self, since: Position) {
+    /// From now on the log is needed from that place on, and an entry is under way that is not from before
+    /// that second.
+    pub(crate) fn begin(&self, since: Position, now_s: u32) {
+        self.in_flight_s.store(now_s, Ordering::SeqCst);
         self.in_flight_since.store(since, Ordering::SeqCst);
     }
 
     pub(crate) fn end(&self) {
         self.in_flight_since.store(Position::MAX, Ordering::SeqCst);
+        self.in_flight_s.store(u32::MAX, Ordering::SeqCst);
     }
 }
 
@@ -581,8 +641,11 @@ impl SetLocks {
         }
         let mut locks = self.locks.write();
         let fresh = || {
-            let in_flight_since = AtomicU64::new(Position::MAX);
-            Arc::new(SetLock { turn: Mutex::new(()), in_flight_since })
+            Arc::new(SetLock {
+                turn: Mutex::new(()),
+                in_flight_since: AtomicU64::new(Position::MAX),
+                in_flight_s: AtomicU32::new(u32::MAX),
+            })
         };
         Arc::clone(locks.entry(set).or_insert_with(fresh))
     }
@@ -592,6 +655,14 @@ impl SetLocks {
         let locks = self.locks.read();
         let since = locks.values().map(|lock| lock.in_flight_since.load(Ordering::SeqCst));
         since.min().unwrap_or(Position::MAX)
+    }
+
+    /// No entry that is not applied has an earlier second. `given_s`: what the log gave last, asked for
+    /// before: who begins later gets that or a later one.
+    pub(crate) fn floor_s(&self, given_s: u32) -> u32 {
+        let locks = self.locks.read();
+        let in_flight = locks.values().map(|lock| lock.in_flight_s.load(Ordering::SeqCst));
+        in_flight.fold(given_s, u32::min)
     }
 
     /// Waits until nobody is in the middle of a change.

@@ -11,12 +11,13 @@ use std::sync::{Arc, OnceLock};
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, RwLock};
 use schema::{KeyShape, Table};
-use types::{SetId, TableId};
+use types::{RingToken, SetId, TableId};
 
 use crate::cache::RowCache;
 use crate::clock::Clock;
 use crate::data_dir::sync_folder;
-use crate::error::{Affected, OpenError, TreeError};
+use crate::definition::Definitions;
+use crate::error::{Affected, CommitError, OpenError, TreeError};
 use crate::heads::Heads;
 use crate::index::build::IndexBuilds;
 use crate::index::shape::IndexShape;
@@ -54,6 +55,38 @@ impl Damage {
     }
 }
 
+/// Why nothing is applied any more, once something could not be. What comes behind it in the log must not be applied
+/// without it, and what was half done must not reach sorted files: only a restart goes on, from the log.
+#[derive(Debug, Default)]
+pub(crate) struct Poison(OnceLock<Arc<str>>);
+
+impl Poison {
+    /// Nothing is applied from now on.
+    pub(crate) fn set(&self, why: impl FnOnce() -> String) {
+        self.0.get_or_init(|| {
+            let why = why();
+            tracing::error!(%why, "storage stops: a change that is in the log could not be applied");
+            Arc::from(why)
+        });
+    }
+
+    pub(crate) fn get(&self) -> Option<&Arc<str>> {
+        self.0.get()
+    }
+}
+
+/// Poisons storage when an apply panics, before the store that it may have half changed can be flushed: it is
+/// made after the store is held open, and so goes first.
+pub(crate) struct PoisonDart<'c>(pub(crate) &'c Poison);
+
+impl Drop for PoisonDart<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set(|| "a bug: applying an entry panicked".to_owned());
+        }
+    }
+}
+
 pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) schema: Arc<dyn SchemaSource>,
@@ -62,6 +95,10 @@ pub(crate) struct Core {
     pub(crate) heads: Heads,
     pub(crate) pressure: Pressure,
     pub(crate) damage: Damage,
+    pub(crate) poison: Poison,
+    pub(crate) definitions: Definitions,
+    /// Knows the set of a key, once somebody does.
+    pub(crate) locate: OnceLock<Locate>,
     pub(crate) trees_folder: PathBuf,
     pub(crate) index_builds: IndexBuilds,
     tree_shared: TreeShared,
@@ -71,6 +108,9 @@ pub(crate) struct Core {
     ended_sets: Arc<EndedSets>,
     pub(crate) sizes: SizesSeed,
 }
+
+/// Says which replica set a key of a table belongs to; chores commit to it like everybody else.
+pub(crate) type Locate = Box<dyn Fn(TableId, RingToken) -> Option<SetId> + Send + Sync>;
 
 /// The folder of a tree that is being removed ends so.
 const GONE: &str = "gone";
@@ -97,6 +137,9 @@ impl Core {
             heads: Heads::new(options.head_cache_bytes),
             pressure: Pressure::new(options.memtable_bytes_max),
             damage: Damage::default(),
+            poison: Poison::default(),
+            definitions: Definitions::default(),
+            locate: OnceLock::new(),
             tree_shared: TreeShared::new(&options),
             sizes: SizesSeed {
                 bounds: SizeBounds {
@@ -157,12 +200,6 @@ impl Core {
         born: Position,
         is_on_disk: bool,
     ) -> Arc<TableStore> {
-        let purge = PurgeFactory::new(
-            id,
-            Arc::clone(&self.schema),
-            Arc::clone(&self.clock),
-            self.options.tombstone_retention_s,
-        );
         let shapes = table.iter().flat_map(|table| {
             let shape = |index| IndexShape::new(table, index).map(Arc::new);
             table.indexes.values().filter_map(move |index| shape(index))
@@ -177,7 +214,7 @@ impl Core {
             folder: self.trees_folder.join(folder_name(id, born)),
             is_on_disk,
             shared: self.tree_shared.clone(),
-            purge: Arc::new(purge),
+            purge: Arc::new(PurgeFactory::default()),
             log_indexes: Arc::clone(&self.log_indexes),
             ended_sets: Arc::clone(&self.ended_sets),
             index_shapes,
@@ -188,6 +225,20 @@ impl Core {
     /// The store of a table, if anything was ever written to it.
     pub(crate) fn store(&self, table: TableId) -> Option<Arc<TableStore>> {
         self.stores.read().by_table.get(&table).cloned()
+    }
+
+    /// Up to which second the files of a table may have been purged.
+    pub(crate) fn purged_s(&self, table: TableId) -> Result<u32, CommitError> {
+        let Some(store) = self.store(table) else { return Ok(0) };
+        let opened = store.for_read().map_err(|error| CommitError::Tree { table, error })?;
+        Ok(opened.map_or(0, |opened| opened.purged_s()))
+    }
+
+    /// The second from which on a store could be purged, as the clock is now.
+    pub(crate) fn wished_horizon_s(&self, table: TableId) -> u32 {
+        let retention_s = self.options.tombstone_retention_s;
+        let grace_s = self.schema.table(table).map(|table| table.options.gc_grace_s);
+        self.clock.now_s().saturating_sub(grace_s.unwrap_or(retention_s).min(retention_s))
     }
 
     /// The store of a table, made if there is none; `None` if the table was dropped.

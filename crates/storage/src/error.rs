@@ -196,6 +196,9 @@ pub enum CommitError {
     Overloaded,
     /// A replica set has ended, and another one holds its keys. Who commits locates them again.
     Moved,
+    /// A mutation was planned by a definition of its table that is not in force any more. Nothing was
+    /// done, and it is to be planned again.
+    Stale,
     /// Storage was closed.
     Closed,
 }
@@ -219,6 +222,7 @@ impl fmt::Display for CommitError {
             CommitError::Tree { table, error } => write!(f, "table {table}: {error}"),
             CommitError::Overloaded => f.write_str("writes come faster than the disk takes them"),
             CommitError::Moved => f.write_str("the physical partition was split or merged"),
+            CommitError::Stale => f.write_str("the table was altered meanwhile"),
             CommitError::Closed => f.write_str("storage is closed"),
         }
     }

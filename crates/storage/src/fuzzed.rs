@@ -5,10 +5,13 @@ use bytes::Bytes;
 use types::{RowView, RowWriter};
 
 use crate::index::keys::EntryValue;
+use types::codec::{Decoder, MUTATION_FORM, encode_mutation};
+
+use crate::entry::{EntryBody, decode_first_form};
 use crate::log::EntryId;
-use crate::log::codec::{Decoder, encode_mutation};
-use crate::log::frame::{ENTRY_ID_BYTES, Frame, Mark, SegmentHead, read_frame, split_record};
-use crate::log::recovery::decode_change;
+use crate::log::frame::{
+    ENTRY_ID_BYTES, EntryHead, Frame, Mark, SegmentHead, decode_states, read_frame, split_record,
+};
 use crate::tree::deletions::decode_range;
 use crate::tree::engine::TreeBytes;
 use crate::tree::keys::{
@@ -38,13 +41,25 @@ pub fn log_record(bytes: &[u8]) {
         .flat_map(|count| 0..u32::from(count % 3))
         .map(|set| EntryId { set: types::SetId(set), index: ENTRY_ID_BYTES as u64 })
         .collect();
-    let _ = decode_change(&entries, Bytes::copy_from_slice(bytes));
+    let _ = decode_first_form(&entries, Bytes::copy_from_slice(bytes));
+    let _ = decode_states(bytes);
+    let _ = EntryHead::decode_all(bytes, bytes.len());
+    if let Some((kind, body)) = bytes.split_first()
+        && let Ok(body) = EntryBody::decode(kind % 4, Bytes::copy_from_slice(body))
+    {
+        let mut again = Vec::new();
+        body.encode(&mut again);
+        assert!(
+            EntryBody::decode(kind % 4, Bytes::from(again)).is_ok(),
+            "what was read is written"
+        );
+    }
     let mut decoder = Decoder::new(Bytes::copy_from_slice(bytes));
-    if let Ok(mutation) = decoder.mutation() {
+    if let Ok(mutation) = decoder.mutation(MUTATION_FORM) {
         let mut again = Vec::new();
         encode_mutation(&mutation, &mut again);
         let mut decoder = Decoder::new(Bytes::from(again.clone()));
-        let reread = decoder.mutation();
+        let reread = decoder.mutation(MUTATION_FORM);
         assert!(
             reread.is_ok_and(|reread| reread == mutation),
             "what was read is written as it was"

@@ -11,8 +11,8 @@
 //! - Sorted files never hold more than the log, and say exactly which entries they hold.
 //! - A read never returns what was not written: damage is an error.
 //!
-//! Reading order: [`Storage`] is the door. `log` makes changes durable, `commit` brings them to
-//! `apply`, which reads, lets `merge` decide, and writes to `tree`; `read` is the way back, past the
+//! Reading order: [`Storage`] is the door. `committer` brings entries into the `log`, which makes them
+//! durable, `commit` brings them to `apply`, which reads, lets `merge` decide, and writes to `tree`; `read` is the way back, past the
 //! `cache` and the `heads` of partitions; `index` keeps secondary
 //! indexes in step. `maintenance` flushes, compacts and pushes back. `check` verifies a stopped folder, `salvage` saves what is left of a damaged one,
 //! `snapshot` keeps and restores the whole. `docs/formats/` has every byte.
@@ -22,8 +22,11 @@ mod cache;
 mod check;
 mod clock;
 mod commit;
+mod committer;
 mod core;
 mod data_dir;
+mod definition;
+mod entry;
 mod error;
 #[doc(hidden)]
 pub mod fuzzed;

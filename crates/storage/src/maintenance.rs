@@ -5,21 +5,24 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use types::TableId;
+use types::{RingToken, TableId};
 
 use crate::commit::{AppliedThrough, Durable, SetLocks};
+use crate::committer::Committer;
 use crate::core::Core;
 use crate::data_dir::sync_folder;
+use crate::entry::Sweep;
 use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::{self, leftovers};
 use crate::log::{Log, Position, is_disk_failure, is_disk_full};
 use crate::sizes::walk::walk_due;
 use crate::tree::store::{OpenStore, TableStore};
-use crate::tree::sweep::sweep;
+use crate::tree::sweep::{sweep_deletions, sweep_spilled};
 
 /// The longest a writer is slowed down at a time.
 const DELAY_MAX: Duration = Duration::from_millis(10);
@@ -184,6 +187,7 @@ struct Shared {
     log: Arc<Log<Durable>>,
     through: Option<Arc<AppliedThrough>>,
     set_locks: Arc<SetLocks>,
+    committer: Arc<Committer>,
     /// Places in the log of tables that are being emptied or dropped.
     table_ends: Mutex<Vec<Position>>,
     is_stopping: AtomicBool,
@@ -212,17 +216,16 @@ enum Compaction {
 impl Maintenance {
     /// `through`: how far the group commit applied; without it the set locks know.
     pub(crate) fn start(
-        core: Arc<Core>,
-        log: Arc<Log<Durable>>,
+        committer: Arc<Committer>,
         through: Option<Arc<AppliedThrough>>,
-        set_locks: Arc<SetLocks>,
     ) -> io::Result<Maintenance> {
-        let compaction_threads = core.options.compaction_threads.max(1);
+        let compaction_threads = committer.core.options.compaction_threads.max(1);
         let shared = Arc::new(Shared {
-            core,
-            log,
+            core: Arc::clone(&committer.core),
+            log: Arc::clone(&committer.log),
+            set_locks: Arc::clone(&committer.set_locks),
+            committer,
             through,
-            set_locks,
             table_ends: Mutex::new(Vec::new()),
             is_stopping: AtomicBool::new(false),
             state: Mutex::new(State::default()),
@@ -418,7 +421,7 @@ impl Shared {
                 continue;
             };
             runs = runs.max(opened.tree.unsorted_runs()).max(opened.indexes.unsorted_runs());
-            if opened.take_purge(store.horizon_s()) {
+            if opened.take_purge(self.core.wished_horizon_s(store.id)) {
                 self.queue_compaction(&store, Compaction::Purge);
             }
         }
@@ -457,7 +460,11 @@ impl Shared {
         };
         {
             let _flushing = self.flushing.lock();
-            if !opened.seal() && !opened.has_sealed() {
+            let floor_s = self.floor_s();
+            let horizon_s =
+                |retention_s| self.core.definitions.raise_horizon(store.id, floor_s, retention_s);
+            let sealed = opened.seal(&self.core.poison, horizon_s);
+            if !sealed.map_err(TreeError::Corrupt)? && !opened.has_sealed() {
                 return Ok(());
             }
             // Sorted files never know more than the log.
@@ -572,7 +579,24 @@ impl Shared {
             return Ok(());
         };
         let goes_on = || !self.is_stopping() && !store.is_dropped();
-        let bytes = sweep(store, opened, &self.core.cache, store.horizon_s(), &goes_on)?;
+        // Where nothing is written, nothing else tells that time has passed, and how long the dead stay.
+        self.pass_time()?;
+        if let Some(table) = self.core.schema.table(store.id)
+            && let Ok(newest) =
+                self.core.definitions.newest(&table, self.core.options.tombstone_retention_s)
+        {
+            self.core.definitions.announce(&newest, opened.purged_s());
+        }
+        let floor_s = self.floor_s();
+        let horizon_s = opened.horizon_at(|retention_s| {
+            self.core.definitions.raise_horizon(store.id, floor_s, retention_s)
+        });
+        sweep_deletions(store.id, opened, horizon_s, |sweep| goes_on() && self.commit(sweep))?;
+        // The horizon comes into the files before anything is purged by it.
+        opened.want_seal();
+        self.flush(store)?;
+        let cache = &self.core.cache;
+        let bytes = sweep_spilled(store, opened, cache, store.horizon_s(), &goes_on)?;
         self.core.pressure.grow(bytes);
         self.flush(store)?;
         let watermark = opened.watermark();
@@ -582,6 +606,55 @@ impl Shared {
         self.core.queue_builds(store);
         opened.sizes.ask_for_full_walk();
         Ok(())
+    }
+}
+
+impl Shared {
+    /// No entry that is not applied has an earlier second.
+    fn floor_s(&self) -> u32 {
+        match &self.through {
+            Some(through) => through.floor_s(),
+            None => {
+                let given_s = self.log.now_s();
+                self.set_locks.floor_s(given_s)
+            }
+        }
+    }
+
+    /// Has the log say what time it is, and waits until everything before is applied.
+    fn pass_time(&self) -> Result<(), TreeError> {
+        let now_s = self.core.clock.now_s();
+        let failed = || TreeError::Corrupt("the log failed".into());
+        // Bounded by one: there is one answer.
+        let (reply, passed) = sync_channel(1);
+        let mut reply = self.through.is_some().then_some(reply);
+        let appended = self.log.append_time(now_s, |appended| {
+            Some(Durable::Time { end: appended.end, now_s, reply: reply.take()? })
+        });
+        let synced = appended.and_then(|appended| self.log.sync_through(appended.end));
+        synced.map_err(|_| failed())?;
+        match self.through {
+            Some(_) => passed.recv().map_err(|_| failed()),
+            None => Ok(()),
+        }
+    }
+
+    /// Commits a part of a sweep; whether to go on with the partition.
+    fn commit(&self, sweep: Sweep) -> bool {
+        let token =
+            sweep.prefix.first_chunk::<16>().map(|bytes| RingToken(u128::from_be_bytes(*bytes)));
+        let locate = self.core.locate.get();
+        let set = locate.zip(token).and_then(|(locate, token)| locate(sweep.table, token));
+        let Some(set) = set else { return false };
+        match self.committer.commit_sweep(set, sweep) {
+            Ok(_) => true,
+            // Its keys have another set by now: the next purge sees to it.
+            Err(CommitError::Moved) => false,
+            Err(error) => {
+                tracing::warn!(%error, "old deletions could not be taken away; it is tried again");
+                false
+            }
+        }
     }
 }
 
@@ -601,7 +674,9 @@ pub(crate) fn flush_while_recovering(core: &Core) -> Result<(), OpenError> {
         return Ok(());
     };
     sync_folder(&core.trees_folder).map_err(OpenError::io(&core.trees_folder))?;
-    opened.seal();
+    // What is still to be replayed says how far time has come; this does not.
+    let poisoned = |why| OpenError::Tree { table: store.id, error: TreeError::Corrupt(why) };
+    opened.seal(&core.poison, |_| 0).map_err(poisoned)?;
     let freed =
         opened.flush_sealed().map_err(|error| OpenError::Tree { table: store.id, error })?;
     core.pressure.shrink(freed);

@@ -2,8 +2,9 @@
 
 use types::{CorruptRow, Mutation, RowChange, RowView};
 
-use crate::log::codec::{BODY_VERSION, encode_mutation, push_length};
-use crate::log::frame::{RecordKind, push_record};
+use types::codec::{MUTATION_FORM, encode_mutation, push_length};
+
+use crate::log::frame::{ENTRY_HEAD_BYTES, RecordKind, push_record};
 use crate::merge::row::{Before, merge};
 
 /// Merges a change into a stored row, as applying it does; nothing when it cannot be merged.
@@ -15,6 +16,7 @@ pub fn merge_row(row: Option<&[u8]>, change: &RowChange) -> Result<Vec<u8>, Corr
         first_covering_us: i64::MIN,
         covering_us: i64::MIN,
         now_s: 1,
+        horizon_s: 0,
         hidden: &[],
         measure: None,
     };
@@ -30,8 +32,9 @@ pub fn append_record(
     out: &mut Vec<u8>,
 ) -> u32 {
     body.clear();
-    body.push(BODY_VERSION);
+    body.push(MUTATION_FORM as u8);
     push_length(body, 1);
     encode_mutation(mutation, body);
-    push_record(out, chain, RecordKind::Change, &[0; 12], body, crc32fast::hash(body))
+    let head = [0; ENTRY_HEAD_BYTES];
+    push_record(out, chain, RecordKind::Entries, &head, body, crc32fast::hash(body))
 }

@@ -63,6 +63,8 @@ impl Drop for Promise {
 pub(crate) enum Reply {
     Channel(oneshot::Sender<CommitResult>),
     Mailbox(Promise),
+    /// Whoever appended it waits for something else.
+    Nobody,
 }
 
 impl Reply {
@@ -75,6 +77,7 @@ impl Reply {
                 None
             }
             Reply::Mailbox(promise) => promise.keep(result),
+            Reply::Nobody => None,
         }
     }
 }

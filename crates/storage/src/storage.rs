@@ -1,6 +1,5 @@
 //! The door of storage.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -8,50 +7,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use schema::{Index, Table};
-use smallvec::SmallVec;
-use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, SetId, TableId};
+use types::{
+    Done, Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, SetId, TableId,
+};
 
-use crate::apply::foresee;
+use crate::apply::{Place, apply, foresee};
 use crate::clock::Clock;
 use crate::commit::{
-    AppliedThrough, Appliers, CommitResult, Committed, Durable, Ends, Entries, Entry, EntryIds,
-    Job, Located, Outcomes, SetLock, SetLocks, Truncation, apply_entry, encode_body, join_sets,
+    AppliedThrough, Appliers, Committed, Durable, Ends, Located, SetLocks, Truncation, apply_entry,
     split_by_set, validate,
 };
+use crate::committer::Committer;
 use crate::core::Core;
 use crate::data_dir::DataDir;
+use crate::definition::Definition;
+use crate::entry::{EntryBody, EntryKind, decode_first_form};
 use crate::error::{Affected, CommitError, OpenError, ReadError, TreeError};
 use crate::index;
 use crate::index::build::IndexBuild;
 use crate::index::check::IndexComparison;
 use crate::index::shape::IndexShape;
 use crate::log::frame::RecordKind;
-use crate::log::recovery::{Recovered, Replayed, decode_change, recover};
+use crate::log::recovery::{Recovered, Replayed, recover};
 use crate::log::survey::{Survey, survey};
-use crate::log::{AppendError, Appended, Cut, Disk, DurableSink, EntryId, Log, RealDisk};
+use crate::log::{
+    Appended, Appending, Cut, Disk, DurableSink, EntryHead, EntryId, Log, NewEntry, NewRecord,
+    Position, RealDisk,
+};
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
-use crate::promise::{AnswerTo, Promise, Reply};
+use crate::promise::AnswerTo;
 use crate::read;
 use crate::schema_source::SchemaSource;
 use crate::sizes::admit::{PartitionFilling, PartitionFull};
 use crate::sizes::{self, LogicalSize, RangeSize, TableSizes};
 use crate::slots::Slots;
 use crate::snapshot::{EmptyLog, log_failed};
+use crate::tree::store::Applied;
 
 /// A clean stop leaves at most this much to be replayed.
 const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What is kept of the memory that a change is encoded in.
-const BODY_BYTES_KEPT: usize = 64 * 1024;
-
 /// So many sets end in one record of the log.
-const ENDS_PER_RECORD_MAX: usize = 4096;
-
-thread_local! {
-    /// Where the change at hand is encoded.
-    static BODY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
+const ENDS_PER_RECORD_MAX: usize = 2048;
 
 /// The rows of a node, on disk.
 pub struct Storage {
@@ -60,6 +58,7 @@ pub struct Storage {
     log: Arc<Log<Durable>>,
     through: Arc<AppliedThrough>,
     set_locks: Arc<SetLocks>,
+    committer: Arc<Committer>,
     maintenance: Maintenance,
     is_closed: AtomicBool,
 }
@@ -132,7 +131,7 @@ impl Storage {
         let core = Arc::new(Core::new(options, data_dir.trees_folder(), schema, clock)?);
         let mut change_count = 0;
         let mut survey = survey(log, |replayed| {
-            if matches!(replayed, Replayed::Change { .. }) {
+            if matches!(replayed, Replayed::Change { .. } | Replayed::Entries { .. }) {
                 change_count += 1;
             }
             replay(&core, replayed)
@@ -154,6 +153,7 @@ impl Storage {
             end: recovered.end,
             chain: recovered.chain,
             indexes: recovered.indexes.clone(),
+            now_s: recovered.now_s,
             oldest: recovered.end,
             ..Recovered::default()
         };
@@ -171,7 +171,7 @@ impl Storage {
     ) -> Result<Storage, OpenError> {
         let log_path = data_dir.log_folder();
         let through = Arc::new(AppliedThrough::default());
-        through.start_at(recovered.end);
+        through.start_at(recovered.end, recovered.now_s);
         let sink: Box<dyn DurableSink<Durable>> = Box::new(
             Appliers::start(Arc::clone(&core), Arc::clone(&through))
                 .map_err(OpenError::io(&log_path))?,
@@ -183,17 +183,31 @@ impl Storage {
             CommitMode::Group => Some(Arc::clone(&through)),
             CommitMode::Periodic { .. } => None,
         };
-        let maintenance = Maintenance::start(
-            Arc::clone(&core),
-            Arc::clone(&log),
-            group_through,
-            Arc::clone(&set_locks),
-        )
-        .map_err(OpenError::io(data_dir.path()))?;
+        let committer = Arc::new(Committer {
+            core: Arc::clone(&core),
+            log: Arc::clone(&log),
+            set_locks: Arc::clone(&set_locks),
+        });
+        let maintenance = Maintenance::start(Arc::clone(&committer), group_through)
+            .map_err(OpenError::io(data_dir.path()))?;
         let is_closed = AtomicBool::new(false);
-        let storage = Storage { data_dir, core, log, through, set_locks, maintenance, is_closed };
+        let storage =
+            Storage { data_dir, core, log, through, set_locks, committer, maintenance, is_closed };
         storage.maintenance.release_log();
         Ok(storage)
+    }
+
+    /// Why nothing is acknowledged any more, if that is so: only a restart helps.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.core.poison.get().or(self.log.failure()).cloned()
+    }
+
+    /// From now on chores know the replica set of a key. Without, deletions are not taken away.
+    pub fn locate_with(
+        &self,
+        locate: impl Fn(TableId, RingToken) -> Option<SetId> + Send + Sync + 'static,
+    ) {
+        let _ = self.core.locate.set(Box::new(locate));
     }
 
     /// The folder, for its documents.
@@ -232,14 +246,17 @@ impl Storage {
         if self.is_closed.load(Ordering::Acquire) {
             return Committed::Now(Err(CommitError::Closed));
         }
+        if let Some(why) = self.core.poison.get() {
+            return Committed::Now(Err(CommitError::LogFailed(Arc::clone(why))));
+        }
         for (_, mutation) in &change {
             if let Err(error) = validate(mutation) {
                 return Committed::Now(Err(error));
             }
         }
         if change.len() > 1 {
-            for (_, mutation) in &change {
-                if let Err(error) = foresee(&self.core, mutation) {
+            for (set, mutation) in &change {
+                if let Err(error) = foresee(&self.core, *set, mutation) {
                     return Committed::Now(Err(error));
                 }
             }
@@ -248,23 +265,8 @@ impl Storage {
             return Committed::Now(Err(error));
         }
         let mutation_count = change.len();
-        let entries = split_by_set(change);
-        let mut body = BODY.take();
-        body.clear();
-        encode_body(&entries, &mut body);
-        let committed = match self.core.options.commit {
-            CommitMode::Group => self.commit_group(entries, mutation_count, &body, answer_to),
-            CommitMode::Periodic { .. } => {
-                let result = self.commit_periodic(&entries, mutation_count, &body);
-                self.maintenance.after_write();
-                match result {
-                    Err(CommitError::Moved) => Committed::Moved(join_sets(entries)),
-                    result => Committed::Now(result),
-                }
-            }
-        };
-        body.shrink_to(BODY_BYTES_KEPT);
-        BODY.set(body);
+        let committed = self.committer.commit(split_by_set(change), mutation_count, answer_to);
+        self.maintenance.after_write();
         committed
     }
 
@@ -315,106 +317,24 @@ impl Storage {
         sets: &[SetId],
         job: impl FnOnce(Appended) -> Option<Durable>,
     ) -> Result<(), CommitError> {
-        let entry = |set| Entry { set, mutations: SmallVec::new(), slots: Vec::new() };
-        let entries: Entries = sets.iter().copied().map(entry).collect();
-        let mut body = Vec::new();
-        encode_body(&entries, &mut body);
-        let appended =
-            self.log.append_change(sets.iter().copied(), true, true, &body, |at, _| job(at));
-        appended.map(drop).map_err(CommitError::from)
+        let entry =
+            |set: &SetId| NewEntry { set: *set, kind: EntryKind::Empty as u8, body_bytes: 0 };
+        let entries: Vec<NewEntry> = sets.iter().map(entry).collect();
+        let record = NewRecord {
+            entries: &entries,
+            body: &[],
+            now_s: self.core.clock.now_s(),
+            is_last: true,
+            wakes: true,
+        };
+        let mut appending = EndsAppend { core: &self.core, sets, job: Some(job) };
+        self.log.append_entries(record, &mut appending).map(drop).map_err(CommitError::from)
     }
 
     /// Has the log write what was appended for mailboxes. Called when a caller has nothing more to add,
     /// so that all of its changes are in one group.
     pub fn write_group(&self) {
         self.log.write_or_wake();
-    }
-
-    fn commit_group(
-        &self,
-        entries: Entries,
-        mutation_count: usize,
-        body: &[u8],
-        answer_to: Option<AnswerTo<'_>>,
-    ) -> Committed {
-        let (mut channel, committed) = match answer_to {
-            Some(_) => (None, Committed::Promised),
-            None => {
-                let (sender, receiver) = tokio::sync::oneshot::channel();
-                (Some(sender), Committed::Later(receiver))
-            }
-        };
-        let sets: SmallVec<[SetId; 1]> = entries.iter().map(|entry| entry.set).collect();
-        let mut entries = Some(entries);
-        let make_job = |appended: Appended, ids: &[EntryId]| {
-            let Appended { position, end } = appended;
-            let (ids, entries) = (EntryIds::from_slice(ids), entries.take()?);
-            // A promise is made for what was appended only: it is told in any case.
-            let reply = match answer_to {
-                Some(answer_to) => Reply::Mailbox(Promise::new(answer_to)),
-                None => Reply::Channel(channel.take()?),
-            };
-            Some(Durable::Change(Job { position, end, ids, entries, mutation_count, reply }))
-        };
-        let appended = {
-            let wakes = answer_to.is_none();
-            self.log.append_change(sets.into_iter(), false, wakes, body, make_job)
-        };
-        self.maintenance.after_write();
-        match (appended, entries) {
-            (Ok(_), _) => committed,
-            (Err(AppendError::Ended), Some(entries)) => Committed::Moved(join_sets(entries)),
-            (Err(error), _) => Committed::Now(Err(error.into())),
-        }
-    }
-
-    fn commit_periodic(
-        &self,
-        entries: &[Entry],
-        mutation_count: usize,
-        body: &[u8],
-    ) -> CommitResult {
-        if let [entry] = entries {
-            let lock = self.set_locks.get(entry.set);
-            let _turn = lock.turn.lock();
-            lock.begin(self.log.synced());
-            let result = self.append_and_apply(entries, mutation_count, body);
-            lock.end();
-            return result;
-        }
-        let mut sets: Vec<SetId> = entries.iter().map(|entry| entry.set).collect();
-        // Always in the same order, so that two changes over the same sets cannot wait in a circle.
-        sets.sort_unstable();
-        let locks: Vec<Arc<SetLock>> =
-            sets.into_iter().map(|set| self.set_locks.get(set)).collect();
-        let _turns: Vec<_> = locks.iter().map(|lock| lock.turn.lock()).collect();
-        locks.iter().for_each(|lock| lock.begin(self.log.synced()));
-        let result = self.append_and_apply(entries, mutation_count, body);
-        locks.iter().for_each(|lock| lock.end());
-        result
-    }
-
-    /// The caller has the turn of every set.
-    fn append_and_apply(
-        &self,
-        entries: &[Entry],
-        mutation_count: usize,
-        body: &[u8],
-    ) -> CommitResult {
-        let mut entry_ids = EntryIds::new();
-        let sets = entries.iter().map(|entry| entry.set);
-        let appended = self.log.append_change(sets, false, true, body, |_, ids| {
-            entry_ids.extend_from_slice(ids);
-            None
-        })?;
-        let mut outcomes = Outcomes::new(mutation_count);
-        for (id, entry) in entry_ids.iter().zip(entries) {
-            let position = appended.position;
-            apply_entry(&self.core, *id, position, &entry.mutations, |number, outcome| {
-                outcomes.set(entry.slot(number), outcome);
-            });
-        }
-        outcomes.finish()
     }
 
     /// Reads rows of one replica set.
@@ -515,6 +435,7 @@ impl Storage {
         let mut hold = None;
         let appended = self.log.append_table_end(RecordKind::Truncate, table, |appended| {
             hold = Some(self.maintenance.hold_log(appended.position));
+            self.core.definitions.forget(table);
             if is_periodic {
                 // Changes are applied as they are appended, so this is too.
                 replaced = self.core.replace_store(table, appended.position);
@@ -609,7 +530,7 @@ impl Storage {
                 table: store.id,
                 disk_bytes: opened.tree.disk_bytes() + opened.indexes.disk_bytes(),
                 memory_bytes: opened.memory_bytes(),
-                row_count: opened.tree.key_count().saturating_sub(opened.sizes.record_count()),
+                row_count: opened.row_count(),
             })
         });
         Statistics {
@@ -697,28 +618,84 @@ impl Drop for Storage {
     }
 }
 
+/// The last entries of sets on their way into the log.
+struct EndsAppend<'a, F> {
+    core: &'a Core,
+    sets: &'a [SetId],
+    job: Option<F>,
+}
+
+impl<F: FnOnce(Appended) -> Option<Durable>> Appending<Durable> for EndsAppend<'_, F> {
+    fn is_wanted(&mut self) -> bool {
+        true
+    }
+
+    fn job(&mut self, appended: Appended, _: &[EntryHead]) -> Option<Durable> {
+        self.core.definitions.forget_sets(self.sets);
+        self.job.take().and_then(|job| job(appended))
+    }
+}
+
+/// Applies a mutation that the log's first version wrote: by the definition of the moment, because it
+/// carries none.
+fn apply_first_form(
+    core: &Core,
+    id: EntryId,
+    number: usize,
+    position: Position,
+    mutation: &Mutation,
+) -> Result<Done, CommitError> {
+    let table = mutation.table;
+    let of_tree = |error| CommitError::Tree { table, error };
+    if let (Some(store), Some(definition)) = (core.store_or_new(table), core.schema.table(table)) {
+        let opened = store.for_write().map_err(of_tree)?;
+        let progress = opened.progress(id.set);
+        if progress.definition().is_none() {
+            let definition = Definition::new(&definition, core.options.tombstone_retention_s);
+            let unreadable = |_| TreeError::Corrupt("its definition is not readable".into());
+            let definition = definition.map_err(unreadable).map_err(of_tree)?;
+            progress.define(&Arc::new(definition), 0);
+        }
+    }
+    let ordinal = u32::try_from(number + 1).unwrap_or(u32::MAX);
+    let place = Place {
+        set: id.set,
+        applied: Applied { index: id.index, ordinal },
+        position,
+        now_s: core.clock.now_s(),
+        is_first_form: true,
+    };
+    apply(core, place, mutation)
+}
+
 /// Applies a record of the log again, as far as the trees do not have it.
 fn replay(core: &Core, replayed: Replayed) -> Result<(), OpenError> {
+    let malformed = |position| OpenError::Damaged {
+        path: core.trees_folder.clone(),
+        offset: position,
+        what: "an entry in the log does not follow its format",
+        affected: Affected::Log,
+    };
+    let mut failed = None;
+    let mut note = |outcome: Result<Done, CommitError>| {
+        if let Err(CommitError::Tree { table, error }) = outcome {
+            failed = Some(OpenError::Tree { table, error });
+        }
+    };
     match replayed {
+        Replayed::Entries { position, entries } => {
+            for (head, body) in entries {
+                let body = EntryBody::decode(head.kind, body).map_err(|_| malformed(position))?;
+                apply_entry(core, &head, position, &body, |_, outcome| note(outcome));
+            }
+        }
         Replayed::Change { position, entries, body } => {
-            let changes = decode_change(&entries, body).map_err(|_| OpenError::Damaged {
-                path: core.trees_folder.clone(),
-                offset: position,
-                what: "a change in the log does not follow its format",
-                affected: Affected::Log,
-            })?;
-            let mut failed = None;
+            let changes = decode_first_form(&entries, body).map_err(|_| malformed(position))?;
             for (id, mutations) in changes {
-                apply_entry(core, id, position, &mutations, |_, outcome| {
-                    if let Err(CommitError::Tree { table, error }) = outcome {
-                        failed = Some(OpenError::Tree { table, error });
-                    }
-                });
+                for (number, mutation) in mutations.iter().enumerate() {
+                    note(apply_first_form(core, id, number, position, mutation));
+                }
             }
-            if core.pressure.wants_flush() {
-                maintenance::flush_while_recovering(core)?;
-            }
-            failed.map_or(Ok(()), Err)
         }
         Replayed::Truncate { position, table } => {
             // Also where nothing is known of the table: what follows must be born here, or this
@@ -728,13 +705,15 @@ fn replay(core: &Core, replayed: Replayed) -> Result<(), OpenError> {
             {
                 core.remove_files(&old);
             }
-            Ok(())
         }
         Replayed::Drop { table } => {
             if let Some(old) = core.drop_store(table) {
                 core.remove_files(&old);
             }
-            Ok(())
         }
     }
+    if core.pressure.wants_flush() {
+        maintenance::flush_while_recovering(core)?;
+    }
+    failed.map_or(Ok(()), Err)
 }

@@ -42,7 +42,8 @@ fn write(storage: &Storage, number: u32, value: u32) {
     };
     let key = PartitionKey::new(Bytes::copy_from_slice(&number.to_be_bytes()));
     let operations = vec![Operation::Row(row)];
-    let mutation = Mutation { table: TABLE, key, condition: None, operations };
+    let mutation =
+        Mutation { table_version: 0, now_s: None, table: TABLE, key, condition: None, operations };
     storage.commit(vec![(SET, mutation)]).wait().unwrap();
 }
 

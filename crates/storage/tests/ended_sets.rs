@@ -23,6 +23,8 @@ const WRITES: i64 = 300;
 fn add(delta: i64) -> Mutation {
     let action = CellAction::CounterAdd(delta);
     Mutation {
+        table_version: 0,
+        now_s: None,
         table: TABLE,
         key: key(KEY),
         condition: None,

@@ -38,7 +38,8 @@ fn options() -> Options {
 fn commit(storage: &Storage, number: u32, operation: Operation) {
     let key = PartitionKey::new(Bytes::copy_from_slice(&number.to_be_bytes()));
     let operations = vec![operation];
-    let mutation = Mutation { table: TABLE, key, condition: None, operations };
+    let mutation =
+        Mutation { table_version: 0, now_s: None, table: TABLE, key, condition: None, operations };
     storage.commit(vec![(SET, mutation)]).wait().unwrap();
 }
 

@@ -31,7 +31,14 @@ fn write(position: RowPosition, timestamp_us: i64, value: Vec<u8>) -> Operation 
 }
 
 fn mutation(number: u8, operations: Vec<Operation>) -> Mutation {
-    Mutation { table: TABLE, key: key(number), condition: None, operations }
+    Mutation {
+        table_version: 0,
+        now_s: None,
+        table: TABLE,
+        key: key(number),
+        condition: None,
+        operations,
+    }
 }
 
 fn commit(storage: &Storage, mutation: Mutation) {

@@ -45,6 +45,7 @@ fn table(indexes: &[Index]) -> Arc<Table> {
     let list = |frozen| CqlType::List { element: int(), frozen };
     let mut table = Table {
         id: TABLE,
+        version: 0,
         keyspace: "k".into(),
         name: "t".into(),
         columns: vec![
@@ -53,11 +54,11 @@ fn table(indexes: &[Index]) -> Arc<Table> {
             column(ColumnId(3), "c", CqlType::Text, clustering(false)),
             column(ColumnId(4), "d", CqlType::Int, clustering(true)),
             column(STATIC, "s", CqlType::Int, ColumnKind::Static),
-            column(VALUE, "v", CqlType::Text, regular),
-            column(LIST, "l", list(false), regular),
-            column(SET_COLUMN, "st", CqlType::Set { element: int(), frozen: false }, regular),
-            column(MAP, "m", CqlType::Map { key: int(), value: int(), frozen: false }, regular),
             column(FROZEN, "f", list(true), regular),
+            column(LIST, "l", list(false), regular),
+            column(MAP, "m", CqlType::Map { key: int(), value: int(), frozen: false }, regular),
+            column(SET_COLUMN, "st", CqlType::Set { element: int(), frozen: false }, regular),
+            column(VALUE, "v", CqlType::Text, regular),
         ],
         partition_key_count: 2,
         clustering_count: 2,
@@ -103,7 +104,7 @@ fn indexes() -> Vec<Index> {
         .collect()
 }
 
-fn open_at(path: &Path, mode: CommitMode, indexes: &[Index]) -> Storage {
+fn open_indexed(path: &Path, mode: CommitMode, indexes: &[Index]) -> Storage {
     // Half of the runs with nearly everything outside of rows.
     let options = match mode {
         CommitMode::Group => small_options(mode),
@@ -279,7 +280,7 @@ fn condition() -> impl Strategy<Value = Option<Box<Condition>>> {
     let condition = (clustering(), check).prop_map(|(clustering, check)| {
         let row =
             RowCondition { position: RowPosition::Clustered(clustering), checks: vec![check] };
-        Box::new(Condition { rows: vec![row], now_s: NOW_S })
+        Box::new(Condition { rows: vec![row] })
     });
     prop::option::weighted(0.15, condition)
 }
@@ -287,6 +288,8 @@ fn condition() -> impl Strategy<Value = Option<Box<Condition>>> {
 fn mutation() -> impl Strategy<Value = Mutation> {
     (0..4u8, condition(), prop::collection::vec(operation(), 1..4)).prop_map(
         |(number, condition, operations)| Mutation {
+            table_version: 0,
+            now_s: None,
             table: TABLE,
             key: partition(number),
             condition,
@@ -464,7 +467,7 @@ fn check_answer(storage: &Storage, command: &types::ReadCommand, wanted: &[SeenR
 fn run(steps: Vec<Step>, mode: CommitMode) {
     let folder = Folder::new("index");
     let mut indexes = indexes();
-    let mut storage = open_at(&folder.0, mode, &indexes);
+    let mut storage = open_indexed(&folder.0, mode, &indexes);
     for step in steps {
         let mut is_compacted = false;
         match step {
@@ -480,12 +483,12 @@ fn run(steps: Vec<Step>, mode: CommitMode) {
             Step::Reopen => {
                 storage.close().unwrap();
                 drop(storage);
-                storage = open_at(&folder.0, mode, &indexes);
+                storage = open_indexed(&folder.0, mode, &indexes);
             }
             Step::Crash | Step::CrashInFlush if mode != CommitMode::Group => continue,
             Step::Crash => {
                 storage.abandon();
-                storage = open_at(&folder.0, mode, &indexes);
+                storage = open_indexed(&folder.0, mode, &indexes);
             }
             Step::CrashInFlush => {
                 let earlier = Folder::new("earlier");
@@ -493,14 +496,14 @@ fn run(steps: Vec<Step>, mode: CommitMode) {
                 for part in ["trees", "log"] {
                     copy_folder(&folder.0.join(part), &earlier.0.join(part));
                 }
-                storage = open_at(&folder.0, mode, &indexes);
+                storage = open_indexed(&folder.0, mode, &indexes);
                 storage.flush(None).unwrap();
                 storage.abandon();
                 restore_tables(&earlier.0, &folder.0);
                 // Nothing of it is let go before the table is flushed.
                 fs::remove_dir_all(folder.0.join("log")).unwrap();
                 copy_folder(&earlier.0.join("log"), &folder.0.join("log"));
-                storage = open_at(&folder.0, mode, &indexes);
+                storage = open_indexed(&folder.0, mode, &indexes);
             }
             Step::Truncate => storage.truncate(TABLE).unwrap(),
             Step::Rebuild(number) => {
@@ -550,6 +553,8 @@ fn put(number: i32, value: &str, timestamp_us: i64) -> Mutation {
         cells: vec![cell],
     };
     Mutation {
+        table_version: 0,
+        now_s: None,
         table: TABLE,
         key: PartitionKey::new(Bytes::from(key)),
         condition: None,
@@ -572,7 +577,7 @@ fn by_value(index: &Index, value: &str) -> types::ReadCommand {
 fn a_build_goes_on_after_a_crash_and_misses_no_write() {
     const ROWS: i32 = 20_000;
     let folder = Folder::new("build");
-    let storage = open_at(&folder.0, CommitMode::Group, &[]);
+    let storage = open_indexed(&folder.0, CommitMode::Group, &[]);
     let change = |from: i32, count: i32, value: &str, timestamp_us: i64| {
         (from..from + count).map(|n| (SET, put(n, value, timestamp_us))).collect::<Vec<_>>()
     };
@@ -589,7 +594,7 @@ fn a_build_goes_on_after_a_crash_and_misses_no_write() {
     }
     storage.flush(None).unwrap();
     storage.abandon();
-    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    let storage = open_indexed(&folder.0, CommitMode::Group, defined);
     wait_built(&storage);
     let seen = |storage: &Storage, value: &str| read_all(storage, &by_value(&index, value)).len();
     for comparison in storage.compare_indexes(TABLE).unwrap() {
@@ -600,7 +605,7 @@ fn a_build_goes_on_after_a_crash_and_misses_no_write() {
     // What is built stays so.
     storage.close().unwrap();
     drop(storage);
-    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    let storage = open_indexed(&folder.0, CommitMode::Group, defined);
     assert!(storage.index_builds().iter().all(|build| build.is_built && build.share == 1.0));
     assert_eq!(seen(&storage, "new"), 10_000);
 }
@@ -611,7 +616,7 @@ fn a_damaged_index_is_built_anew() {
     let folder = Folder::new("damaged");
     let index = indexes().remove(3);
     let defined = std::slice::from_ref(&index);
-    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    let storage = open_indexed(&folder.0, CommitMode::Group, defined);
     let change = (0..2_000).map(|number| (SET, put(number, "v", 1)));
     storage.commit(change).wait().unwrap();
     storage.flush(None).unwrap();
@@ -627,7 +632,7 @@ fn a_damaged_index_is_built_anew() {
         }
         fs::File::create(&path).unwrap().write_all(&bytes).unwrap();
     }
-    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    let storage = open_indexed(&folder.0, CommitMode::Group, defined);
     let mut sink = Remember::default();
     assert!(storage.read(SET, &by_value(&index, "v"), &mut sink).is_err());
     assert_eq!(read_all(&storage, &by_value(&index, "v")).len(), 2_000, "by a scan");
@@ -643,7 +648,7 @@ fn a_damaged_index_is_built_anew() {
     }
     storage.close().unwrap();
     drop(storage);
-    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    let storage = open_indexed(&folder.0, CommitMode::Group, defined);
     assert!(storage.index_builds().iter().all(|build| build.is_built));
     check_indexes(&storage, false);
     let left = fs::read_dir(tree).unwrap().map(|entry| entry.unwrap().file_name());
@@ -683,7 +688,7 @@ fn a_deletion_of_very_many_rows_leaves_no_entries() {
         let folder = Folder::new("many");
         let defined = [3, 1, 0].map(|number| indexes().remove(number));
         let by_v = &defined[0];
-        let storage = open_at(&folder.0, CommitMode::Group, &defined);
+        let storage = open_indexed(&folder.0, CommitMode::Group, &defined);
         for first in (0..MANY_ROWS).step_by(500) {
             let rows = first..first + 500;
             let change: Vec<_> = rows.map(|row| (SET, row_of_many(row, "old", 1))).collect();
@@ -709,7 +714,7 @@ fn a_deletion_of_very_many_rows_leaves_no_entries() {
             true => {
                 storage.flush(None).unwrap();
                 storage.abandon();
-                open_at(&folder.0, CommitMode::Group, &defined)
+                open_indexed(&folder.0, CommitMode::Group, &defined)
             }
             false => storage,
         };
@@ -733,7 +738,7 @@ fn dropped_indexes_leave_nothing() {
     let folder = Folder::new("dropped");
     let index = indexes().remove(3);
     let defined = std::slice::from_ref(&index);
-    let storage = open_at(&folder.0, CommitMode::Group, defined);
+    let storage = open_indexed(&folder.0, CommitMode::Group, defined);
     storage.commit(vec![(SET, put(1, "v", 1))]).wait().unwrap();
     storage.flush(None).unwrap();
     let tree = fs::read_dir(folder.0.join("trees")).unwrap().next().unwrap().unwrap().path();
@@ -747,7 +752,7 @@ fn dropped_indexes_leave_nothing() {
     storage.flush(None).unwrap();
     storage.abandon();
     assert!(files.exists());
-    let storage = open_at(&folder.0, CommitMode::Group, &[]);
+    let storage = open_indexed(&folder.0, CommitMode::Group, &[]);
     assert_eq!(read_all(&storage, &everything()).len(), 1);
     assert!(!files.exists());
 }
@@ -757,7 +762,7 @@ fn dropped_indexes_leave_nothing() {
 fn a_lookup_sees_a_mutation_as_a_whole() {
     let folder = Folder::new("whole");
     let index = indexes().remove(3);
-    let storage = open_at(&folder.0, CommitMode::PERIODIC, std::slice::from_ref(&index));
+    let storage = open_indexed(&folder.0, CommitMode::PERIODIC, std::slice::from_ref(&index));
     let swap = |round: i64| {
         let mut mutation = put(1, if round % 2 == 0 { "a" } else { "b" }, round);
         let mut other = put(1, if round % 2 == 0 { "b" } else { "a" }, round);

@@ -45,6 +45,7 @@ fn table(clustering_count: usize) -> Arc<Table> {
     columns.push(column(VALUE.0, "v", ColumnKind::Regular));
     Arc::new(Table {
         id: TABLE,
+        version: 0,
         keyspace: "k".into(),
         name: "t".into(),
         columns,
@@ -73,7 +74,14 @@ fn put(number: u8, round: u32) -> Mutation {
         cells: vec![CellChange { column: VALUE, timestamp_us, action }],
     };
     let operations = vec![Operation::Row(change)];
-    Mutation { table: TABLE, key: key(number), condition: None, operations }
+    Mutation {
+        table_version: 0,
+        now_s: None,
+        table: TABLE,
+        key: key(number),
+        condition: None,
+        operations,
+    }
 }
 
 /// Every key in its order, again and again.

@@ -236,6 +236,8 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 fn mutation() -> impl Strategy<Value = Mutation> {
     (0..3u8, prop::collection::vec(operation(), 1..4)).prop_map(|(number, operations)| Mutation {
+        table_version: 0,
+        now_s: None,
         table: TABLE,
         key: key(number),
         condition: None,

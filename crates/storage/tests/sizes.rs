@@ -38,6 +38,7 @@ fn column(id: u32, name: &str, cql_type: CqlType, kind: ColumnKind) -> Column {
 fn table() -> Arc<Table> {
     Arc::new(Table {
         id: TABLE,
+        version: 0,
         keyspace: "k".into(),
         name: "t".into(),
         columns: vec![
@@ -94,7 +95,14 @@ fn put(key: &PartitionKey, row: i32, length: usize, at_us: i64, ttl: Option<u32>
 }
 
 fn mutation(key: &PartitionKey, operation: Operation) -> Mutation {
-    Mutation { table: TABLE, key: key.clone(), condition: None, operations: vec![operation] }
+    Mutation {
+        table_version: 0,
+        now_s: None,
+        table: TABLE,
+        key: key.clone(),
+        condition: None,
+        operations: vec![operation],
+    }
 }
 
 fn key_of(number: u32) -> PartitionKey {

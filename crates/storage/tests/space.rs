@@ -22,7 +22,14 @@ fn write(storage: &Storage, number: u32, timestamp_us: i64) {
         cells: vec![CellChange { column: ColumnId(1), timestamp_us, action }],
     };
     let operations = vec![Operation::Row(row)];
-    let mutation = Mutation { table: TABLE, key: key(1), condition: None, operations };
+    let mutation = Mutation {
+        table_version: 0,
+        now_s: None,
+        table: TABLE,
+        key: key(1),
+        condition: None,
+        operations,
+    };
     storage.commit(vec![(SET, mutation)]).wait().unwrap();
 }
 

@@ -4,7 +4,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use storage::{CommitMode, Options, Storage};
@@ -37,7 +37,14 @@ fn change_of(position: RowPosition, cells: Vec<CellChange>) -> RowChange {
 }
 
 fn commit(storage: &Storage, operations: Vec<Operation>) {
-    let mutation = Mutation { table: TABLE, key: key(0), condition: None, operations };
+    let mutation = Mutation {
+        table_version: 0,
+        now_s: None,
+        table: TABLE,
+        key: key(0),
+        condition: None,
+        operations,
+    };
     storage.commit(vec![(support::SET, mutation)]).wait().unwrap();
 }
 
@@ -154,7 +161,9 @@ fn deletions_take_what_was_spilled() {
         Operation::DeleteRange { range, deletion },
     ] {
         let folder = Folder::new("spilled-deletions");
-        let storage = open(&folder.0, options());
+        let clock = Arc::new(FixedClock(AtomicU32::new(10)));
+        let tables = Tables(vec![Arc::new(plain_table())]);
+        let storage = open_at(&folder.0, options(), tables, &clock);
         let mut written = vec![set_cell(BLOB, None, 49, vec![1; 9000])];
         for number in 0..200 {
             let timestamp_us = if number == 77 { 51 } else { 49 };
@@ -165,6 +174,7 @@ fn deletions_take_what_was_spilled() {
         let left = vec![(SET, Some(path(77)), 51, vec![])];
         assert_eq!(cells(&storage), left, "{deleting:?}");
         // The horizon has passed: the deletions and all that they covered go.
+        clock.0.store(NOW_S, Ordering::Relaxed);
         let keys = key_count(&storage);
         assert_eq!(cells(&storage), left, "{deleting:?}");
         assert!(keys <= 4, "{keys} keys are left after {deleting:?}");
@@ -177,7 +187,8 @@ fn deletions_take_what_was_spilled() {
 #[test]
 fn expired_parts_go() {
     let folder = Folder::new("spilled-expiry");
-    let storage = open(&folder.0, options());
+    let tables = Tables(vec![Arc::new(plain_table())]);
+    let storage = open_with(&folder.0, options(), tables, NOW_S);
     let expiry = Some(Expiry { ttl_s: 1, expires_at_s: 100 });
     let expiring = |column: u32, path: Option<Bytes>| CellChange {
         column: ColumnId(column),

@@ -8,8 +8,6 @@ use crate::key::RowPosition;
 /// All checks must hold, or nothing of the mutation is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// The second since the epoch at which expiry is judged.
-    pub now_s: u32,
     /// The rows that are looked at; each once.
     pub rows: Vec<RowCondition>,
 }
@@ -63,29 +61,29 @@ pub enum ColumnPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// `=`
-    Equal,
+    Equal = 0,
     /// `!=`
-    NotEqual,
+    NotEqual = 1,
     /// `<`
-    Less,
+    Less = 2,
     /// `<=`
-    LessOrEqual,
+    LessOrEqual = 3,
     /// `>`
-    Greater,
+    Greater = 4,
     /// `>=`
-    GreaterOrEqual,
+    GreaterOrEqual = 5,
     /// `IN`
-    In,
+    In = 6,
     /// `NOT IN`
-    NotIn,
+    NotIn = 7,
     /// `CONTAINS`
-    Contains,
+    Contains = 8,
     /// `CONTAINS KEY`
-    ContainsKey,
+    ContainsKey = 9,
     /// `NOT CONTAINS`
-    NotContains,
+    NotContains = 10,
     /// `NOT CONTAINS KEY`
-    NotContainsKey,
+    NotContainsKey = 11,
     /// `LIKE`
-    Like,
+    Like = 12,
 }

@@ -5,8 +5,11 @@
 //!
 //! Reading order: [`CqlType`] and [`value`] say what a value is; [`token`] and [`key`] where it
 //! lies; [`row`] how it is kept; [`mutation`], [`condition`] and [`read`] what is asked of a
-//! replica set, and [`outcome`] what it answers.
+//! replica set, [`outcome`] what it answers, and [`codec`] how that travels.
 mod assemble;
+pub mod codec;
+#[cfg(test)]
+mod codec_tests;
 pub mod condition;
 mod cql_type;
 mod ids;

@@ -14,8 +14,13 @@ use crate::key::{ClusteringRange, PartitionKey, RowPosition};
 pub struct Mutation {
     /// The table it changes.
     pub table: TableId,
+    /// The version of the table's definition that it was planned by.
+    pub table_version: u64,
     /// The logical partition it changes.
     pub key: PartitionKey,
+    /// The second since the epoch at which expiry is judged, where the client said one; else it is
+    /// that of the log entry.
+    pub now_s: Option<u32>,
     /// What must hold for it to be applied; all or nothing.
     pub condition: Option<Box<Condition>>,
     /// The changes, applied in order.

@@ -199,8 +199,14 @@ impl PreparedModification {
             for key in keys {
                 let operations = self.changes(&target, stamp, eval)?;
                 if !operations.is_empty() {
-                    let table = self.table.id;
-                    mutations.push(Mutation { table, key, condition: None, operations });
+                    mutations.push(Mutation {
+                        table: self.table.id,
+                        table_version: self.table.version,
+                        key,
+                        now_s: context.asked_now_s(),
+                        condition: None,
+                        operations,
+                    });
                 }
             }
             Ok(mutations)
@@ -248,7 +254,9 @@ fn bind_items<'a>(
                 let place = *places.entry((table, key.clone())).or_insert_with(|| {
                     mutations.push(Mutation {
                         table,
+                        table_version: statement.table.version,
                         key,
+                        now_s: context.asked_now_s(),
                         condition: None,
                         operations: Vec::new(),
                     });
@@ -357,7 +365,7 @@ impl Conditions {
         Ok(())
     }
 
-    fn finish(mut self, now_s: u32) -> Condition {
+    fn finish(mut self) -> Condition {
         if self.shows_statics {
             // Looked at only to be shown.
             self.rows.entry(RowPosition::Static).or_insert_with(|| RowTests::Columns(Vec::new()));
@@ -370,7 +378,7 @@ impl Conditions {
                 RowTests::Columns(checks) => in_order(checks),
             },
         });
-        Condition { now_s, rows: rows.collect() }
+        Condition { rows: rows.collect() }
     }
 }
 
@@ -465,7 +473,7 @@ fn bind_conditional<'a>(
         key_columns.chain(columns).collect()
     });
     let static_columns = std::mem::take(&mut conditions.static_columns);
-    let mut condition = conditions.finish(now_s);
+    let mut condition = conditions.finish();
     // What is wrong with what would be written is told only where it would be written.
     match (later_refusal, condition.rows.last_mut()) {
         (None, _) => {}
@@ -476,7 +484,14 @@ fn bind_conditional<'a>(
     }
     let wants_first_row = condition.rows.iter().all(|row| row.position == RowPosition::Static);
     let condition = Some(Box::new(condition));
-    let mutation = Mutation { table: table.id, key: key.clone(), condition, operations };
+    let mutation = Mutation {
+        table: table.id,
+        table_version: table.version,
+        key: key.clone(),
+        now_s: context.asked_now_s(),
+        condition,
+        operations,
+    };
     let reads = (reads_statics, reads_regulars);
     Ok((
         mutation,

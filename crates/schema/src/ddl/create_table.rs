@@ -265,6 +265,7 @@ impl<'a> Draft<'a> {
         };
         let mut table = Table {
             id,
+            version: 0,
             keyspace: Arc::clone(&keyspace.name),
             name: Arc::from(name),
             columns: Vec::new(),

@@ -150,6 +150,15 @@ pub fn apply(
     statement: &Statement,
     context: &mut DdlContext<'_>,
 ) -> Result<Option<Change>, SchemaError> {
+    let change = change_of(schema, statement, context)?;
+    Ok(change.map(|change| change.with_table_versions(schema)))
+}
+
+fn change_of(
+    schema: &Schema,
+    statement: &Statement,
+    context: &mut DdlContext<'_>,
+) -> Result<Option<Change>, SchemaError> {
     match statement {
         Statement::CreateKeyspace(create) => keyspace::create(schema, create, context),
         Statement::AlterKeyspace(alter) => keyspace::alter(schema, alter, context),
@@ -248,6 +257,27 @@ impl Change {
             created_indexes: Vec::new(),
             dropped_indexes: Vec::new(),
         }
+    }
+
+    /// Every table that is not what it was gets the next version, also where a user type changed it.
+    fn with_table_versions(mut self, before: &Schema) -> Change {
+        let is_changed = |table: &&Arc<Table>| {
+            let old = before.table_by_id(table.id);
+            old.is_some_and(|old| !Arc::ptr_eq(old, table) && old != *table)
+        };
+        let changed: Vec<Arc<Table>> =
+            self.schema.tables_by_id.values().filter(is_changed).cloned().collect();
+        if changed.is_empty() {
+            return self;
+        }
+        for table in changed {
+            let Some(keyspace) = self.schema.keyspace(&table.keyspace) else { continue };
+            let mut table = Table::clone(&table);
+            table.version += 1;
+            self.schema = self.schema.with_keyspace(keyspace.with_table(table));
+        }
+        self.schema = self.schema.with_fresh_version();
+        self
     }
 
     /// A table that became another; nothing when it did not.

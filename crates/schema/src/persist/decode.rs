@@ -129,13 +129,7 @@ fn keyspace_options(node: &Node<'_>) -> Result<KeyspaceOptions, CorruptSchema> {
 pub(super) fn keyspace(node: &Node<'_>) -> Result<Keyspace, CorruptSchema> {
     let options = node.field("options")?;
     let name = options.field("name")?.shared()?;
-    let mut types = Types::new();
-    for node in node.field("types")?.list()? {
-        let definition = user_type(&node, &name, &types)?;
-        if types.insert(Arc::clone(&definition.name), Arc::new(definition)).is_some() {
-            return Err(node.corrupt("a type comes twice"));
-        }
-    }
+    let types = user_types(&node.field("types")?, &name)?;
     let mut tables = BTreeMap::new();
     let mut indexes = BTreeSet::new();
     for node in node.field("tables")?.list()? {
@@ -151,6 +145,24 @@ pub(super) fn keyspace(node: &Node<'_>) -> Result<Keyspace, CorruptSchema> {
     }
     let options = keyspace_options(&options)?;
     Ok(Keyspace { name, options, tables, types, kind: KeyspaceKind::User })
+}
+
+/// What [`super::encode::whole_table`] wrote.
+pub(super) fn whole_table(node: &Node<'_>) -> Result<Table, CorruptSchema> {
+    let keyspace = node.field("keyspace")?.shared()?;
+    let types = user_types(&node.field("types")?, &keyspace)?;
+    table(&node.field("table")?, &keyspace, &types)
+}
+
+fn user_types(node: &Node<'_>, keyspace: &Arc<str>) -> Result<Types, CorruptSchema> {
+    let mut types = Types::new();
+    for node in node.list()? {
+        let definition = user_type(&node, keyspace, &types)?;
+        if types.insert(Arc::clone(&definition.name), Arc::new(definition)).is_some() {
+            return Err(node.corrupt("a type comes twice"));
+        }
+    }
+    Ok(types)
 }
 
 fn user_type(
@@ -172,6 +184,8 @@ fn table(node: &Node<'_>, keyspace: &Arc<str>, types: &Types) -> Result<Table, C
     let shape = node.field("shape")?;
     let mut table = Table {
         id: node.field("id")?.uuid()?,
+        // Documents of before there were versions have none.
+        version: node.field("version").map_or(Ok(0), |version| version.number())?,
         keyspace: Arc::clone(keyspace),
         name: node.field("name")?.shared()?,
         columns: Vec::new(),

@@ -17,17 +17,8 @@ pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
 }
 
 pub(super) fn keyspace(keyspace: &Keyspace) -> Value {
-    let types: Vec<Value> = in_dependency_order(keyspace)
-        .into_iter()
-        .map(|definition| {
-            let fields: Vec<Value> = definition
-                .fields
-                .iter()
-                .map(|(name, field)| Value::from(vec![name.to_string(), print_type(field)]))
-                .collect();
-            object([("name", text(&definition.name)), ("fields", fields.into())])
-        })
-        .collect();
+    let types: Vec<Value> =
+        in_dependency_order(keyspace).into_iter().map(|definition| user_type(definition)).collect();
     object([
         ("options", keyspace_options(keyspace)),
         ("types", types.into()),
@@ -91,6 +82,52 @@ fn user_types_in(cql_type: &CqlType) -> Vec<Arc<str>> {
     }
 }
 
+/// A table with the user types that it needs, each after those it uses.
+pub(super) fn whole_table(whole: &Table) -> Value {
+    let mut types: Vec<&Arc<UserType>> = Vec::new();
+    let dropped = whole.dropped_columns.values().map(|dropped| &dropped.cql_type);
+    for cql_type in whole.columns.iter().map(|column| &column.cql_type).chain(dropped) {
+        add_types_in(cql_type, &mut types);
+    }
+    object([
+        ("keyspace", text(&whole.keyspace)),
+        ("types", types.into_iter().map(|definition| user_type(definition)).collect()),
+        ("table", table(whole)),
+    ])
+}
+
+fn add_types_in<'t>(cql_type: &'t CqlType, types: &mut Vec<&'t Arc<UserType>>) {
+    match cql_type {
+        CqlType::User { definition, .. } => {
+            if types.iter().any(|known| known.name == definition.name) {
+                return;
+            }
+            for (_, field) in &definition.fields {
+                add_types_in(field, types);
+            }
+            types.push(definition);
+        }
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => add_types_in(element, types),
+        CqlType::Map { key, value, .. } => {
+            add_types_in(key, types);
+            add_types_in(value, types);
+        }
+        CqlType::Tuple(parts) => parts.iter().for_each(|part| add_types_in(part, types)),
+        _ => {}
+    }
+}
+
+fn user_type(definition: &UserType) -> Value {
+    let fields: Vec<Value> = definition
+        .fields
+        .iter()
+        .map(|(name, field)| Value::from(vec![name.to_string(), print_type(field)]))
+        .collect();
+    object([("name", text(&definition.name)), ("fields", fields.into())])
+}
+
 fn table(table: &Table) -> Value {
     let shape = match table.shape {
         TableShape::Ordinary => "ordinary",
@@ -99,6 +136,7 @@ fn table(table: &Table) -> Value {
     };
     object([
         ("id", Value::from(table.id.to_string())),
+        ("version", table.version.into()),
         ("name", text(&table.name)),
         ("shape", shape.into()),
         ("is_counter", table.is_counter.into()),

@@ -12,7 +12,7 @@ use std::fmt;
 use md5::{Digest, Md5};
 use serde_json::Value;
 
-use crate::model::{KeyspaceKind, Schema};
+use crate::model::{KeyspaceKind, Schema, Table};
 
 pub(crate) use encode::in_dependency_order;
 
@@ -71,6 +71,18 @@ pub fn decode(bytes: &[u8], system: &Schema) -> Result<Schema, CorruptSchema> {
         schema = schema.with_keyspace(keyspace);
     }
     Ok(schema.with_fresh_version())
+}
+
+/// One table as bytes, with everything that it needs of its keyspace.
+pub fn encode_table(table: &Table) -> Vec<u8> {
+    encode::whole_table(table).to_string().into_bytes()
+}
+
+/// Reads what [`encode_table`] wrote.
+pub fn decode_table(bytes: &[u8]) -> Result<Table, CorruptSchema> {
+    let document: Value = serde_json::from_slice(bytes)
+        .map_err(|error| CorruptSchema { place: format!("not JSON: {error}") })?;
+    decode::whole_table(&decode::Node::root(&document))
 }
 
 impl Schema {

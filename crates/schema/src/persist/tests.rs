@@ -135,6 +135,7 @@ fn table(id: u128, keyspace: Arc<str>, types: Vec<Arc<UserType>>) -> impl Strate
         move |(name, columns, kinds, dropped, options, is_counter)| {
             let mut table = Table {
                 id: TableId(id),
+                version: 0,
                 keyspace: Arc::clone(&keyspace),
                 name,
                 columns: Vec::new(),

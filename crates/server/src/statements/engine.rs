@@ -47,6 +47,10 @@ use crate::world::{self, Uuids};
 /// The id of what is not one statement; paging states are bound to ids.
 const STATEMENT_ID_NONE: [u8; 16] = [0; 16];
 
+/// How often a statement whose table is altered again and again is planned anew before its client is told to
+/// come back.
+const PLANS_MAX: u32 = 10;
+
 /// Traces that are being written at once; one more is not kept, and the log says so.
 const TRACES_WRITING_MAX: usize = 1024;
 
@@ -477,7 +481,20 @@ impl Inner {
         schema: &Schema,
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
-        self.with_plan(&call, |plan| self.run_plan(call, plan, schema, pace))
+        let mut ran = self.with_plan(&call, |plan| self.run_plan(call, plan, schema, pace));
+        for _ in 0..PLANS_MAX {
+            let Err(Failure::Execute(ExecuteError::Commit(CommitError::Stale))) = ran else {
+                break;
+            };
+            let schema = self.coordinator.schema();
+            let statements = match &call.message.request {
+                Request::Batch(_) => self.batch_statements(&call, &schema)?,
+                _ => vec![self.statement(&call, &schema)?],
+            };
+            let call = Call { statements: &statements, ..call };
+            ran = self.with_plan(&call, |plan| self.run_plan(call, plan, &schema, pace));
+        }
+        ran
     }
 
     fn run_plan(

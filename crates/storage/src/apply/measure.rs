@@ -2,59 +2,16 @@
 //! grows. Mostly the merge adds it up on its way; only rows with parts elsewhere, and rows under
 //! deletions of the same mutation, are looked at once more.
 
-use std::cell::{Cell, OnceCell};
-use std::fmt;
-use std::sync::Arc;
-
-use schema::{Ruler, Table};
-use types::{CellAction, CellRef, CorruptRow, LiveCells, Operation, TableId};
+use types::{CellAction, CorruptRow, LiveCells, Operation};
 
 use super::{CACHE_ID_BYTES, Change, PendingRow};
-use crate::core::Core;
-use crate::error::CommitError;
+use crate::error::{CommitError, TreeError};
 use crate::merge::row::{LiveSum, Measure};
 use crate::sizes::{Noted, RowDelta, RowRuler, Size};
 use crate::tree::deletions;
 use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys;
 use crate::weigh::Touched;
-
-/// Measures rows of one mutation. The clock and the schema are asked only where it matters.
-pub(super) struct Measuring<'c> {
-    core: &'c Core,
-    table: TableId,
-    now_s: Cell<Option<u32>>,
-    definition: OnceCell<Option<Arc<Table>>>,
-}
-
-impl fmt::Debug for Measuring<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Measuring").field("table", &self.table).finish_non_exhaustive()
-    }
-}
-
-impl<'c> Measuring<'c> {
-    pub(super) fn new(core: &'c Core, table: TableId) -> Measuring<'c> {
-        Measuring { core, table, now_s: Cell::new(None), definition: OnceCell::new() }
-    }
-
-    fn ruler(&self) -> Ruler<'_> {
-        let definition = self.definition.get_or_init(|| self.core.schema.table(self.table));
-        Ruler { table: definition.as_deref() }
-    }
-}
-
-impl Measure for Measuring<'_> {
-    fn now_s(&self) -> u32 {
-        let now_s = self.now_s.get().unwrap_or_else(|| self.core.clock.now_s());
-        self.now_s.set(Some(now_s));
-        now_s
-    }
-
-    fn path_bytes(&self, cell: &CellRef<'_>) -> u64 {
-        cell.path.map_or(0, |path| self.ruler().path_bytes(cell, path) as u64)
-    }
-}
 
 /// The size of a row before and after a mutation; `None` where nothing of it is live.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +24,7 @@ impl Change<'_> {
     /// Measures the rows, once everything is worked out.
     pub(super) fn measure_rows(&mut self) -> Result<(), CommitError> {
         let key_bytes =
-            self.store.key_shape.key_bytes(self.mutation.key.bytes(), || self.measuring.ruler());
+            self.store.key_shape.key_bytes(self.mutation.key.bytes(), || self.judged.ruler());
         for index in 0..self.rows.len() {
             let Some(row) = self.rows.get(index) else { continue };
             let sizes = match (row.sums, &self.deletions) {
@@ -76,9 +33,7 @@ impl Change<'_> {
                     let size = |sum: LiveSum| sum.is_live.then_some(own_bytes + sum.value_bytes);
                     RowSizes { before: size(before), after: size(after) }
                 }
-                _ => self
-                    .look_at(row, key_bytes)
-                    .map_err(|corrupt: CorruptRow| self.of_tree(corrupt.into()))?,
+                _ => self.look_at(row, key_bytes).map_err(|error| self.of_tree(error))?,
             };
             if let Some(row) = self.rows.get_mut(index) {
                 row.sizes = sizes;
@@ -91,18 +46,18 @@ impl Change<'_> {
     fn clustering_bytes(&self, key: &[u8]) -> usize {
         match keys::split_position(key.get(self.prefix_length..).unwrap_or_default()) {
             Some(Some(clustering)) => {
-                self.store.key_shape.clustering_bytes(clustering, || self.measuring.ruler())
+                self.store.key_shape.clustering_bytes(clustering, || self.judged.ruler())
             }
             Some(None) | None => 0,
         }
     }
 
     /// Measures a row by looking at what is kept of it.
-    fn look_at(&self, row: &PendingRow, key_bytes: usize) -> Result<RowSizes, CorruptRow> {
-        let ruler = RowRuler { ruler: self.measuring.ruler(), now_s: self.measuring.now_s() };
+    fn look_at(&self, row: &PendingRow, key_bytes: usize) -> Result<RowSizes, TreeError> {
+        let ruler = RowRuler { ruler: self.judged.ruler(), now_s: self.judged.now_s };
         let position = row.key.get(self.prefix_length..).unwrap_or_default();
         let clustering = keys::split_position(position).ok_or(CorruptRow)?;
-        let measure = |value: &Option<TreeBytes>, is_before: bool| {
+        let measure = |value: &Option<TreeBytes>, is_before: bool| -> Result<_, TreeError> {
             let Some(value) = value else { return Ok(None) };
             let covering_us = match &self.deletions {
                 Some((before, _)) if is_before => before.covering_us(clustering),
@@ -110,7 +65,7 @@ impl Change<'_> {
                 None if !self.may_have_deletions => i64::MIN,
                 None => {
                     let (tree, partition) = (self.opened.tree.as_ref(), self.partition());
-                    deletions::covering_us(tree, partition, clustering, LATEST).unwrap_or(i64::MIN)
+                    deletions::covering_us(tree, partition, clustering, LATEST)?
                 }
             };
             let size = ruler.measure(self.view(value)?, key_bytes, clustering, covering_us)?;
@@ -132,11 +87,11 @@ impl Change<'_> {
     /// The size of a row that a condition looks at; its key is at hand.
     pub(super) fn live_bytes(&self, live: &LiveCells<'_>) -> Result<u64, CorruptRow> {
         let key = self.mutation.key.bytes();
-        let key_bytes = self.store.key_shape.key_bytes(key, || self.measuring.ruler());
+        let key_bytes = self.store.key_shape.key_bytes(key, || self.judged.ruler());
         let mut bytes = (key_bytes + self.clustering_bytes(&self.key)) as u64;
         for cell in live.cells() {
             let cell = cell?;
-            bytes += cell.value().len() as u64 + self.measuring.path_bytes(&cell);
+            bytes += cell.value().len() as u64 + self.judged.path_bytes(&cell);
         }
         Ok(bytes)
     }
@@ -180,7 +135,7 @@ impl Change<'_> {
                 Operation::DeletePartition(_) | Operation::DeleteRange { .. } => true,
                 Operation::Row(_) => false,
             }),
-            now_s: &|| self.measuring.now_s(),
+            now_s: &|| self.judged.now_s,
         });
     }
 }

@@ -207,7 +207,7 @@ fn build_some(
         index.show_state(state.clone());
     }
     opened.note_sweep(bytes);
-    pause.publish(None);
+    pause.publish();
     Ok(bytes)
 }
 

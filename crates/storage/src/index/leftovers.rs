@@ -155,7 +155,7 @@ fn clear_some(
         bytes += tree.remove(&note_key(prefix), seqno);
     }
     opened.note_sweep(bytes);
-    pause.publish(None);
+    pause.publish();
     Ok((next, bytes))
 }
 

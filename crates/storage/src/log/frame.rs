@@ -9,23 +9,28 @@ use types::SetId;
 pub(crate) type Position = u64;
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"HELENLOG";
-pub(crate) const LOG_VERSION: u16 = 1;
+pub(crate) const LOG_VERSION: u16 = 2;
+/// Segments from this version on can be read.
+const LOG_VERSION_MIN: u16 = 1;
 pub(crate) const SEGMENT_HEAD_BYTES: usize = 32;
 /// Length, kind, checksum, length of the head.
 pub(crate) const RECORD_HEAD_BYTES: usize = 4 + 1 + 4 + 2;
 
-const MARK_MAGIC: [u8; 8] = *b"HELGROUP";
-/// Magic, own position, synced up to, oldest position, checksum.
-pub(crate) const MARK_BYTES: usize = 8 + 8 + 8 + 8 + 4;
+const MARK_MAGIC: [u8; 8] = *b"HELMARK2";
+const FIRST_MARK_MAGIC: [u8; 8] = *b"HELGROUP";
+/// Magic, own position, synced up to, oldest position, second, checksum.
+pub(crate) const MARK_BYTES: usize = 8 + 8 + 8 + 8 + 4 + 4;
+/// As the first version of the log wrote it: without the second.
+const FIRST_MARK_BYTES: usize = 8 + 8 + 8 + 8 + 4;
 
-/// What a record is. Numbers 16 and up are kept for replicated entries.
+/// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     /// The first record of a group: up to where the log was known to be synced.
     Mark = 1,
-    /// The last entry index of every replica set, at the start of a segment.
+    /// Version 1: the last entry index of every replica set, at the start of a segment.
     SetIndexes = 2,
-    /// One atomic change.
+    /// Version 1: one atomic change.
     Change = 3,
     /// A table was emptied.
     Truncate = 4,
@@ -33,6 +38,10 @@ pub(crate) enum RecordKind {
     Drop = 5,
     /// The segment ends here; the log goes on in the next.
     SegmentEnd = 6,
+    /// Entries of replica sets, all of them or none.
+    Entries = 16,
+    /// How far the log of every replica set is, at the start of a segment.
+    States = 17,
 }
 
 impl RecordKind {
@@ -44,12 +53,117 @@ impl RecordKind {
             4 => Some(RecordKind::Truncate),
             5 => Some(RecordKind::Drop),
             6 => Some(RecordKind::SegmentEnd),
+            16 => Some(RecordKind::Entries),
+            17 => Some(RecordKind::States),
             _ => None,
         }
     }
 }
 
-/// One entry of a replica set within a change.
+/// The term of everything that a set of one member writes: there is nobody to elect.
+pub(crate) const LONE_TERM: u64 = 1;
+
+/// What the log knows of an entry; what its body means is for others to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryHead {
+    pub(crate) set: SetId,
+    pub(crate) kind: u8,
+    pub(crate) term: u64,
+    pub(crate) index: u64,
+    /// The second at which the entry is judged. It never falls.
+    pub(crate) now_s: u32,
+    /// How much of the record's body is this entry's.
+    pub(crate) body_bytes: u32,
+}
+
+/// Set, kind, term, index, second, length of the body.
+pub(crate) const ENTRY_HEAD_BYTES: usize = 4 + 1 + 8 + 8 + 4 + 4;
+
+impl EntryHead {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut bytes = [0; ENTRY_HEAD_BYTES];
+        {
+            let (set, rest) = bytes.split_at_mut(4);
+            let (kind, rest) = rest.split_at_mut(1);
+            let (term, rest) = rest.split_at_mut(8);
+            let (index, rest) = rest.split_at_mut(8);
+            let (now_s, body_bytes) = rest.split_at_mut(4);
+            set.copy_from_slice(&self.set.0.to_be_bytes());
+            kind.copy_from_slice(&[self.kind]);
+            term.copy_from_slice(&self.term.to_be_bytes());
+            index.copy_from_slice(&self.index.to_be_bytes());
+            now_s.copy_from_slice(&self.now_s.to_be_bytes());
+            body_bytes.copy_from_slice(&self.body_bytes.to_be_bytes());
+        }
+        out.extend_from_slice(&bytes);
+    }
+
+    /// The heads of a record; `None` if they are none, or do not fit its body.
+    pub(crate) fn decode_all(head: &[u8], body_bytes: usize) -> Option<Vec<EntryHead>> {
+        let (chunks, rest) = head.as_chunks::<ENTRY_HEAD_BYTES>();
+        let heads: Vec<EntryHead> =
+            chunks.iter().map(|chunk| EntryHead::decode(chunk)).collect::<Option<_>>()?;
+        let sum: u64 = heads.iter().map(|head| u64::from(head.body_bytes)).sum();
+        (rest.is_empty() && sum == body_bytes as u64).then_some(heads)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<EntryHead> {
+        let (set, rest) = bytes.split_first_chunk::<4>()?;
+        let ([kind], rest) = rest.split_first_chunk::<1>()?;
+        let (term, rest) = rest.split_first_chunk::<8>()?;
+        let (index, rest) = rest.split_first_chunk::<8>()?;
+        let (now_s, rest) = rest.split_first_chunk::<4>()?;
+        let head = EntryHead {
+            set: SetId(u32::from_be_bytes(*set)),
+            kind: *kind,
+            term: u64::from_be_bytes(*term),
+            index: u64::from_be_bytes(*index),
+            now_s: u32::from_be_bytes(*now_s),
+            body_bytes: u32::from_be_bytes(rest.try_into().ok()?),
+        };
+        // Nobody else appends to the sets of this node yet.
+        (head.term == LONE_TERM).then_some(head)
+    }
+}
+
+/// How far the log of a set is, as every segment says at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetState {
+    pub(crate) set: SetId,
+    pub(crate) index: u64,
+}
+
+/// The first byte of a *states* record.
+const STATES_VERSION: u8 = 1;
+/// A set of one member: nothing but its last entry is to be known.
+const STATE_LONE: u8 = 0;
+/// Set, what kind of state follows, term and index of the last entry.
+const LONE_STATE_BYTES: usize = 4 + 1 + 8 + 8;
+
+pub(crate) fn encode_states(states: impl Iterator<Item = SetState>, out: &mut Vec<u8>) {
+    out.push(STATES_VERSION);
+    for state in states {
+        out.extend_from_slice(&state.set.0.to_be_bytes());
+        out.push(STATE_LONE);
+        out.extend_from_slice(&LONE_TERM.to_be_bytes());
+        out.extend_from_slice(&state.index.to_be_bytes());
+    }
+}
+
+pub(crate) fn decode_states(body: &[u8]) -> Option<Vec<SetState>> {
+    let (chunks, rest) = body.strip_prefix(&[STATES_VERSION])?.as_chunks::<LONE_STATE_BYTES>();
+    let decode = |chunk: &[u8; LONE_STATE_BYTES]| {
+        let (set, rest) = chunk.split_first_chunk::<4>()?;
+        let ([kind], rest) = rest.split_first_chunk::<1>()?;
+        let (term, index) = rest.split_first_chunk::<8>()?;
+        let is_lone = *kind == STATE_LONE && u64::from_be_bytes(*term) == LONE_TERM;
+        let index = u64::from_be_bytes(index.try_into().ok()?);
+        is_lone.then_some(SetState { set: SetId(u32::from_be_bytes(*set)), index })
+    };
+    if rest.is_empty() { chunks.iter().map(decode).collect() } else { None }
+}
+
+/// One entry of a replica set within a change of version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryId {
     pub(crate) set: SetId,
@@ -199,7 +313,7 @@ impl SegmentHead {
         }
         let (version, rest) = rest.split_first_chunk::<2>().ok_or(BadHead::Damaged)?;
         let version = u16::from_be_bytes(*version);
-        if version != LOG_VERSION {
+        if !(LOG_VERSION_MIN..=LOG_VERSION).contains(&version) {
             return Err(BadHead::UnknownVersion(version));
         }
         let (start, chain) =
@@ -218,6 +332,8 @@ pub(crate) struct Mark {
     pub(crate) synced: Position,
     /// The first position that is still needed.
     pub(crate) oldest: Position,
+    /// No entry before it has a later second, none behind it an earlier one. Zero in version 1.
+    pub(crate) now_s: u32,
 }
 
 impl Mark {
@@ -230,22 +346,39 @@ impl Mark {
             self.synced.to_be_bytes(),
             self.oldest.to_be_bytes(),
         ];
-        for (slot, part) in checked.chunks_exact_mut(8).zip(parts) {
+        let (numbers, now_s) = checked.split_at_mut(MARK_BYTES - 8);
+        for (slot, part) in numbers.chunks_exact_mut(8).zip(parts) {
             slot.copy_from_slice(&part);
         }
+        now_s.copy_from_slice(&self.now_s.to_be_bytes());
         checksum.copy_from_slice(&crc32fast::hash(checked).to_be_bytes());
         bytes
     }
 
+    /// How many bytes a mark takes that begins so.
+    pub(crate) fn encoded_bytes(bytes: &[u8]) -> Option<usize> {
+        match *bytes.first_chunk::<8>()? {
+            MARK_MAGIC => Some(MARK_BYTES),
+            FIRST_MARK_MAGIC => Some(FIRST_MARK_BYTES),
+            _ => None,
+        }
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Option<Mark> {
-        let bytes = bytes.first_chunk::<MARK_BYTES>()?;
+        let bytes = bytes.get(..Mark::encoded_bytes(bytes)?)?;
         let (checked, checksum) = bytes.split_last_chunk::<4>()?;
-        let (magic, rest) = checked.split_first_chunk::<8>()?;
-        if *magic != MARK_MAGIC || crc32fast::hash(checked) != u32::from_be_bytes(*checksum) {
+        let (_, rest) = checked.split_first_chunk::<8>()?;
+        if crc32fast::hash(checked) != u32::from_be_bytes(*checksum) {
             return None;
         }
-        let mut numbers = rest.as_chunks::<8>().0.iter().map(|chunk| u64::from_be_bytes(*chunk));
-        Some(Mark { position: numbers.next()?, synced: numbers.next()?, oldest: numbers.next()? })
+        let (numbers, now_s) = rest.as_chunks::<8>();
+        let mut numbers = numbers.iter().map(|chunk| u64::from_be_bytes(*chunk));
+        Some(Mark {
+            position: numbers.next()?,
+            synced: numbers.next()?,
+            oldest: numbers.next()?,
+            now_s: now_s.first_chunk::<4>().map_or(0, |now_s| u32::from_be_bytes(*now_s)),
+        })
     }
 
     /// Every mark in a run of bytes that may begin anywhere.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use types::{SetId, TableId};
 
 use super::disk::{Disk, LogFile};
 use super::frame::{
-    ENTRY_ID_BYTES, EntryId, MARK_BYTES, Mark, Position, RecordKind, SEGMENT_HEAD_BYTES,
-    SegmentHead, push_record, record_bytes,
+    ENTRY_HEAD_BYTES, EntryHead, LONE_TERM, MARK_BYTES, Mark, Position, RecordKind,
+    SEGMENT_HEAD_BYTES, SegmentHead, SetState, encode_states, push_record, record_bytes,
 };
 use super::recovery::Recovered;
 use super::writer::{self, DurableSink, Pen, SharedPen};
@@ -42,6 +42,40 @@ pub(crate) enum AppendError {
     Closed,
     /// A set takes no more entries.
     Ended,
+    /// The one who appends does not want it any more, as things are by now.
+    Withdrawn,
+}
+
+/// An entry that is about to be appended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry {
+    pub(crate) set: SetId,
+    pub(crate) kind: u8,
+    pub(crate) body_bytes: u32,
+}
+
+/// The one who appends a record is called while no other record can be appended: what it knows of the
+/// records before is true then.
+pub(crate) trait Appending<J> {
+    /// Whether to append it as things are.
+    fn is_wanted(&mut self) -> bool;
+    /// It was appended, and its entries got these heads. Makes what is told when it is durable.
+    fn job(&mut self, appended: Appended, heads: &[EntryHead]) -> Option<J>;
+}
+
+/// What is about to be appended as one record: all of its entries or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewRecord<'r> {
+    pub(crate) entries: &'r [NewEntry],
+    /// The bodies of the entries, one behind the other.
+    pub(crate) body: &'r [u8],
+    /// The second at which the entries are judged, unless a later one was given before.
+    pub(crate) now_s: u32,
+    /// After these entries their sets take no more, until the next start.
+    pub(crate) is_last: bool,
+    /// Whether the writer is woken. If not, a group commit begins with the next record that wakes it, or
+    /// with [`Log::write_or_wake`].
+    pub(crate) wakes: bool,
 }
 
 /// Where a record is.
@@ -89,6 +123,8 @@ pub(crate) struct Shared<J> {
     /// The maker of spares waits here.
     pub(crate) spare_wanted: Condvar,
     pub(crate) synced: AtomicU64,
+    /// The latest second of an entry. Changes under the lock.
+    now_s: AtomicU32,
     pub(crate) failed: OnceLock<Arc<str>>,
 }
 
@@ -109,6 +145,8 @@ pub(crate) struct Gathering<J> {
     indexes: HashMap<SetId, u64, FixedState>,
     /// Sets whose last entry was appended.
     ended: HashSet<SetId, FixedState>,
+    /// The latest second of an entry.
+    now_s: u32,
     pub(crate) oldest: Position,
     /// The `oldest` that the mark of this group carries, once it has one.
     pub(crate) marked_oldest: Option<Position>,
@@ -131,8 +169,7 @@ pub(crate) struct Gathering<J> {
 /// The entries of the record at hand.
 #[derive(Default)]
 struct Scratch {
-    sets: Vec<SetId>,
-    ids: Vec<EntryId>,
+    heads: Vec<EntryHead>,
     head: Vec<u8>,
 }
 
@@ -182,6 +219,7 @@ impl<J: Send + 'static> Log<J> {
             recycled: None,
             indexes: recovered.indexes.clone(),
             ended: HashSet::default(),
+            now_s: recovered.now_s,
             oldest: recovered.oldest,
             marked_oldest: None,
             mark_wanted: false,
@@ -206,59 +244,87 @@ impl<J: Send + 'static> Log<J> {
             progress: Condvar::new(),
             spare_wanted: Condvar::new(),
             synced: AtomicU64::new(recovered.end),
+            now_s: AtomicU32::new(recovered.now_s),
             failed: OnceLock::new(),
         });
         let (pen, threads) = writer::start_threads(&shared, sink)?;
         Ok(Log { shared, pen, threads: Mutex::new(threads) })
     }
 
-    /// Appends one atomic change. `sets` names each replica set once, in the order of the body;
-    /// `job` makes what is told when the record is durable from the ids the entries got. After an
-    /// entry that `is_last` its set takes no more: appending for it is refused until the next start.
-    /// Unless it `wakes` the writer a group commit begins with the next record that does, or with
-    /// [`Log::write_or_wake`].
-    pub(crate) fn append_change(
+    /// Appends entries as one record.
+    pub(crate) fn append_entries(
         &self,
-        sets: impl ExactSizeIterator<Item = SetId>,
-        is_last: bool,
-        wakes: bool,
-        body: &[u8],
-        job: impl FnOnce(Appended, &[EntryId]) -> Option<J>,
+        record: NewRecord<'_>,
+        appending: &mut impl Appending<J>,
     ) -> Result<Appended, AppendError> {
+        let NewRecord { entries, body, now_s, is_last, wakes } = record;
         let body_checksum = crc32fast::hash(body);
-        let head_bytes = sets.len() * ENTRY_ID_BYTES;
-        let mut gathering = self.make_room(head_bytes, body.len())?;
-        let mut scratch = std::mem::take(&mut gathering.scratch);
-        scratch.ids.clear();
-        scratch.head.clear();
-        scratch.sets.clear();
-        scratch.sets.extend(sets);
+        let mut gathering = self.make_room(entries.len() * ENTRY_HEAD_BYTES, body.len())?;
         if !gathering.ended.is_empty()
-            && scratch.sets.iter().any(|set| gathering.ended.contains(set))
+            && entries.iter().any(|entry| gathering.ended.contains(&entry.set))
         {
-            gathering.scratch = scratch;
             return Err(AppendError::Ended);
         }
-        if is_last {
-            gathering.ended.extend(scratch.sets.iter().copied());
+        if !appending.is_wanted() {
+            return Err(AppendError::Withdrawn);
         }
-        for set in scratch.sets.iter().copied() {
+        if is_last {
+            gathering.ended.extend(entries.iter().map(|entry| entry.set));
+        }
+        let now_s = self.raise_now(&mut gathering, now_s);
+        let mut scratch = std::mem::take(&mut gathering.scratch);
+        scratch.heads.clear();
+        scratch.head.clear();
+        for NewEntry { set, kind, body_bytes } in entries.iter().copied() {
             let index = gathering.indexes.entry(set).or_insert(0);
             *index += 1;
-            scratch.ids.push(EntryId { set, index: *index });
-            scratch.head.extend_from_slice(&set.0.to_be_bytes());
-            scratch.head.extend_from_slice(&index.to_be_bytes());
+            let head = EntryHead { set, kind, term: LONE_TERM, index: *index, now_s, body_bytes };
+            head.encode(&mut scratch.head);
+            scratch.heads.push(head);
         }
         let synced = self.shared.synced.load(Ordering::Acquire);
-        let kind = RecordKind::Change;
+        let kind = RecordKind::Entries;
         let appended = gathering.push(kind, &scratch.head, body, body_checksum, synced);
-        if let Some(job) = job(appended, &scratch.ids) {
+        if let Some(job) = appending.job(appended, &scratch.heads) {
             gathering.jobs.push(job);
         }
         gathering.scratch = scratch;
         if wakes {
             self.wake_writer(gathering);
         }
+        Ok(appended)
+    }
+
+    /// Seconds never fall, whatever clocks do.
+    fn raise_now(&self, gathering: &mut Gathering<J>, now_s: u32) -> u32 {
+        if now_s > gathering.now_s {
+            gathering.now_s = now_s;
+            self.shared.now_s.store(now_s, Ordering::Release);
+        }
+        gathering.now_s
+    }
+
+    /// The latest second that an entry was given: later ones get this or a later one.
+    pub(crate) fn now_s(&self) -> u32 {
+        self.shared.now_s.load(Ordering::Acquire)
+    }
+
+    /// Appends that a second has come, so that no later entry gets an earlier one.
+    pub(crate) fn append_time(
+        &self,
+        now_s: u32,
+        job: impl FnOnce(Appended) -> Option<J>,
+    ) -> Result<Appended, AppendError> {
+        let mut gathering = self.make_room(0, MARK_BYTES)?;
+        self.raise_now(&mut gathering, now_s);
+        let position = gathering.next;
+        let synced = self.shared.synced.load(Ordering::Acquire);
+        gathering.push_mark(synced);
+        let appended = Appended { position, end: gathering.next };
+        if let Some(job) = job(appended) {
+            gathering.jobs.push(job);
+        }
+        self.wake_writer(gathering);
         Ok(appended)
     }
 
@@ -324,10 +390,11 @@ impl<J: Send + 'static> Log<J> {
         let start = gathering.next;
         let mut bytes = Vec::new();
         SegmentHead { start, chain: 0 }.encode(&mut bytes);
-        let indexes = gathering.encode_indexes();
-        let checksum = crc32fast::hash(&indexes);
-        let chain = push_record(&mut bytes, 0, RecordKind::SetIndexes, &[], &indexes, checksum);
-        let mark = Mark { position: start + bytes.len() as u64, synced: start, oldest: start };
+        let states = gathering.encode_states();
+        let checksum = crc32fast::hash(&states);
+        let chain = push_record(&mut bytes, 0, RecordKind::States, &[], &states, checksum);
+        let position = start + bytes.len() as u64;
+        let mark = Mark { position, synced: start, oldest: start, now_s: gathering.now_s };
         let body = mark.encode();
         push_record(&mut bytes, chain, RecordKind::Mark, &[], &body, crc32fast::hash(&body));
         (start, bytes)
@@ -379,6 +446,11 @@ impl<J: Send + 'static> Log<J> {
     pub(crate) fn fail(&self, why: &str) {
         self.shared.gathering.lock().disk_failure.get_or_insert_with(|| Arc::from(why));
         self.shared.work.notify_one();
+    }
+
+    /// Why nothing is acknowledged any more, if that is so.
+    pub(crate) fn failure(&self) -> Option<&Arc<str>> {
+        self.shared.failed.get()
     }
 
     /// Whether nothing is acknowledged any more.
@@ -511,7 +583,7 @@ impl<J> Gathering<J> {
 
     /// Begins the group with what is known about the log.
     pub(crate) fn push_mark(&mut self, synced: Position) {
-        let mark = Mark { position: self.next, synced, oldest: self.oldest };
+        let mark = Mark { position: self.next, synced, oldest: self.oldest, now_s: self.now_s };
         self.marked_oldest = Some(self.oldest);
         let body = mark.encode();
         self.push_raw(RecordKind::Mark, &[], &body, crc32fast::hash(&body));
@@ -544,12 +616,10 @@ impl<J> Gathering<J> {
         self.begin_segment(file, synced);
     }
 
-    fn encode_indexes(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(self.indexes.len() * ENTRY_ID_BYTES);
-        for (set, index) in &self.indexes {
-            body.extend_from_slice(&set.0.to_be_bytes());
-            body.extend_from_slice(&index.to_be_bytes());
-        }
+    fn encode_states(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let states = self.indexes.iter().map(|(set, index)| SetState { set: *set, index: *index });
+        encode_states(states, &mut body);
         body
     }
 
@@ -561,8 +631,8 @@ impl<J> Gathering<J> {
         self.chunks.push(Chunk { begins: Some((self.next, file)), offset: 0, bytes });
         self.next += SEGMENT_HEAD_BYTES as u64;
         self.buffered_bytes += SEGMENT_HEAD_BYTES;
-        let body = self.encode_indexes();
-        self.push_raw(RecordKind::SetIndexes, &[], &body, crc32fast::hash(&body));
+        let body = self.encode_states();
+        self.push_raw(RecordKind::States, &[], &body, crc32fast::hash(&body));
         self.push_mark(synced);
     }
 }

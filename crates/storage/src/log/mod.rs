@@ -11,11 +11,10 @@
 //! After a failed write or sync nothing is acknowledged any more: what the disk holds is unknown
 //! then, and only a restart reads it.
 //!
-//! Reading order: [`frame`] and [`codec`] for the bytes, [`recovery`] for reading them back,
+//! Reading order: [`frame`] for the bytes, [`recovery`] for reading them back,
 //! [`survey`] for reading past damage,
 //! [`gather`] for appending, [`writer`] for the thread.
 
-pub(crate) mod codec;
 pub(crate) mod disk;
 pub(crate) mod frame;
 mod gather;
@@ -24,7 +23,7 @@ pub(crate) mod survey;
 mod writer;
 
 #[cfg(test)]
-mod codec_tests;
+mod frame_tests;
 #[cfg(test)]
 mod simulated_disk;
 #[cfg(test)]
@@ -33,6 +32,8 @@ mod tests;
 pub(crate) use disk::ReadOnlyDisk;
 pub use disk::{Disk, LogFile, RealDisk};
 pub(crate) use disk::{is_disk_failure, is_disk_full};
-pub(crate) use frame::{EntryId, Position};
-pub(crate) use gather::{AppendError, Appended, Cut, Log, segment_name};
+pub(crate) use frame::{EntryHead, EntryId, Position};
+pub(crate) use gather::{
+    AppendError, Appended, Appending, Cut, Log, NewEntry, NewRecord, segment_name,
+};
 pub(crate) use writer::DurableSink;

@@ -14,11 +14,10 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 use types::{SetId, TableId};
 
-use super::codec::{BODY_VERSION, Decoder, Malformed};
 use super::disk::Disk;
 use super::frame::{
-    BadHead, ENTRY_ID_BYTES, EntryId, Frame, Mark, Position, RecordKind, RecordRef,
-    SEGMENT_HEAD_BYTES, SegmentHead, read_frame, split_record,
+    BadHead, ENTRY_ID_BYTES, EntryHead, EntryId, Frame, Mark, Position, RecordKind, RecordRef,
+    SEGMENT_HEAD_BYTES, SegmentHead, decode_states, read_frame, split_record,
 };
 use super::gather::{SPARE_PREFIX, segment_name};
 use crate::error::{Affected, OpenError};
@@ -29,6 +28,8 @@ pub(crate) struct Recovered {
     pub(crate) end: Position,
     pub(crate) chain: u32,
     pub(crate) indexes: HashMap<SetId, u64, FixedState>,
+    /// The latest second of an entry.
+    pub(crate) now_s: u32,
     pub(crate) oldest: Position,
     pub(crate) segment_starts: Vec<Position>,
     /// How many bytes behind the last good record were cut.
@@ -38,9 +39,24 @@ pub(crate) struct Recovered {
 /// A record that changes tables.
 #[derive(Debug)]
 pub(crate) enum Replayed {
-    Change { position: Position, entries: Vec<EntryId>, body: Bytes },
-    Truncate { position: Position, table: TableId },
-    Drop { table: TableId },
+    /// Entries with their bodies, in order.
+    Entries {
+        position: Position,
+        entries: Vec<(EntryHead, Bytes)>,
+    },
+    /// As version 1 wrote it.
+    Change {
+        position: Position,
+        entries: Vec<EntryId>,
+        body: Bytes,
+    },
+    Truncate {
+        position: Position,
+        table: TableId,
+    },
+    Drop {
+        table: TableId,
+    },
 }
 
 /// Reads every record in order and hands those that change tables to `replay`.
@@ -261,6 +277,29 @@ impl Segment {
                 Some(RecordKind::Mark) => {
                     let mark = Mark::decode(record.body).ok_or_else(malformed)?;
                     *last_mark_oldest = Some(mark.oldest);
+                    recovered.now_s = recovered.now_s.max(mark.now_s);
+                }
+                Some(RecordKind::States) => {
+                    for state in decode_states(record.body).ok_or_else(malformed)? {
+                        recovered.indexes.insert(state.set, state.index);
+                    }
+                }
+                Some(RecordKind::Entries) => {
+                    let heads = EntryHead::decode_all(record.head, record.body.len())
+                        .ok_or_else(malformed)?;
+                    for head in &heads {
+                        recovered.indexes.insert(head.set, head.index);
+                        recovered.now_s = recovered.now_s.max(head.now_s);
+                    }
+                    if position >= needed_from {
+                        let mut body = self.bytes.slice_ref(record.body);
+                        let entries = heads.into_iter().map(|head| {
+                            // Their sum was looked at.
+                            let bytes = body.split_to((head.body_bytes as usize).min(body.len()));
+                            (head, bytes)
+                        });
+                        replay(Replayed::Entries { position, entries: entries.collect() })?;
+                    }
                 }
                 Some(RecordKind::SetIndexes) => {
                     for id in entry_ids(record.body).ok_or_else(malformed)? {
@@ -320,22 +359,4 @@ fn entry_ids(bytes: &[u8]) -> Option<Vec<EntryId>> {
         index: u64::from_be_bytes(*index),
     });
     Some(ids.collect())
-}
-
-/// The mutations of each entry of a change, in order.
-pub(crate) fn decode_change(
-    entries: &[EntryId],
-    body: Bytes,
-) -> Result<Vec<(EntryId, Vec<types::Mutation>)>, Malformed> {
-    let mut decoder = Decoder::new(body);
-    if decoder.byte()? != BODY_VERSION {
-        return Err(Malformed);
-    }
-    let mut changes = Vec::with_capacity(entries.len());
-    for id in entries {
-        let count = decoder.length()?;
-        let mutations = (0..count).map(|_| decoder.mutation()).collect::<Result<Vec<_>, _>>()?;
-        changes.push((*id, mutations));
-    }
-    if decoder.is_done() { Ok(changes) } else { Err(Malformed) }
 }

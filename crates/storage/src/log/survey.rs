@@ -9,9 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::disk::Disk;
-use super::frame::{
-    BadHead, MARK_BYTES, Mark, Position, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, record_bytes,
-};
+use super::frame::{BadHead, Mark, Position, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, record_bytes};
 use super::recovery::{
     NEWEST_MISSING, Recovered, Replayed, Segment, find_segments, head_of, knows_of_a_sync,
 };
@@ -123,7 +121,11 @@ impl Reader<'_> {
                 {
                     self.gap(segment.path.clone(), offset, mark.position - end, &what);
                     self.survey.recovered.chain = chain;
-                    self.survey.recovered.end = mark.position + record_bytes(0, MARK_BYTES) as u64;
+                    let body = segment.tail(mark.position).get(RECORD_HEAD_BYTES..);
+                    let bytes = body.and_then(Mark::encoded_bytes).unwrap_or_default();
+                    self.survey.recovered.end = mark.position + record_bytes(0, bytes) as u64;
+                    let now_s = &mut self.survey.recovered.now_s;
+                    *now_s = (*now_s).max(mark.now_s);
                     continue;
                 }
             }

@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use smallvec::SmallVec;
 use types::value::{ArithmeticOperator, apply_arithmetic};
 use types::{
-    CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, HiddenCells, LiveCells,
+    CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, Expiry, HiddenCells, LiveCells,
     Liveness, Refusal, RowChange, RowView, RowWriter,
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Before<'a> {
     pub(crate) covering_us: i64,
     /// The second at which expiry is judged, where the change looks at the row.
     pub(crate) now_s: u32,
+    /// What died before this second may be gone or not, as compactions went: it counts as gone.
+    pub(crate) horizon_s: u32,
     /// What dropped columns left behind, where the change looks at the row.
     pub(crate) hidden: &'a [HiddenCells],
     /// Measures the row before and after on the way; `None` where nobody wants to know.
@@ -146,17 +148,48 @@ pub(crate) fn merge(
     resolve_cells(before, change, Computed { counters: &counters, sums: &sums }, &mut cells)?;
     cells.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     let head = Head {
-        liveness: newer_liveness(before.row.and_then(|row| row.liveness()), change.liveness),
-        deletion: newer_deletion(before.row.and_then(|row| row.deletion()), change.deletion),
+        liveness: newer_liveness(before.liveness(), change.liveness),
+        deletion: newer_deletion(before.deletion(), change.deletion),
         // The first form that was written stays, as long as there is anything written that way.
         original_clustering: match before.row {
-            Some(row) if row.liveness().is_some() || row.cells().next().is_some() => {
+            Some(row) if before.liveness().is_some() || before.has_cells(&row) => {
                 row.original_clustering()
             }
             _ => change.original_clustering.as_deref(),
         },
     };
     Ok(write_row(head, before, Changed { cells: &cells, counters: &counters }, out)?)
+}
+
+impl Before<'_> {
+    fn liveness(&self) -> Option<Liveness> {
+        let liveness = self.row.and_then(|row| row.liveness());
+        liveness.filter(|liveness| !is_expired_before(self.horizon_s, liveness.expiry))
+    }
+
+    fn deletion(&self) -> Option<Deletion> {
+        let deletion = self.row.and_then(|row| row.deletion());
+        deletion.filter(|deletion| deletion.deleted_at_s >= self.horizon_s)
+    }
+
+    /// Whether there is a cell that counts; one that cannot be read is noticed later.
+    fn has_cells(&self, row: &RowView<'_>) -> bool {
+        row.cells().any(|cell| !cell.is_ok_and(|cell| is_dead_before(self.horizon_s, &cell)))
+    }
+}
+
+fn is_expired_before(horizon_s: u32, expiry: Option<Expiry>) -> bool {
+    expiry.is_some_and(|expiry| expiry.expires_at_s < horizon_s)
+}
+
+/// Whether a cell has been dead for so long that it may be gone.
+pub(crate) fn is_dead_before(horizon_s: u32, cell: &CellRef<'_>) -> bool {
+    match cell.state {
+        CellState::Value { expiry, .. } => is_expired_before(horizon_s, expiry),
+        CellState::Dead { deleted_at_s } | CellState::DeletesElements { deleted_at_s } => {
+            deleted_at_s < horizon_s
+        }
+    }
 }
 
 /// Cells that a change writes; mostly a few.
@@ -192,6 +225,7 @@ fn write_row(
         old: before.row.map(|row| row.cells()).into_iter().flatten().peekable(),
         new: changed.cells.iter().copied().peekable(),
         counters: changed.counters,
+        horizon_s: before.horizon_s,
         old_sum: old_sum.map(|(measure, row)| OldSum::new(row, covering_us, measure)),
     };
     let mut sum = match before.measure {
@@ -238,6 +272,8 @@ where
     old: Peekable<A>,
     new: Peekable<B>,
     counters: &'a [CounterValue],
+    /// Old cells that died before are left out.
+    horizon_s: u32,
     /// What was live of the old ones so far.
     old_sum: Option<OldSum<'a>>,
 }
@@ -248,6 +284,11 @@ where
     B: Iterator<Item = CellRef<'a>>,
 {
     fn next_cell(&mut self) -> Result<Option<CellRef<'a>>, CorruptRow> {
+        while let Some(Ok(old)) = self.old.peek()
+            && is_dead_before(self.horizon_s, old)
+        {
+            self.old.next();
+        }
         let order = match (self.old.peek(), self.new.peek()) {
             (Some(Err(corrupt)), _) => return Err(*corrupt),
             (Some(Ok(old)), Some(new)) => old.sort_key().cmp(&new.sort_key()),
@@ -348,12 +389,12 @@ fn current_counter(before: Before<'_>, column: ColumnId) -> Result<CounterValue,
     let Some(row) = before.row else {
         return Ok(counter);
     };
-    if let Some(deletion) = row.deletion() {
+    if let Some(deletion) = before.deletion() {
         counter.dead_us = counter.dead_us.max(deletion.timestamp_us);
     }
     for cell in row.cells() {
         let cell = cell?;
-        if cell.column != column {
+        if cell.column != column || is_dead_before(before.horizon_s, &cell) {
             continue;
         }
         match cell.state {

@@ -112,7 +112,7 @@ fn walk(
         let next = {
             let pause = opened.pause();
             let next = count_some(opened, &ruler, &start, &end);
-            pause.publish(None);
+            pause.publish();
             next
         };
         match next {

@@ -22,6 +22,12 @@ pub(crate) const SPACE_SIZES: u8 = 3;
 /// Partitions of which indexes have entries of dead rows.
 pub(crate) const SPACE_LEFTOVERS: u8 = 5;
 
+/// Definitions of the table that are in force in a replica set.
+pub(crate) const SPACE_DEFINITIONS: u8 = 6;
+
+/// Up to which second the tree may be purged.
+pub(crate) const SPACE_HORIZON: u8 = 7;
+
 const KIND_PARTITION_DELETION: u8 = 1;
 const KIND_RANGE_DELETION: u8 = 2;
 const KIND_STATIC: u8 = 3;
@@ -111,6 +117,15 @@ pub(crate) fn push_range_deletions_end(out: &mut Vec<u8>) {
 pub(crate) fn progress_key(set: SetId) -> [u8; 5] {
     let [a, b, c, d] = set.0.to_be_bytes();
     [SPACE_PROGRESS, a, b, c, d]
+}
+
+/// Where a definition of the table is kept.
+pub(crate) fn definition_key(version: u64) -> [u8; 9] {
+    let mut key = [SPACE_DEFINITIONS; 9];
+    if let Some(number) = key.last_chunk_mut::<8>() {
+        *number = version.to_be_bytes();
+    }
+    key
 }
 
 /// The keys of all rows in a part of the ring: from, and before.

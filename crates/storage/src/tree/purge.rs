@@ -1,56 +1,36 @@
 //! Clearing what is dead for long enough, while sorted files are merged anyway.
 //!
 //! A tombstone or expired cell only guards against late writes with old timestamps, because what it
-//! covers is not kept (see `merge`). After min(`gc_grace_seconds`, retention) it goes.
+//! covers is not kept (see `merge`). After min(`gc_grace_seconds`, retention) it goes; when exactly
+//! nobody can tell, because merging takes it for gone from then on (see `definition`).
 
-use std::fmt;
-use std::panic::RefUnwindSafe;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
-use types::{
-    CellRef, CellState, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter, TableId,
-};
+use types::{CellRef, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter};
 
 use super::courtesy::Courtesy;
 use super::engine::TreeBytes;
 use super::keys::{self, SPACE_ROWS};
-use crate::clock::Clock;
-use crate::schema_source::SchemaSource;
+use crate::merge::row::is_dead_before;
 
-/// Makes a filter for each compaction of one table.
+/// Makes a filter for each compaction of one table. It purges up to the horizon that the table's sorted
+/// files hold with their replay points: whatever is replayed over those files takes what died before for gone.
+#[derive(Debug, Default)]
 pub(crate) struct PurgeFactory {
-    table: TableId,
-    schema: Arc<dyn SchemaSource>,
-    clock: Arc<dyn Clock>,
-    retention_s: u32,
+    horizon_s: AtomicU32,
 }
-
-impl fmt::Debug for PurgeFactory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PurgeFactory").field("table", &self.table).finish_non_exhaustive()
-    }
-}
-
-// The library asks for it; a panic in a filter leaves nothing of ours half changed.
-impl RefUnwindSafe for PurgeFactory {}
 
 impl PurgeFactory {
-    pub(crate) fn new(
-        table: TableId,
-        schema: Arc<dyn SchemaSource>,
-        clock: Arc<dyn Clock>,
-        retention_s: u32,
-    ) -> PurgeFactory {
-        PurgeFactory { table, schema, clock, retention_s }
-    }
-
     /// What died before this second may go.
     pub(crate) fn horizon_s(&self) -> u32 {
-        let grace_s = self.schema.table(self.table).map(|table| table.options.gc_grace_s);
-        let kept_s = grace_s.unwrap_or(self.retention_s).min(self.retention_s);
-        self.clock.now_s().saturating_sub(kept_s)
+        self.horizon_s.load(Ordering::Acquire)
+    }
+
+    /// The sorted files hold this horizon.
+    pub(crate) fn raise(&self, horizon_s: u32) {
+        self.horizon_s.fetch_max(horizon_s, Ordering::AcqRel);
     }
 }
 
@@ -126,12 +106,7 @@ pub(crate) fn purge_row(row: &[u8], horizon_s: u32, out: Vec<u8>) -> Result<Purg
     let is_old = |deleted_at_s: u32| deleted_at_s < horizon_s;
     let liveness = view.liveness().filter(|liveness: &Liveness| !is_expired(liveness.expiry));
     let deletion = view.deletion().filter(|deletion: &Deletion| !is_old(deletion.deleted_at_s));
-    let is_dead = |cell: &CellRef<'_>| match cell.state {
-        CellState::Value { expiry, .. } => is_expired(expiry),
-        CellState::Dead { deleted_at_s } | CellState::DeletesElements { deleted_at_s } => {
-            is_old(deleted_at_s)
-        }
-    };
+    let is_dead = |cell: &CellRef<'_>| is_dead_before(horizon_s, cell);
     let (mut kept, mut dropped) = (0usize, 0usize);
     for cell in view.cells() {
         if is_dead(&cell?) {

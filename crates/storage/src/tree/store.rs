@@ -20,6 +20,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use schema::KeyShape;
@@ -29,8 +31,10 @@ use super::deletions::DeletedPartitions;
 use super::engine::{
     LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
 };
-use super::keys::{SPACE_PROGRESS, progress_key};
+use super::keys::{SPACE_DEFINITIONS, SPACE_HORIZON, SPACE_PROGRESS, definition_key, progress_key};
 use super::purge::PurgeFactory;
+use crate::core::Poison;
+use crate::definition::Definition;
 use crate::error::TreeError;
 use crate::index::leftovers::Leftovers;
 use crate::index::set::IndexSet;
@@ -49,21 +53,44 @@ pub(crate) struct Applied {
     pub(crate) ordinal: u32,
 }
 
-const PROGRESS_BYTES: usize = 12;
+/// What a tree keeps of a replica set with its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ReplayPoint {
+    applied: Applied,
+    horizon_s: u32,
+    /// The version of the definition in force.
+    version: Option<u64>,
+}
 
-impl Applied {
+impl ReplayPoint {
     fn encode(self) -> TreeBytes {
-        let mut bytes = [0; PROGRESS_BYTES];
-        let (index, ordinal) = bytes.split_at_mut(8);
-        index.copy_from_slice(&self.index.to_be_bytes());
-        ordinal.copy_from_slice(&self.ordinal.to_be_bytes());
+        let mut bytes = Vec::with_capacity(25);
+        bytes.extend_from_slice(&self.applied.index.to_be_bytes());
+        bytes.extend_from_slice(&self.applied.ordinal.to_be_bytes());
+        bytes.extend_from_slice(&self.horizon_s.to_be_bytes());
+        bytes.push(u8::from(self.version.is_some()));
+        if let Some(version) = self.version {
+            bytes.extend_from_slice(&version.to_be_bytes());
+        }
         TreeBytes::from(bytes)
     }
 
-    fn decode(bytes: &[u8]) -> Option<Applied> {
-        let (index, ordinal) = bytes.split_first_chunk::<8>()?;
-        let ordinal = ordinal.try_into().ok()?;
-        Some(Applied { index: u64::from_be_bytes(*index), ordinal: u32::from_be_bytes(ordinal) })
+    fn decode(bytes: &[u8]) -> Option<ReplayPoint> {
+        let (index, rest) = bytes.split_first_chunk::<8>()?;
+        let (ordinal, rest) = rest.split_first_chunk::<4>()?;
+        let (index, ordinal) = (u64::from_be_bytes(*index), u32::from_be_bytes(*ordinal));
+        let applied = Applied { index, ordinal };
+        if rest.is_empty() {
+            // From before there were definitions.
+            return Some(ReplayPoint { applied, horizon_s: 0, version: None });
+        }
+        let (horizon_s, rest) = rest.split_first_chunk::<4>()?;
+        let version = match rest.split_first()? {
+            (0, []) => None,
+            (1, version) => Some(u64::from_be_bytes(version.try_into().ok()?)),
+            _ => return None,
+        };
+        Some(ReplayPoint { applied, horizon_s: u32::from_be_bytes(*horizon_s), version })
     }
 }
 
@@ -75,6 +102,12 @@ pub(crate) struct SetProgress {
     published: AtomicU64,
     index: AtomicU64,
     ordinal: AtomicU32,
+    /// By which definition of the table its mutations are applied.
+    definition: ArcSwapOption<Definition>,
+    /// How long what is dead stays, by that definition; for ever without one.
+    retention_s: AtomicU32,
+    /// What died before this second counts as gone.
+    horizon_s: AtomicU32,
     /// Odd while several keys are being written.
     epoch: AtomicU64,
     /// Its keys are another set's by now. Changes under the lock of `readers`.
@@ -83,20 +116,45 @@ pub(crate) struct SetProgress {
     readers: Mutex<Vec<SeqNo>>,
     /// What of it is in the tree: most sets of a table that was split often have ended, and are not
     /// written again.
-    kept: Mutex<Applied>,
+    kept: Mutex<Option<ReplayPoint>>,
 }
 
+/// Nothing says how long what is dead stays.
+const FOR_EVER_S: u32 = u32::MAX;
+
 impl SetProgress {
-    fn new(set: SetId, applied: Applied, published: SeqNo) -> SetProgress {
+    fn new(set: SetId, published: SeqNo) -> SetProgress {
+        SetProgress::at(set, None, None, published)
+    }
+
+    fn at(
+        set: SetId,
+        point: Option<ReplayPoint>,
+        definition: Option<Arc<Definition>>,
+        published: SeqNo,
+    ) -> SetProgress {
+        let applied = point.map_or_else(Applied::default, |point| point.applied);
+        let retention_s = definition.as_ref().map_or(FOR_EVER_S, |it| it.retention_s);
         SetProgress {
             set,
             published: AtomicU64::new(published),
             index: AtomicU64::new(applied.index),
             ordinal: AtomicU32::new(applied.ordinal),
+            definition: ArcSwapOption::new(definition),
+            retention_s: AtomicU32::new(retention_s),
+            horizon_s: AtomicU32::new(point.map_or(0, |point| point.horizon_s)),
             epoch: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
             readers: Mutex::new(Vec::new()),
-            kept: Mutex::new(applied),
+            kept: Mutex::new(point),
+        }
+    }
+
+    fn replay_point(&self) -> ReplayPoint {
+        ReplayPoint {
+            applied: self.applied(),
+            horizon_s: self.horizon_s.load(Ordering::Relaxed),
+            version: self.definition.load().as_ref().map(|definition| definition.table.version),
         }
     }
 
@@ -114,6 +172,33 @@ impl SetProgress {
     pub(crate) fn quiet_epoch(&self) -> Option<u64> {
         let epoch = self.epoch.load(Ordering::SeqCst);
         epoch.is_multiple_of(2).then_some(epoch)
+    }
+
+    /// The definition in force.
+    pub(crate) fn definition(&self) -> Option<Arc<Definition>> {
+        self.definition.load_full()
+    }
+
+    /// Another definition comes into force, unless a newer one is. What died before the horizon may be gone.
+    pub(crate) fn define(&self, definition: &Arc<Definition>, horizon_s: u32) {
+        let version = definition.table.version;
+        let current = self.definition.load();
+        if current.as_ref().is_none_or(|current| current.table.version < version) {
+            self.definition.store(Some(Arc::clone(definition)));
+            self.retention_s.store(definition.retention_s, Ordering::Relaxed);
+        }
+        self.horizon_s.fetch_max(horizon_s, Ordering::Relaxed);
+    }
+
+    /// An entry of that second is applied: returns what its horizon is. Only called by the one who applies
+    /// this set.
+    pub(crate) fn begin_entry(&self, now_s: u32) -> u32 {
+        let horizon_s = now_s.saturating_sub(self.retention_s.load(Ordering::Relaxed));
+        let before_s = self.horizon_s.load(Ordering::Relaxed);
+        if horizon_s > before_s {
+            self.horizon_s.store(horizon_s, Ordering::Relaxed);
+        }
+        horizon_s.max(before_s)
     }
 
     pub(crate) fn applied(&self) -> Applied {
@@ -242,7 +327,8 @@ impl TableStore {
         let filter = Arc::clone(&self.purge) as Arc<dyn lsm_tree::compaction::Factory>;
         let tree = LsmTree::open(&self.folder, &self.shared, Some(filter))?;
         let (folder, ended_sets) = (self.folder.clone(), Arc::clone(&self.ended_sets));
-        let mut opened = OpenStore::new(Box::new(tree), folder, ended_sets, &self.sizes)?;
+        let purge = Arc::clone(&self.purge);
+        let mut opened = OpenStore::new(Box::new(tree), folder, ended_sets, &self.sizes, purge)?;
         let beside = self.beside(opened.tree.as_ref());
         opened.indexes = IndexSet::open(&self.index_shapes.lock(), beside)?;
         opened.publish_all();
@@ -269,7 +355,7 @@ impl TableStore {
             let index = IndexTree::open(&shape, self.beside(tree))?;
             let pause = opened.pause();
             opened.indexes.attach(Arc::new(index), tree)?;
-            pause.publish(None);
+            pause.publish();
         }
         shapes.push(Arc::new(shape));
         Ok(())
@@ -290,7 +376,7 @@ impl TableStore {
         let index = Arc::new(IndexTree::begin_anew(&shape, self.beside(tree))?);
         let pause = opened.pause();
         opened.indexes.exchange(index, tree)?;
-        pause.publish(None);
+        pause.publish();
         Ok(())
     }
 
@@ -301,7 +387,7 @@ impl TableStore {
         if let Some(opened) = self.opened.get() {
             let pause = opened.pause();
             opened.indexes.detach(id);
-            pause.publish(None);
+            pause.publish();
         }
     }
 
@@ -319,7 +405,7 @@ impl TableStore {
         self.is_dropped.load(Ordering::Acquire)
     }
 
-    /// What died before this second may go.
+    /// What died before this second may go: the sorted files say so.
     pub(crate) fn horizon_s(&self) -> u32 {
         self.purge.horizon_s()
     }
@@ -334,7 +420,7 @@ const DEAD_COUNT_MIN: u64 = 1_000;
 
 /// What is or will be dead.
 #[derive(Debug, Default)]
-struct PurgeState {
+struct DeadState {
     dead_count: AtomicU64,
     first_dead_at_s: AtomicU32,
     last_dead_at_s: AtomicU32,
@@ -347,15 +433,9 @@ pub(crate) struct Pause<'s> {
 }
 
 impl Pause<'_> {
-    /// Shows what was written meanwhile. `clean`: a partition that has no deletions any more.
-    pub(crate) fn publish(self, clean: Option<&[u8]>) {
+    /// Shows what was written meanwhile.
+    pub(crate) fn publish(self) {
         self.store.publish_all();
-        // Whoever reads from before must still find out that there were deletions.
-        if let Some(prefix) = clean
-            && self.store.is_unread()
-        {
-            self.store.deleted.remove(prefix);
-        }
     }
 }
 
@@ -388,7 +468,12 @@ pub(crate) struct OpenStore {
     pub(crate) sealed_bytes: AtomicU64,
     /// Compactions replaced files that are still on the disk.
     pub(crate) has_replaced_files: AtomicBool,
-    purge: PurgeState,
+    dead: DeadState,
+    /// The definitions that are in the tree.
+    kept_versions: Mutex<HashSet<u64, FixedState>>,
+    /// The horizon that is in sorted files once what is frozen is.
+    sealed_horizon_s: AtomicU32,
+    purge: Arc<PurgeFactory>,
     folder: PathBuf,
     is_established: AtomicBool,
 }
@@ -399,19 +484,34 @@ impl OpenStore {
         folder: PathBuf,
         ended_sets: Arc<EndedSets>,
         sizes: &SizesSeed,
+        purge: Arc<PurgeFactory>,
     ) -> Result<OpenStore, TreeError> {
         let deleted = DeletedPartitions::load(tree.as_ref(), LATEST)?;
         let sizes = TableSizes::load(tree.as_ref(), sizes.bounds, Arc::clone(&sizes.node_largest))?;
         let leftovers = Leftovers::load(tree.as_ref())?;
+        let definitions = load_definitions(tree.as_ref())?;
         let mut sets = Vec::new();
         for item in tree.range(&[SPACE_PROGRESS], &[SPACE_PROGRESS + 1], LATEST) {
             let (key, value) = item?;
             let malformed = || TreeError::Corrupt("a replay point is not readable".into());
             let set = key.get(1..).and_then(|set| set.try_into().ok()).ok_or_else(malformed)?;
-            let applied = Applied::decode(&value).ok_or_else(malformed)?;
+            let point = ReplayPoint::decode(&value).ok_or_else(malformed)?;
             let set = SetId(u32::from_be_bytes(set));
-            sets.push((set, Arc::new(SetProgress::new(set, applied, tree.next_seqno()))));
+            let definition = match point.version {
+                Some(version) => Some(definitions.get(&version).cloned().ok_or_else(malformed)?),
+                None => None,
+            };
+            let progress = SetProgress::at(set, Some(point), definition, tree.next_seqno());
+            sets.push((set, Arc::new(progress)));
         }
+        let purged_s = match tree.get(&[SPACE_HORIZON], LATEST)? {
+            Some(bytes) => match bytes.first_chunk::<4>() {
+                Some(purged_s) => u32::from_be_bytes(*purged_s),
+                None => return Err(TreeError::Corrupt("the horizon is not readable".into())),
+            },
+            None => 0,
+        };
+        purge.raise(purged_s);
         Ok(OpenStore {
             tree,
             deleted,
@@ -428,7 +528,10 @@ impl OpenStore {
             active_bytes: AtomicU64::new(0),
             sealed_bytes: AtomicU64::new(0),
             has_replaced_files: AtomicBool::new(false),
-            purge: PurgeState::default(),
+            dead: DeadState::default(),
+            kept_versions: Mutex::new(definitions.into_keys().collect()),
+            sealed_horizon_s: AtomicU32::new(purged_s),
+            purge,
             is_established: AtomicBool::new(is_established(&folder)),
             folder,
         })
@@ -453,7 +556,7 @@ impl OpenStore {
             },
             Err(index) => index,
         };
-        let fresh = SetProgress::new(set, Applied::default(), self.tree.next_seqno());
+        let fresh = SetProgress::new(set, self.tree.next_seqno());
         let fresh = Arc::new(fresh);
         if self.ended_sets.read().contains(&set) {
             self.end_set(&fresh);
@@ -506,6 +609,13 @@ impl OpenStore {
         held.iter().copied().fold(begin_at.min(of_all), SeqNo::min)
     }
 
+    /// A partition has no deletions any more. Whoever reads from before must still find out that there were.
+    pub(crate) fn forget_deleted(&self, prefix: &[u8]) {
+        if self.is_unread() {
+            self.deleted.remove(prefix);
+        }
+    }
+
     /// Raises the last entry of every set to what these files hold.
     pub(crate) fn raise_indexes(&self, indexes: &mut LogIndexes) {
         for (_, progress) in self.sets.read().iter() {
@@ -550,10 +660,10 @@ impl OpenStore {
 
     /// Notes that something was written that is dead from a second on.
     pub(crate) fn note_dead(&self, dead_at_s: u32) {
-        self.purge.dead_count.fetch_add(1, Ordering::Relaxed);
+        self.dead.dead_count.fetch_add(1, Ordering::Relaxed);
         let dead_at_s = dead_at_s.max(1);
-        self.purge.last_dead_at_s.fetch_max(dead_at_s, Ordering::Relaxed);
-        let _ = self.purge.first_dead_at_s.compare_exchange(
+        self.dead.last_dead_at_s.fetch_max(dead_at_s, Ordering::Relaxed);
+        let _ = self.dead.first_dead_at_s.compare_exchange(
             0,
             dead_at_s,
             Ordering::Relaxed,
@@ -563,20 +673,20 @@ impl OpenStore {
 
     /// Whether enough has been dead for long enough to be worth a merge of all files. Asked by one.
     pub(crate) fn take_purge(&self, horizon_s: u32) -> bool {
-        let first = self.purge.first_dead_at_s.load(Ordering::Relaxed);
+        let first = self.dead.first_dead_at_s.load(Ordering::Relaxed);
         let is_due = first != 0
             && first < horizon_s
-            && self.purge.dead_count.load(Ordering::Relaxed) >= DEAD_COUNT_MIN;
+            && self.dead.dead_count.load(Ordering::Relaxed) >= DEAD_COUNT_MIN;
         if !is_due {
             return false;
         }
-        let last = self.purge.last_dead_at_s.load(Ordering::Relaxed);
+        let last = self.dead.last_dead_at_s.load(Ordering::Relaxed);
         if last < horizon_s {
-            self.purge.dead_count.store(0, Ordering::Relaxed);
-            self.purge.first_dead_at_s.store(0, Ordering::Relaxed);
+            self.dead.dead_count.store(0, Ordering::Relaxed);
+            self.dead.first_dead_at_s.store(0, Ordering::Relaxed);
         } else {
             // Not before what is dead by now may go, and more than half of what came may stay.
-            self.purge.first_dead_at_s.store(horizon_s.midpoint(last), Ordering::Relaxed);
+            self.dead.first_dead_at_s.store(horizon_s.midpoint(last), Ordering::Relaxed);
         }
         true
     }
@@ -590,22 +700,66 @@ impl OpenStore {
         self.active_bytes.load(Ordering::Relaxed) + self.sealed_bytes.load(Ordering::Relaxed)
     }
 
-    /// Freezes the memtable with the replay points in it; `false` if it is empty.
-    pub(crate) fn seal(&self) -> bool {
+    /// The longest that anything stays by the definitions in force.
+    fn retention_max_s(&self) -> Option<u32> {
+        let sets = self.sets.read();
+        let retentions = sets.iter().map(|(_, it)| it.retention_s.load(Ordering::Relaxed));
+        retentions.filter(|retention_s| *retention_s != FOR_EVER_S).max()
+    }
+
+    /// The horizon of this moment, made from the longest retention in force.
+    pub(crate) fn horizon_at(&self, horizon_s: impl FnOnce(Option<u32>) -> u32) -> u32 {
+        horizon_s(self.retention_max_s())
+    }
+
+    /// Has the next seal take place, even if nothing was written.
+    pub(crate) fn want_seal(&self) {
+        self.active_bytes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// About how many rows and tombstones there are.
+    pub(crate) fn row_count(&self) -> u64 {
+        let has_point = |(_, progress): &&(SetId, Arc<SetProgress>)| progress.kept.lock().is_some();
+        let points = self.sets.read().iter().filter(has_point).count();
+        let own = points + self.kept_versions.lock().len() + usize::from(self.purged_s() > 0);
+        self.tree.key_count().saturating_sub(self.sizes.record_count() + own as u64)
+    }
+
+    /// What died before this second may be gone from the files.
+    pub(crate) fn purged_s(&self) -> u32 {
+        self.sealed_horizon_s.load(Ordering::Acquire)
+    }
+
+    /// Freezes the memtable with the replay points in it; `false` if it is empty. `horizon_s` makes the
+    /// horizon of this moment from the longest retention in force. An error where something was half applied.
+    pub(crate) fn seal(
+        &self,
+        poison: &Poison,
+        horizon_s: impl FnOnce(Option<u32>) -> u32,
+    ) -> Result<bool, Arc<str>> {
         let _nobody_applies = self.seal.write();
+        if let Some(why) = poison.get() {
+            return Err(Arc::clone(why));
+        }
         if self.active_since.load(Ordering::Acquire) == NOWHERE
             && self.active_bytes.load(Ordering::Acquire) == 0
         {
-            return false;
+            return Ok(false);
         }
         let seqno = self.tree.draw_seqno();
+        self.write_definitions(seqno);
         for (_, progress) in self.sets.read().iter() {
-            let applied = progress.applied();
+            let point = progress.replay_point();
             let mut kept = progress.kept.lock();
-            if applied != *kept {
-                self.tree.insert(&progress_key(progress.set), applied.encode(), seqno);
-                *kept = applied;
+            if *kept != Some(point) && point.applied != Applied::default() {
+                self.tree.insert(&progress_key(progress.set), point.encode(), seqno);
+                *kept = Some(point);
             }
+        }
+        let horizon_s = horizon_s(self.retention_max_s());
+        if horizon_s > self.sealed_horizon_s.fetch_max(horizon_s, Ordering::AcqRel) {
+            let value = TreeBytes::from(horizon_s.to_be_bytes());
+            self.tree.insert(&[SPACE_HORIZON], value, seqno);
         }
         self.sizes.write(|key, value| {
             match value {
@@ -620,7 +774,26 @@ impl OpenStore {
         self.sealed_since.fetch_min(since, Ordering::AcqRel);
         let bytes = self.active_bytes.swap(0, Ordering::AcqRel);
         self.sealed_bytes.fetch_add(bytes, Ordering::AcqRel);
-        true
+        Ok(true)
+    }
+
+    /// Writes the definitions in force that the tree does not have, and removes those that no set uses.
+    fn write_definitions(&self, seqno: SeqNo) {
+        let mut kept = self.kept_versions.lock();
+        let sets = self.sets.read();
+        let mut used: HashSet<u64, FixedState> = HashSet::default();
+        for definition in sets.iter().filter_map(|(_, progress)| progress.definition()) {
+            let version = definition.table.version;
+            if used.insert(version) && !kept.contains(&version) {
+                let mut value = definition.retention_s.to_be_bytes().to_vec();
+                value.extend_from_slice(&definition.bytes);
+                self.tree.insert(&definition_key(version), TreeBytes::from(value), seqno);
+            }
+        }
+        for version in kept.difference(&used) {
+            self.tree.remove(&definition_key(*version), seqno);
+        }
+        *kept = used;
     }
 
     /// Whether something is frozen and not yet in sorted files.
@@ -642,6 +815,8 @@ impl OpenStore {
             establish(&self.folder)?;
             self.is_established.store(true, Ordering::Release);
         }
+        // The files have the replay points of that horizon now, whatever becomes of the log.
+        self.purge.raise(self.sealed_horizon_s.load(Ordering::Acquire));
         self.sealed_since.store(NOWHERE, Ordering::Release);
         Ok(self.sealed_bytes.swap(0, Ordering::AcqRel))
     }
@@ -697,6 +872,23 @@ impl OpenStore {
     pub(crate) fn snapshot(&self, set: SetId) -> Snapshot<'_> {
         self.current_snapshot(set).unwrap_or_else(|| self.snapshot_of_all())
     }
+}
+
+/// The definitions that a tree keeps, by version.
+fn load_definitions(
+    tree: &dyn SortedTree,
+) -> Result<HashMap<u64, Arc<Definition>, FixedState>, TreeError> {
+    let mut definitions = HashMap::default();
+    for item in tree.range(&[SPACE_DEFINITIONS], &[SPACE_DEFINITIONS + 1], LATEST) {
+        let (_, value) = item?;
+        let malformed = || TreeError::Corrupt("a definition is not readable".into());
+        let (retention_s, bytes) = value.split_first_chunk::<4>().ok_or_else(malformed)?;
+        let bytes = Bytes::copy_from_slice(bytes);
+        let definition = Definition::decode(u32::from_be_bytes(*retention_s), bytes);
+        let definition = definition.map_err(|_| malformed())?;
+        definitions.insert(definition.table.version, Arc::new(definition));
+    }
+    Ok(definitions)
 }
 
 /// Registered while somebody reads.

@@ -1,130 +1,107 @@
 //! Taking old partition deletions and range tombstones away, and what is dead of rows with spilled
 //! cells.
 //!
-//! They lie over rows that are still there, so the rows go first: each row loses what an old
-//! deletion covers, then the deletion itself goes. Nothing that a reader could tell changes, so the
-//! log need not know; after a crash it is simply done again. It happens a few rows at a time, and no
-//! change is applied to the table during such a moment.
+//! Deletions lie over rows that are still there, so the rows go first: each row loses what an old
+//! deletion covers, then the deletion itself goes. A late write can tell whether it is still there, so it goes
+//! by entries of the log, at the same place in every replica and in every replay (see `apply::sweep`).
+//! Here the entries are made, a few rows each.
 //!
 //! A row with spilled cells has several keys, so no compaction can judge it alone: it is looked at
-//! here.
+//! here, and loses what merging takes for gone anyway.
 
-use std::ops::ControlFlow;
+use bytes::Bytes;
+use types::{CorruptRow, RowChange, RowPosition, RowView, RowWriter, TableId};
 
-use types::{CorruptRow, RowChange, RowPosition, RowView, RowWriter};
-
-use super::deletions::{self, PartitionDeletions};
+use super::deletions::PartitionDeletions;
 use super::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 use super::keys::{self, SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS};
 use super::purge::{Purged, purge_row};
 use super::store::{OpenStore, TableStore};
 use crate::cache::RowCache;
+use crate::entry::Sweep;
 use crate::error::TreeError;
 use crate::merge::row::{Before, merge};
 use crate::spill::{self, CellReader, SpillBounds};
 
-/// Rows that are looked at while nothing is applied.
-const ROWS_PER_MOMENT: usize = 64;
+/// Rows that one entry looks at.
+const ROWS_PER_SWEEP_MAX: usize = 1_000;
 
-/// Clears what deletions from before the horizon cover, and them. `goes_on` is asked between
-/// moments. Returns by how many bytes memory grew.
-pub(crate) fn sweep(
-    store: &TableStore,
+/// Hands over the entries that clear what deletions from before the horizon cover, and then them. `commit`
+/// says whether to go on with the partition.
+pub(crate) fn sweep_deletions(
+    table: TableId,
     opened: &OpenStore,
-    cache: &RowCache,
     horizon_s: u32,
-    goes_on: &dyn Fn() -> bool,
-) -> Result<u64, TreeError> {
-    let mut bytes = sweep_spilled(store, opened, cache, horizon_s, goes_on)?;
-    let mut from = vec![SPACE_DELETIONS];
+    mut commit: impl FnMut(Sweep) -> bool,
+) -> Result<(), TreeError> {
+    let mut start = vec![SPACE_DELETIONS];
     let end = [SPACE_DELETIONS + 1];
     loop {
-        let Some(item) = opened.tree.range(&from, &end, LATEST).next() else {
-            return Ok(bytes);
+        let Some(item) = opened.tree.range(&start, &end, LATEST).next() else {
+            return Ok(());
         };
         let (key, _) = item?;
         let (prefix, _) = keys::split_prefix(&key).ok_or(CorruptRow)?;
-        let mut partition = Sweep {
-            store,
-            opened,
-            cache,
-            horizon_s,
-            prefix: prefix.get(1..).unwrap_or_default().to_vec(),
-            cursor: None,
-            bytes: 0,
-        };
+        let partition = Bytes::copy_from_slice(prefix.get(1..).ok_or(CorruptRow)?);
         // What indexes have of its dead rows must be removed first.
-        let waits = opened.leftovers.contain(&partition.prefix);
-        while !waits && partition.sweep_some_rows()?.is_continue() {
-            if !goes_on() {
-                return Ok(bytes + partition.bytes);
-            }
-        }
-        bytes += partition.bytes;
-        from.clear();
-        from.extend_from_slice(prefix);
-        keys::push_range_deletions_end(&mut from);
-    }
-}
-
-struct Sweep<'s> {
-    store: &'s TableStore,
-    opened: &'s OpenStore,
-    cache: &'s RowCache,
-    horizon_s: u32,
-    /// The partition prefix.
-    prefix: Vec<u8>,
-    /// The next row to look at.
-    cursor: Option<Vec<u8>>,
-    bytes: u64,
-}
-
-impl Sweep<'_> {
-    fn sweep_some_rows(&mut self) -> Result<ControlFlow<()>, TreeError> {
-        let pause = self.opened.pause();
-        let tree = self.opened.tree.as_ref();
-        let all = PartitionDeletions::load(tree, &self.prefix, LATEST)?;
-        let (old, kept) = all.split_at_horizon(self.horizon_s);
-        if old == PartitionDeletions::default() {
-            return Ok(ControlFlow::Break(()));
-        }
-        let mut start = vec![SPACE_ROWS];
-        start.extend_from_slice(&self.prefix);
-        let mut end = start.clone();
-        keys::push_rows_end(&mut end);
-        let start = self.cursor.take().unwrap_or(start);
-        let mut writes = Vec::new();
-        let mut is_done = true;
-        for (number, item) in tree.range(&start, &end, LATEST).enumerate() {
-            let (key, value) = item?;
-            if number == ROWS_PER_MOMENT {
-                self.cursor = Some(key.to_vec());
-                is_done = false;
-                break;
-            }
-            let split = keys::split_row_key(&key).ok_or(CorruptRow)?;
-            let covering_us = old.covering_us(split.clustering);
-            if covering_us != i64::MIN {
-                let keep = |row: &[u8], out: Vec<u8>| without_covered(row, covering_us, out);
-                writes.append(&mut keep_of_row(tree, &key, &value, &keep)?);
-            }
-        }
-        let seqno = tree.draw_seqno();
-        let mut bytes = write_all(self.store, self.opened, self.cache, writes, seqno);
-        if is_done {
-            for (key, value) in deletions::difference(&self.prefix, &all, &kept) {
-                bytes += match value {
-                    Some(value) => tree.insert(&key, value, seqno),
-                    None => tree.remove(&key, seqno),
+        if !opened.leftovers.contain(&partition) {
+            let mut first = vec![SPACE_ROWS];
+            first.extend_from_slice(&partition);
+            let mut from = Some(Bytes::from(first));
+            while let Some(at) = from.take() {
+                let Some(sweep) = next_sweep(table, opened, horizon_s, &partition, at)? else {
+                    break;
                 };
+                let next = sweep.to.clone();
+                if commit(sweep) {
+                    from = next;
+                }
             }
         }
-        self.opened.note_sweep(bytes);
-        self.bytes += bytes;
-        let is_clean = is_done && kept == PartitionDeletions::default();
-        pause.publish(is_clean.then_some(self.prefix.as_slice()));
-        Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        start.clear();
+        start.extend_from_slice(prefix);
+        keys::push_range_deletions_end(&mut start);
     }
+}
+
+/// The next part of a partition with old deletions; `None` if it has none.
+fn next_sweep(
+    table: TableId,
+    opened: &OpenStore,
+    horizon_s: u32,
+    prefix: &Bytes,
+    from: Bytes,
+) -> Result<Option<Sweep>, TreeError> {
+    let snapshot = opened.snapshot_of_all();
+    let tree = opened.tree.as_ref();
+    let all = PartitionDeletions::load(tree, prefix, snapshot.seqno)?;
+    let (old, _) = all.split_at_horizon(horizon_s);
+    if old == PartitionDeletions::default() {
+        return Ok(None);
+    }
+    let end = rows_end(prefix);
+    let to = tree.range(&from, &end, snapshot.seqno).nth(ROWS_PER_SWEEP_MAX).transpose()?;
+    let to = to.map(|(key, _)| Bytes::copy_from_slice(&key));
+    Ok(Some(Sweep { table, horizon_s, prefix: prefix.clone(), from, to }))
+}
+
+/// Behind the last row of a partition.
+pub(crate) fn rows_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = vec![SPACE_ROWS];
+    end.extend_from_slice(prefix);
+    keys::push_rows_end(&mut end);
+    end
+}
+
+/// The writes that leave of a row what a deletion does not cover.
+pub(crate) fn uncovered(
+    tree: &dyn SortedTree,
+    key: &[u8],
+    value: &TreeBytes,
+    covering_us: i64,
+) -> Result<Vec<(TreeBytes, Option<TreeBytes>)>, TreeError> {
+    let keep = |row: &[u8], out: Vec<u8>| without_covered(row, covering_us, out);
+    keep_of_row(tree, key, value, &keep)
 }
 
 /// What is left of a row: `None` if nothing is. The new row is appended to the bytes.
@@ -182,6 +159,7 @@ fn without_covered(
         covering_us,
         first_covering_us: covering_us,
         now_s: 0,
+        horizon_s: 0,
         hidden: &[],
         measure: None,
     };
@@ -204,8 +182,9 @@ fn without_dead(row: &[u8], horizon_s: u32, out: Vec<u8>) -> Result<Option<Vec<u
     })
 }
 
-/// Clears what is dead of rows with spilled cells. Returns by how many bytes memory grew.
-fn sweep_spilled(
+/// Clears what is dead of rows with spilled cells. `goes_on` is asked between rows. Returns by how many bytes
+/// memory grew.
+pub(crate) fn sweep_spilled(
     store: &TableStore,
     opened: &OpenStore,
     cache: &RowCache,
@@ -230,7 +209,7 @@ fn sweep_spilled(
         let grown = write_all(store, opened, cache, writes, tree.draw_seqno());
         opened.note_sweep(grown);
         bytes += grown;
-        pause.publish(None);
+        pause.publish();
         from = behind;
     }
     Ok(bytes)

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use schema::Table;
+use schema::{Column, ColumnKind, Table, TableOptions, TableShape};
 use storage::{Clock, CommitMode, DataDir, Options, SchemaSource, Storage};
 use types::{
-    CellState, CorruptRow, Flow, LiveRow, PartitionKey, ReadCommand, ReadScope, RingRange,
-    RowSelection, RowSink, SetId, Statics, TableId,
+    CellState, ColumnId, CorruptRow, CqlType, Flow, LiveRow, PartitionKey, ReadCommand, ReadScope,
+    RingRange, RowSelection, RowSink, SetId, Statics, TableId,
 };
 
 pub(crate) const TABLE: TableId = TableId(0xab);
@@ -77,9 +77,53 @@ pub(crate) fn open(path: &Path, options: Options) -> Storage {
 }
 
 pub(crate) fn open_with(path: &Path, options: Options, tables: Tables, now_s: u32) -> Storage {
-    let clock = Arc::new(FixedClock(AtomicU32::new(now_s)));
+    open_at(path, options, tables, &Arc::new(FixedClock(AtomicU32::new(now_s))))
+}
+
+pub(crate) fn open_at(
+    path: &Path,
+    options: Options,
+    tables: Tables,
+    clock: &Arc<FixedClock>,
+) -> Storage {
     let dir = DataDir::lock(path).unwrap();
-    Storage::open(dir, options, Arc::new(tables), clock).unwrap()
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let storage = Storage::open(dir, options, Arc::new(tables), clock).unwrap();
+    storage.locate_with(|_, _| Some(SET));
+    storage
+}
+
+/// A table whose key and clustering column are plain bytes, as the tests write them.
+pub(crate) fn plain_table() -> Table {
+    let column = |id, name: &str, cql_type, kind| Column {
+        id: ColumnId(id),
+        name: name.into(),
+        cql_type,
+        kind,
+        mask: None,
+        is_hidden: false,
+    };
+    Table {
+        id: TABLE,
+        version: 0,
+        keyspace: "k".into(),
+        name: "t".into(),
+        columns: vec![
+            column(100, "k", CqlType::Blob, ColumnKind::PartitionKey),
+            column(101, "c", CqlType::Blob, ColumnKind::Clustering { descending: false }),
+            column(1, "v", CqlType::Blob, ColumnKind::Regular),
+        ],
+        partition_key_count: 1,
+        clustering_count: 1,
+        static_count: 0,
+        shape: TableShape::Ordinary,
+        is_counter: false,
+        is_virtual: false,
+        options: TableOptions::default(),
+        indexes: Default::default(),
+        dropped_columns: Default::default(),
+        next_column_id: 200,
+    }
 }
 
 pub(crate) fn key(number: u8) -> PartitionKey {

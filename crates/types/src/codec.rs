@@ -1,10 +1,11 @@
-//! Mutations as bytes: the body of a *change* record (see `docs/formats/log.md`).
+//! Mutations as bytes: what lies in the log and crosses to other nodes (see `docs/formats/log.md`).
 //!
 //! Written by hand and versioned. Decoding borrows: every byte string of a decoded mutation is a
-//! slice of the record it came from.
+//! slice of the bytes it came from.
 
 use bytes::Bytes;
-use types::{
+
+use crate::{
     CellAction, CellChange, Check, ClusteringRange, ColumnId, ColumnPart, Comparison, Condition,
     CqlType, Deletion, Expiry, Liveness, Mutation, Operation, PartitionKey, RowChange,
     RowCondition, RowPosition, TableId,
@@ -12,14 +13,24 @@ use types::{
 
 /// The bytes do not follow the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 type Decoded<T> = Result<T, Malformed>;
 
-/// The first byte of every body.
-pub(crate) const BODY_VERSION: u8 = 1;
+/// The form of a mutation's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MutationForm {
+    /// Without the version of the table; a condition has its own second.
+    First = 1,
+    /// As it is written today.
+    Second = 2,
+}
+
+/// The form that mutations are written in.
+pub const MUTATION_FORM: MutationForm = MutationForm::Second;
 
 const HAS_CONDITION: u8 = 1;
+const HAS_NOW: u8 = 2;
 
 const OPERATION_DELETE_PARTITION: u8 = 1;
 const OPERATION_DELETE_RANGE: u8 = 2;
@@ -66,32 +77,44 @@ const PART_MAP_VALUE: u8 = 1;
 const PART_LIST_INDEX: u8 = 2;
 const PART_FIELD: u8 = 3;
 
-/// Every comparison with its number on disk.
-const COMPARISONS: [(Comparison, u8); 13] = [
-    (Comparison::Equal, 0),
-    (Comparison::NotEqual, 1),
-    (Comparison::Less, 2),
-    (Comparison::LessOrEqual, 3),
-    (Comparison::Greater, 4),
-    (Comparison::GreaterOrEqual, 5),
-    (Comparison::In, 6),
-    (Comparison::NotIn, 7),
-    (Comparison::Contains, 8),
-    (Comparison::ContainsKey, 9),
-    (Comparison::NotContains, 10),
-    (Comparison::NotContainsKey, 11),
-    (Comparison::Like, 12),
+/// Every comparison, at the place that is its number in the log.
+const COMPARISONS: [Comparison; 13] = [
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
+    Comparison::In,
+    Comparison::NotIn,
+    Comparison::Contains,
+    Comparison::ContainsKey,
+    Comparison::NotContains,
+    Comparison::NotContainsKey,
+    Comparison::Like,
 ];
 
-pub(crate) fn encode_mutation(mutation: &Mutation, out: &mut Vec<u8>) {
+/// The number of a type of which values can be added. The planner refuses all others.
+fn added_type_number(cql_type: &CqlType) -> u8 {
+    let place = ADDED_TYPES.iter().position(|added| added == cql_type);
+    assert!(place.is_some(), "values of {cql_type:?} are never added");
+    place.map_or(0, |place| place as u8)
+}
+
+/// Appends a mutation, in the form of [`MUTATION_FORM`].
+pub fn encode_mutation(mutation: &Mutation, out: &mut Vec<u8>) {
     out.extend_from_slice(&mutation.table.0.to_be_bytes());
+    push_varint(out, mutation.table_version);
     push_counted(out, mutation.key.bytes());
-    match &mutation.condition {
-        None => out.push(0),
-        Some(condition) => {
-            out.push(HAS_CONDITION);
-            encode_condition(condition, out);
-        }
+    let has = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+    out.push(
+        has(mutation.condition.is_some(), HAS_CONDITION) | has(mutation.now_s.is_some(), HAS_NOW),
+    );
+    if let Some(now_s) = mutation.now_s {
+        out.extend_from_slice(&now_s.to_be_bytes());
+    }
+    if let Some(condition) = &mutation.condition {
+        encode_condition(condition, out);
     }
     push_length(out, mutation.operations.len());
     for operation in &mutation.operations {
@@ -189,8 +212,7 @@ fn encode_cell(cell: &CellChange, out: &mut Vec<u8>) {
         }
         CellAction::AddValue { cql_type, value, expiry } => {
             out.push(ACTION_ADD_VALUE | flag(expiry.is_some(), ACTION_EXPIRES));
-            let place = ADDED_TYPES.iter().position(|added| added == cql_type);
-            out.push(place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX));
+            out.push(added_type_number(cql_type));
             if let Some(expiry) = expiry {
                 push_expiry(out, *expiry);
             }
@@ -221,7 +243,6 @@ fn encode_cell(cell: &CellChange, out: &mut Vec<u8>) {
 }
 
 fn encode_condition(condition: &Condition, out: &mut Vec<u8>) {
-    out.extend_from_slice(&condition.now_s.to_be_bytes());
     push_length(out, condition.rows.len());
     for row in &condition.rows {
         match &row.position {
@@ -264,8 +285,7 @@ fn encode_check(check: &Check, out: &mut Vec<u8>) {
                     out.extend_from_slice(&field.to_be_bytes());
                 }
             }
-            let number = COMPARISONS.iter().find(|(comparison, _)| comparison == operator);
-            out.push(number.map_or(u8::MAX, |(_, number)| *number));
+            out.push(*operator as u8);
             push_length(out, values.len());
             for value in values {
                 push_optional(out, value.as_deref());
@@ -275,7 +295,7 @@ fn encode_check(check: &Check, out: &mut Vec<u8>) {
 }
 
 /// Appends a number as LEB128.
-pub(crate) fn push_varint(out: &mut Vec<u8>, mut number: u64) {
+pub fn push_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -283,17 +303,19 @@ pub(crate) fn push_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-pub(crate) fn push_length(out: &mut Vec<u8>, length: usize) {
+/// Appends how many things or bytes follow.
+pub fn push_length(out: &mut Vec<u8>, length: usize) {
     push_varint(out, length as u64);
 }
 
-pub(crate) fn push_counted(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends bytes with their length.
+pub fn push_counted(out: &mut Vec<u8>, bytes: &[u8]) {
     push_length(out, bytes.len());
     out.extend_from_slice(bytes);
 }
 
 /// Zero for none, else one more than the length.
-fn push_optional(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+pub fn push_optional(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     match bytes {
         None => out.push(0),
         Some(bytes) => {
@@ -315,37 +337,43 @@ fn push_expiry(out: &mut Vec<u8>, expiry: Expiry) {
 
 /// Reads a body, front to back.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     rest: Bytes,
 }
 
 impl Decoder {
-    pub(crate) fn new(body: Bytes) -> Decoder {
+    /// Over these bytes.
+    pub fn new(body: Bytes) -> Decoder {
         Decoder { rest: body }
     }
 
-    pub(crate) fn is_done(&self) -> bool {
+    /// Whether everything was read.
+    pub fn is_done(&self) -> bool {
         self.rest.is_empty()
     }
 
-    fn take(&mut self, length: usize) -> Decoded<Bytes> {
+    /// The next bytes, so many.
+    pub fn take(&mut self, length: usize) -> Decoded<Bytes> {
         if length > self.rest.len() {
             return Err(Malformed);
         }
         Ok(self.rest.split_to(length))
     }
 
-    fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+    /// So many bytes.
+    pub fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let array = *self.rest.first_chunk::<N>().ok_or(Malformed)?;
         let _ = self.rest.split_to(N);
         Ok(array)
     }
 
-    pub(crate) fn byte(&mut self) -> Decoded<u8> {
+    /// One byte.
+    pub fn byte(&mut self) -> Decoded<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Decoded<u32> {
+    /// A number of four bytes.
+    pub fn u32(&mut self) -> Decoded<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
@@ -357,7 +385,8 @@ impl Decoder {
         self.array().map(i64::from_be_bytes)
     }
 
-    fn varint(&mut self) -> Decoded<u64> {
+    /// A LEB128 number.
+    pub fn varint(&mut self) -> Decoded<u64> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -370,17 +399,19 @@ impl Decoder {
     }
 
     /// How many things follow; each takes at least one byte, so more than are left is malformed.
-    pub(crate) fn length(&mut self) -> Decoded<usize> {
+    pub fn length(&mut self) -> Decoded<usize> {
         let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
         if length > self.rest.len() { Err(Malformed) } else { Ok(length) }
     }
 
-    fn counted(&mut self) -> Decoded<Bytes> {
+    /// Bytes with their length.
+    pub fn counted(&mut self) -> Decoded<Bytes> {
         let length = self.length()?;
         self.take(length)
     }
 
-    fn optional(&mut self) -> Decoded<Option<Bytes>> {
+    /// Bytes, or none.
+    pub fn optional(&mut self) -> Decoded<Option<Bytes>> {
         match usize::try_from(self.varint()?).map_err(|_| Malformed)?.checked_sub(1) {
             None => Ok(None),
             Some(length) => self.take(length).map(Some),
@@ -407,17 +438,26 @@ impl Decoder {
     }
 
     /// One mutation.
-    pub(crate) fn mutation(&mut self) -> Decoded<Mutation> {
+    pub fn mutation(&mut self, form: MutationForm) -> Decoded<Mutation> {
         let table = TableId(u128::from_be_bytes(self.array()?));
-        let key = PartitionKey::new(self.counted()?);
-        let condition = match self.byte()? {
-            0 => None,
-            HAS_CONDITION => Some(Box::new(self.condition()?)),
-            _ => return Err(Malformed),
+        let table_version = match form {
+            MutationForm::First => 0,
+            MutationForm::Second => self.varint()?,
         };
+        let key = PartitionKey::new(self.counted()?);
+        let flags = self.byte()?;
+        let (has_condition, has_now) = match form {
+            MutationForm::First if flags & !HAS_CONDITION == 0 => (flags != 0, flags != 0),
+            MutationForm::Second if flags & !(HAS_CONDITION | HAS_NOW) == 0 => {
+                (flags & HAS_CONDITION != 0, flags & HAS_NOW != 0)
+            }
+            MutationForm::First | MutationForm::Second => return Err(Malformed),
+        };
+        let now_s = if has_now { Some(self.u32()?) } else { None };
+        let condition = if has_condition { Some(Box::new(self.condition()?)) } else { None };
         let count = self.length()?;
         let operations = (0..count).map(|_| self.operation()).collect::<Decoded<Vec<_>>>()?;
-        Ok(Mutation { table, key, condition, operations })
+        Ok(Mutation { table, table_version, key, now_s, condition, operations })
     }
 
     fn operation(&mut self) -> Decoded<Operation> {
@@ -497,7 +537,6 @@ impl Decoder {
     }
 
     fn condition(&mut self) -> Decoded<Condition> {
-        let now_s = self.u32()?;
         let count = self.length()?;
         let mut rows = Vec::with_capacity(count);
         for _ in 0..count {
@@ -510,7 +549,7 @@ impl Decoder {
             let checks = (0..count).map(|_| self.check()).collect::<Decoded<Vec<_>>>()?;
             rows.push(RowCondition { position, checks });
         }
-        Ok(Condition { now_s, rows })
+        Ok(Condition { rows })
     }
 
     fn check(&mut self) -> Decoded<Check> {
@@ -530,12 +569,8 @@ impl Decoder {
                     PART_FIELD => ColumnPart::Field(u16::from_be_bytes(self.array()?)),
                     _ => return Err(Malformed),
                 };
-                let number = self.byte()?;
-                let operator = COMPARISONS
-                    .iter()
-                    .find(|(_, known)| *known == number)
-                    .map(|(comparison, _)| *comparison)
-                    .ok_or(Malformed)?;
+                let number = usize::from(self.byte()?);
+                let operator = *COMPARISONS.get(number).ok_or(Malformed)?;
                 let count = self.length()?;
                 let values = (0..count).map(|_| self.optional()).collect::<Decoded<Vec<_>>>()?;
                 Ok(Check::Column { column, part, operator, values })

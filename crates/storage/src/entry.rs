@@ -1,0 +1,189 @@
+//! What an entry of a replica set's log asks for, as values and as bytes (see `docs/formats/log.md`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use types::codec::{
+    Decoder, MUTATION_FORM, Malformed, MutationForm, encode_mutation, push_counted, push_length,
+    push_optional, push_varint,
+};
+use types::{Mutation, SetId, TableId};
+
+use crate::definition::Definition;
+use crate::log::{EntryHead, EntryId};
+
+/// What kind of entry it is; the number stands in its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    /// Nothing: the last entry of a set is one.
+    Empty = 0,
+    /// Mutations.
+    Change = 1,
+    /// By which definition the mutations of a table are applied from here on.
+    Define = 2,
+    /// What old deletions cover goes, and at the end they themselves.
+    Sweep = 3,
+}
+
+/// An entry, apart from where it stands.
+#[derive(Clone, Debug)]
+pub(crate) enum EntryBody {
+    Empty,
+    Change(SmallVec<[Mutation; 1]>),
+    Define(Define),
+    Sweep(Box<Sweep>),
+}
+
+/// From here on the mutations of a table are applied by this definition.
+#[derive(Clone, Debug)]
+pub(crate) struct Define {
+    pub(crate) definition: Arc<Definition>,
+    /// What died before this second may be gone already.
+    pub(crate) horizon_s: u32,
+}
+
+/// A part of a logical partition loses what old deletions cover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sweep {
+    pub(crate) table: TableId,
+    /// Deletions from before this second are old.
+    pub(crate) horizon_s: u32,
+    /// The partition, as tree keys begin.
+    pub(crate) prefix: Bytes,
+    /// The tree key of the first row that is looked at.
+    pub(crate) from: Bytes,
+    /// The tree key of the first that is not; without one the rest of the partition is looked at, and
+    /// then the old deletions go.
+    pub(crate) to: Option<Bytes>,
+}
+
+/// The first byte of what is neither empty nor a change.
+const BODY_VERSION: u8 = 1;
+
+impl EntryBody {
+    pub(crate) fn kind(&self) -> EntryKind {
+        match self {
+            EntryBody::Empty => EntryKind::Empty,
+            EntryBody::Change(_) => EntryKind::Change,
+            EntryBody::Define(_) => EntryKind::Define,
+            EntryBody::Sweep(_) => EntryKind::Sweep,
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            EntryBody::Empty => {}
+            EntryBody::Change(mutations) => {
+                out.push(MUTATION_FORM as u8);
+                push_length(out, mutations.len());
+                mutations.iter().for_each(|mutation| encode_mutation(mutation, out));
+            }
+            EntryBody::Define(Define { definition, horizon_s }) => {
+                out.push(BODY_VERSION);
+                out.extend_from_slice(&definition.table.id.0.to_be_bytes());
+                push_varint(out, definition.table.version);
+                out.extend_from_slice(&definition.retention_s.to_be_bytes());
+                out.extend_from_slice(&horizon_s.to_be_bytes());
+                push_counted(out, &definition.bytes);
+            }
+            EntryBody::Sweep(sweep) => {
+                out.push(BODY_VERSION);
+                out.extend_from_slice(&sweep.table.0.to_be_bytes());
+                out.extend_from_slice(&sweep.horizon_s.to_be_bytes());
+                push_counted(out, &sweep.prefix);
+                push_counted(out, &sweep.from);
+                push_optional(out, sweep.to.as_deref());
+            }
+        }
+    }
+
+    /// Reads the body of an entry of that kind; all of the bytes are its.
+    pub(crate) fn decode(kind: u8, bytes: Bytes) -> Result<EntryBody, Malformed> {
+        let mut decoder = Decoder::new(bytes);
+        let body = match kind {
+            kind if kind == EntryKind::Empty as u8 => EntryBody::Empty,
+            kind if kind == EntryKind::Change as u8 => {
+                if decoder.byte()? != MUTATION_FORM as u8 {
+                    return Err(Malformed);
+                }
+                EntryBody::Change(decode_mutations(&mut decoder, MUTATION_FORM)?)
+            }
+            kind if kind == EntryKind::Define as u8 => {
+                let table = begin(&mut decoder)?;
+                let version = decoder.varint()?;
+                let (retention_s, horizon_s) = (decoder.u32()?, decoder.u32()?);
+                let definition = Definition::decode(retention_s, decoder.counted()?)?;
+                if (definition.table.id, definition.table.version) != (table, version) {
+                    return Err(Malformed);
+                }
+                EntryBody::Define(Define { definition: Arc::new(definition), horizon_s })
+            }
+            kind if kind == EntryKind::Sweep as u8 => EntryBody::Sweep(Box::new(Sweep {
+                table: begin(&mut decoder)?,
+                horizon_s: decoder.u32()?,
+                prefix: decoder.counted()?,
+                from: decoder.counted()?,
+                to: decoder.optional()?,
+            })),
+            _ => return Err(Malformed),
+        };
+        if decoder.is_done() { Ok(body) } else { Err(Malformed) }
+    }
+}
+
+fn begin(decoder: &mut Decoder) -> Result<TableId, Malformed> {
+    if decoder.byte()? != BODY_VERSION {
+        return Err(Malformed);
+    }
+    Ok(TableId(u128::from_be_bytes(decoder.array()?)))
+}
+
+fn decode_mutations(
+    decoder: &mut Decoder,
+    form: MutationForm,
+) -> Result<SmallVec<[Mutation; 1]>, Malformed> {
+    let count = decoder.length()?;
+    (0..count).map(|_| decoder.mutation(form)).collect()
+}
+
+/// The mutations of each entry of a change of the log's first version, in order.
+pub(crate) fn decode_first_form(
+    entries: &[EntryId],
+    body: Bytes,
+) -> Result<Vec<(EntryId, SmallVec<[Mutation; 1]>)>, Malformed> {
+    let mut decoder = Decoder::new(body);
+    if decoder.byte()? != MutationForm::First as u8 {
+        return Err(Malformed);
+    }
+    let mut changes = Vec::with_capacity(entries.len());
+    for id in entries {
+        changes.push((*id, decode_mutations(&mut decoder, MutationForm::First)?));
+    }
+    if decoder.is_done() { Ok(changes) } else { Err(Malformed) }
+}
+
+/// An entry of a record that is about to be appended, or was.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) set: SetId,
+    pub(crate) body: EntryBody,
+    /// Where each mutation stood in the change; nothing if it is the only one.
+    pub(crate) slots: Vec<usize>,
+}
+
+impl Entry {
+    pub(crate) fn of(set: SetId, body: EntryBody) -> Entry {
+        Entry { set, body, slots: Vec::new() }
+    }
+
+    pub(crate) fn slot(&self, number: usize) -> usize {
+        self.slots.get(number).copied().unwrap_or(0)
+    }
+}
+
+/// The entries of a record.
+pub(crate) type Entries = SmallVec<[Entry; 1]>;
+
+/// Where the entries of a record stand in the logs of their sets.
+pub(crate) type EntryHeads = SmallVec<[EntryHead; 1]>;
