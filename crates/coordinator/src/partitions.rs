@@ -137,7 +137,7 @@ impl Coordinator {
             Ok(waited_us) => change.writes_waited_us = waited_us,
             Err(error) => {
                 // Nothing was ended, so it did not happen; otherwise the next start makes the change.
-                if matches!(error, CommitError::DiskFull) {
+                if matches!(error, CommitError::DiskFull | CommitError::CannotWriteNow(_)) {
                     self.changes.put(change.number, &[]).map_err(refused)?;
                 }
                 return Err(error.into());

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -30,6 +31,8 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_RETRIES: u32 = 4;
 /// How long to wait when the system has no descriptor left for a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// That clients are turned away is said this often at most.
+const REFUSALS_TOLD_EVERY_US: u64 = 1_000_000;
 /// The first byte of a TLS handshake. No version of the protocol starts with it.
 const HANDSHAKE: u8 = 0x16;
 
@@ -38,6 +41,8 @@ pub(crate) struct Door {
     pub(crate) limits: Limits,
     pub(crate) load: Arc<Load>,
     pub(crate) connections_max: usize,
+    /// When it was last said that clients are turned away.
+    pub(crate) refusal_told_us: AtomicU64,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) hub: Arc<EventHub>,
     pub(crate) clients: Arc<Clients>,
@@ -90,7 +95,7 @@ impl Door {
         stopping: &watch::Receiver<bool>,
     ) {
         if !self.metrics.try_open_connection(self.connections_max) {
-            tracing::warn!(client = %address, "too many connections, see limits.connections");
+            self.tell_refusal(address);
             return;
         }
         let guest = Guest(Arc::clone(self));
@@ -102,6 +107,22 @@ impl Door {
             }
             guest.0.serve(stream, address, stopping).await;
         });
+    }
+
+    /// Says at most once in a while that clients are turned away: there may be thousands a second.
+    fn tell_refusal(&self, address: SocketAddr) {
+        let now_us = world::steady_us();
+        let told_us = self.refusal_told_us.load(Ordering::Relaxed);
+        let is_first = told_us == 0;
+        if (is_first || now_us.saturating_sub(told_us) >= REFUSALS_TOLD_EVERY_US)
+            && self
+                .refusal_told_us
+                .compare_exchange(told_us, now_us.max(1), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            let connections = self.connections_max;
+            tracing::warn!(client = %address, connections, "too many connections, see limits.connections and ulimit -n");
+        }
     }
 
     async fn serve(&self, stream: TcpStream, address: SocketAddr, stopping: watch::Receiver<bool>) {

@@ -47,8 +47,39 @@ const MEMTABLE_SHARE: u64 = 128;
 /// Writes kept in memory are never sized above this by themselves: more only delays the work, and a
 /// node that is written to for a while always has about half of it in use.
 const MEMTABLE_BYTES_MAX: u64 = 1 << 30;
-/// Descriptors that are left for everything but clients and sorted files.
-const DESCRIPTORS_RESERVED: u64 = 128;
+/// Descriptors that are left for everything but clients and sorted files: the log, documents, compactions, readers
+/// of the metrics, questions.
+const DESCRIPTORS_RESERVED: u64 = 192;
+/// Sorted files that may be open at once, at least and at most. What clients leave is theirs.
+const OPEN_FILES_MIN: u64 = 128;
+const OPEN_FILES_MAX: u64 = 16 * 1024;
+/// Where clients want more than there is, files keep a quarter, and no more than this.
+const OPEN_FILES_KEPT_MAX: u64 = 2048;
+/// So many clients are let in however few descriptors there are.
+const CONNECTIONS_MIN: u64 = 8;
+
+/// Who gets how many of the descriptors of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    pub(crate) connections_max: usize,
+    pub(crate) files_max: usize,
+}
+
+impl Descriptors {
+    /// Files come first: a client that is turned away finds another moment, a file that cannot be opened is a write
+    /// that is refused.
+    pub(crate) fn of(limit: u64, connections: usize) -> Descriptors {
+        let free = limit.saturating_sub(DESCRIPTORS_RESERVED);
+        let connections = u64::try_from(connections).unwrap_or(u64::MAX);
+        let fitting = free
+            .saturating_sub((free / 4).clamp(OPEN_FILES_MIN, OPEN_FILES_KEPT_MAX))
+            .max(CONNECTIONS_MIN);
+        let connections = connections.min(fitting);
+        let files = free.saturating_sub(connections).clamp(OPEN_FILES_MIN, OPEN_FILES_MAX);
+        let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        Descriptors { connections_max: count(connections), files_max: count(files) }
+    }
+}
 
 /// A node whose rooms are put together.
 pub(crate) struct Node {
@@ -314,8 +345,6 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
     let share = |part: u64| (memory_bytes / part).max(MEMORY_SHARE_BYTES_MIN);
     let memtables = || share(MEMTABLE_SHARE).min(MEMTABLE_BYTES_MAX);
     let cores = world::core_count();
-    let connections = u64::try_from(config.limits.connections).unwrap_or(u64::MAX);
-    let files = descriptor_limit.saturating_sub(connections).saturating_sub(DESCRIPTORS_RESERVED);
     storage::Options {
         commit: match config.storage.commit {
             CommitMode::Group => storage::CommitMode::Group,
@@ -328,7 +357,7 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
         head_cache_bytes: config.memory.head_cache.unwrap_or_else(|| share(HEAD_CACHE_SHARE)),
         block_cache_bytes: config.memory.block_cache.unwrap_or_else(|| share(BLOCK_CACHE_SHARE)),
         memtable_bytes_max: config.memory.memtables.unwrap_or_else(memtables),
-        open_files_max: usize::try_from(files).unwrap_or(usize::MAX).clamp(128, 16 * 1024),
+        open_files_max: Descriptors::of(descriptor_limit, config.limits.connections).files_max,
         weigh: config.units.charge.then_some(replica::weigh),
         apply_threads: cores.max(1),
         compaction_threads: (cores / 2).max(1),
@@ -339,5 +368,28 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
         logical_partition_bytes_max: config.limits.logical_partition_bytes,
         physical_partition_bytes_max: config.limits.physical_partition_bytes,
         ..defaults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_never_take_the_descriptors_of_files() {
+        let shares = |limit, connections| {
+            let shares = Descriptors::of(limit, connections);
+            (shares.connections_max, shares.files_max)
+        };
+        assert_eq!(shares(1024, 20_000), (624, 208));
+        assert_eq!(shares(1024, 100), (100, 732));
+        assert_eq!(shares(1 << 20, 20_000), (20_000, 16 * 1024));
+        assert_eq!(shares(u64::MAX, 20_000), (20_000, 16 * 1024));
+        // Too few for anything: it is tried all the same.
+        assert_eq!(shares(64, 20_000), (8, 128));
+        for limit in 400..5000 {
+            let (connections, files) = shares(limit, 20_000);
+            assert!(connections + files + 192 <= usize::try_from(limit).unwrap(), "{limit}");
+        }
     }
 }

@@ -223,6 +223,7 @@ fn of_commit(error: &CommitError, consistency: Consistency) -> ErrorResponse {
             ErrorResponse::new(ErrorKind::Invalid, error.to_string())
         }
         CommitError::DiskFull
+        | CommitError::CannotWriteNow(_)
         | CommitError::Overloaded
         | CommitError::Moved
         | CommitError::Stale => ErrorResponse::new(ErrorKind::Overloaded, error.to_string()),

@@ -4,10 +4,11 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use storage::DataDir;
+use storage::{DataDir, Writing};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -18,12 +19,15 @@ use crate::door::{self, Door};
 use crate::estimate;
 use crate::facts::RELEASE_VERSION;
 use crate::metrics::{self, Gauge};
-use crate::node::{Node, StartError};
+use crate::node::{Descriptors, Node, StartError};
 use crate::partitions;
 use crate::roles::DEFAULT_SUPERUSER;
 use crate::tls::{self, Certificates};
 use crate::upkeep;
 use crate::world;
+
+/// Whoever lets in fewer clients than this is warned, whatever was asked for.
+const CONNECTIONS_FEW: usize = 2_000;
 
 /// How often the usage of budgets is recorded.
 const USAGE_INTERVAL: Duration = Duration::from_secs(10);
@@ -90,6 +94,8 @@ async fn serve(
             );
         }
     }
+    let descriptors = Descriptors::of(descriptor_limit, config.limits.connections);
+    tell_of_descriptors(loaded, descriptor_limit, descriptors.connections_max);
     let node = Arc::new(Node::open(loaded, data_dir, address, descriptor_limit)?);
     let door = Arc::new(Door {
         limits: Limits {
@@ -98,7 +104,8 @@ async fn serve(
             startup_timeout: config.server.startup_timeout,
         },
         load: Arc::clone(&node.load),
-        connections_max: config.limits.connections,
+        connections_max: descriptors.connections_max,
+        refusal_told_us: AtomicU64::new(0),
         metrics: Arc::clone(&node.metrics),
         hub: Arc::clone(&node.hub),
         clients: Arc::clone(&node.clients),
@@ -130,6 +137,18 @@ async fn serve(
         tracing::error!(%error, "the log will be replayed at the next start");
     }
     Ok(())
+}
+
+/// A limit that does not fit is told at start: as a warning where somebody asked for it.
+fn tell_of_descriptors(loaded: &Loaded, limit: u64, accepted: usize) {
+    let wanted = loaded.config.limits.connections;
+    let text = "the limit of open files (ulimit -n) has no room for limits.connections; fewer clients are let in";
+    if accepted >= wanted {
+    } else if loaded.is_given("limits.connections") || accepted < CONNECTIONS_FEW {
+        tracing::warn!(limit, wanted, accepted, "{text}");
+    } else {
+        tracing::info!(limit, wanted, accepted, "{text}");
+    }
 }
 
 /// Splits and merges physical partitions as they need it.
@@ -237,6 +256,16 @@ fn gauges(node: &Node) -> Vec<Gauge> {
         ),
         gauge("helenus_storage_tables", "Tables with data.", stored.tables.len() as u64),
         gauge(
+            "helenus_storage_writable",
+            "Whether writes are taken: 1, or 0 while the disk is full or descriptors are short, or after the log failed.",
+            u64::from(stored.writing == Writing::Goes),
+        ),
+        gauge(
+            "helenus_storage_disk_full",
+            "Whether there is no room for writes.",
+            u64::from(stored.writing == Writing::DiskFull),
+        ),
+        gauge(
             "helenus_storage_damaged_tables",
             "Tables in whose files damage was met since the start.",
             stored.damaged.len() as u64,
@@ -303,7 +332,7 @@ fn status(node: &Node, folder: &Path, address: SocketAddr) -> Value {
     let disk_bytes: u64 = stored.tables.iter().map(|table| table.disk_bytes).sum();
     let up_ms = world::now_us() / 1000 - node.world.started_at_ms();
     json!({
-        "state": "running",
+        "state": state(&stored.writing),
         "version": env!("CARGO_PKG_VERSION"),
         "host_id": node.world.host_id(),
         "address": address.to_string(),
@@ -324,6 +353,18 @@ fn status(node: &Node, folder: &Path, address: SocketAddr) -> Value {
         "resident_bytes": metrics::resident_bytes(),
         "damaged_tables": damaged_tables(node),
     })
+}
+
+/// What the node does, in a few words.
+fn state(writing: &Writing) -> String {
+    match writing {
+        Writing::Goes => "running".to_owned(),
+        Writing::DiskFull => {
+            "read-only: the disk is full; it goes on when there is room".to_owned()
+        }
+        Writing::Waits(why) => format!("read-only: {why}; it goes on when that has passed"),
+        Writing::Failed(why) => format!("read-only: the log failed ({why}); restart the node"),
+    }
 }
 
 /// Tables in whose files damage was met since the start.

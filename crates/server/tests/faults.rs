@@ -243,3 +243,87 @@ fn a_folder_that_cannot_be_written_refuses_the_start() {
     let rows = ask(&mut client, "SELECT n FROM f.t").unwrap();
     assert_eq!(rows.len(), bench.acknowledged.len());
 }
+
+/// Writes are refused so while something is short, and work again by themselves when it is not.
+fn the_log_runs_short(name: &str, call: Call, error: i32, part: &str, refusal: &str) {
+    let mut bench = Bench::new(name);
+    bench.fail(call, 1, error, true, part);
+    let told = bench.write_until_refused(100, 5_000);
+    // The one that was on its way when it began is not lost, and is not promised either.
+    assert!(told.contains(refusal) || told.contains("timed out"), "{told}");
+    let told = bench.write_until_refused(9_000, 1);
+    assert!(told.contains(refusal), "{told}");
+    let status = bench.command("status");
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("read-only: "), "{status}");
+    bench.board.clear(call).unwrap();
+    let mut tries = 0;
+    while let Err(error) = bench.write(10_000 + tries) {
+        assert!(error.contains(refusal), "{error}");
+        tries += 1;
+        assert!(tries < 100_000, "writes do not work again");
+    }
+    for number in 200_000..200_600 {
+        bench.write(number).unwrap();
+    }
+    let status = bench.command("status");
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("running") && !status.contains("read-only"), "{status}");
+    bench.restart();
+}
+
+#[test]
+fn a_disk_that_is_full_when_a_segment_begins_is_waited_for() {
+    the_log_runs_short("full-note", Call::Open, ENOSPC, "/log/newest", "the disk is full");
+}
+
+#[test]
+fn a_disk_that_is_full_under_the_log_is_waited_for() {
+    the_log_runs_short("full-write", Call::Write, ENOSPC, "/log/", "the disk is full");
+}
+
+#[test]
+fn descriptors_that_are_short_under_the_log_are_waited_for() {
+    the_log_runs_short("short-open", Call::Open, EMFILE, "/log", "cannot be written now");
+}
+
+#[test]
+fn idle_connections_leave_the_descriptors_of_files_alone() {
+    const LIMIT: usize = 512;
+    let script = folder("few-descriptors.sh");
+    std::fs::write(&script, format!("#!/bin/sh\nulimit -n {LIMIT}\nexec {BINARY} \"$@\"\n"))
+        .unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let node = Node::start_in(&script, &folder("few-descriptors"), &SETTINGS, Vec::new()).unwrap();
+    let mut client = Client::connect(&node.address()).unwrap();
+    ask(
+        &mut client,
+        "CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    )
+    .unwrap();
+    ask(&mut client, "CREATE TABLE f.t (n bigint PRIMARY KEY, v blob)").unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..LIMIT {
+        idle.push(std::net::TcpStream::connect(node.address()).unwrap());
+    }
+    let value = "ab".repeat(2_000);
+    for number in 0..2_000 {
+        ask(&mut client, &format!("INSERT INTO f.t (n, v) VALUES ({number}, 0x{value})")).unwrap();
+    }
+    // The last ones were turned away, the first ones were not.
+    let mut byte = [0];
+    let mut is_closed = |stream: &mut std::net::TcpStream| {
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        std::io::Read::read(stream, &mut byte).is_ok_and(|count| count == 0)
+    };
+    assert!(is_closed(idle.last_mut().unwrap()) && !is_closed(idle.first_mut().unwrap()));
+    drop(idle);
+    // Places that are free again are given again.
+    let mut tries = 0;
+    while Client::connect(&node.address()).is_err() {
+        tries += 1;
+        assert!(tries < 1_000, "nobody is let in any more");
+    }
+    assert_eq!(ask(&mut client, "SELECT n FROM f.t").unwrap().len(), 2_000);
+    std::fs::remove_file(script).unwrap();
+}

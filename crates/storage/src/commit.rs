@@ -25,8 +25,8 @@ use crate::apply::sweep::apply_sweep;
 use crate::apply::{Place, apply, apply_define};
 use crate::core::Core;
 use crate::entry::{Entries, Entry, EntryBody, EntryHeads};
-use crate::error::CommitError;
-use crate::log::{AppendError, Appended, DurableSink, EntryHead, Position};
+use crate::error::{CommitError, TreeError};
+use crate::log::{AppendError, Appended, DurableSink, EntryHead, Position, Shortage};
 use crate::promise::Reply;
 use crate::tree::keys::CLUSTERING_BYTES_MAX;
 use crate::tree::store::{Applied, TableStore};
@@ -143,13 +143,27 @@ pub(crate) fn validate(mutation: &Mutation) -> Result<(), CommitError> {
     Ok(())
 }
 
+impl From<AppendError> for TreeError {
+    fn from(error: AppendError) -> TreeError {
+        let why = match error {
+            AppendError::Short(Shortage::DiskFull) => io::ErrorKind::StorageFull.into(),
+            AppendError::Short(Shortage::Other(why)) => {
+                io::Error::new(io::ErrorKind::OutOfMemory, why.to_string())
+            }
+            error => return TreeError::Corrupt(Arc::from(CommitError::from(error).to_string())),
+        };
+        TreeError::Io(Arc::new(why))
+    }
+}
+
 impl From<AppendError> for CommitError {
     fn from(error: AppendError) -> CommitError {
         match error {
             AppendError::TooLarge { bytes, bytes_max } => {
                 CommitError::TooLarge { bytes, bytes_max }
             }
-            AppendError::DiskFull => CommitError::DiskFull,
+            AppendError::Short(Shortage::DiskFull) => CommitError::DiskFull,
+            AppendError::Short(Shortage::Other(why)) => CommitError::CannotWriteNow(why),
             AppendError::Failed(why) => CommitError::LogFailed(why),
             AppendError::Closed => CommitError::Closed,
             AppendError::Ended => CommitError::Moved,

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -20,7 +21,7 @@ const DOCUMENT_HEAD_BYTES: usize = 6 + 2 + 8 + 4;
 pub struct DataDir {
     path: PathBuf,
     /// Held for the lock on it.
-    _lock: File,
+    lock: File,
 }
 
 impl DataDir {
@@ -62,6 +63,18 @@ impl DataDir {
             _ => OpenError::Io { path: lock_path.clone(), error },
         })?;
         take_lock(path, lock, lock_path)
+    }
+
+    /// Whether the folder that was locked is still where it was; not when it was removed, moved or replaced.
+    pub fn is_in_place(&self) -> bool {
+        let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let now = fs::metadata(self.path.join("lock")).map(id);
+        match (self.lock.metadata().map(id), now) {
+            (Ok(locked), Ok(now)) => locked == now,
+            (Ok(_), Err(error)) => error.kind() != io::ErrorKind::NotFound,
+            // Nothing is known, so nothing is said.
+            (Err(_), _) => true,
+        }
     }
 
     /// The names of all documents.
@@ -196,7 +209,7 @@ pub(crate) fn read_document(path: &Path, name: &str) -> Result<Option<Vec<u8>>, 
 
 fn take_lock(path: PathBuf, lock: File, lock_path: PathBuf) -> Result<DataDir, OpenError> {
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(DataDir { path, _lock: lock }),
+        Ok(()) => Ok(DataDir { path, lock }),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked { path }),
         Err(errno) => Err(OpenError::Io { path: lock_path, error: errno.into() }),
     }

@@ -183,6 +183,8 @@ pub enum CommitError {
     },
     /// The disk is full; reads go on, and writes work again when there is space.
     DiskFull,
+    /// The system is short of something else, such as descriptors; writes work again when it is not.
+    CannotWriteNow(Arc<str>),
     /// The log could not be written or synced: nothing is acknowledged any more until a restart.
     LogFailed(Arc<str>),
     /// The row to be changed could not be read, or its table's files could not be written.
@@ -216,6 +218,9 @@ impl fmt::Display for CommitError {
                 "Clustering columns of {bytes} bytes are too long, the maximum is {bytes_max}"
             ),
             CommitError::DiskFull => f.write_str("the disk is full, writes are refused"),
+            CommitError::CannotWriteNow(why) => {
+                write!(f, "the log cannot be written now ({why}), writes are refused until it can")
+            }
             CommitError::LogFailed(why) => {
                 write!(f, "the log failed ({why}); the node must be restarted")
             }

@@ -19,7 +19,7 @@ use crate::data_dir::sync_folder;
 use crate::entry::Sweep;
 use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::{self, leftovers};
-use crate::log::{Log, Position, is_disk_failure, is_disk_full};
+use crate::log::{Log, Position, Shortage, is_disk_failure, is_disk_full, is_shortage};
 use crate::sizes::walk::walk_due;
 use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::{sweep_deletions, sweep_spilled};
@@ -87,6 +87,14 @@ impl Pressure {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Why memtables are not flushed, if it is for want of something.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        match self.failure.lock().as_ref()? {
+            TreeError::Io(error) if is_shortage(error) => Some(Shortage::of(error)),
+            TreeError::Io(_) | TreeError::Corrupt(_) => None,
+        }
+    }
+
     pub(crate) fn grow(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -142,6 +150,9 @@ impl Pressure {
             if let Some(error) = self.failure.lock().as_ref() {
                 return Err(match error {
                     TreeError::Io(error) if is_disk_full(error) => CommitError::DiskFull,
+                    TreeError::Io(error) if is_shortage(error) => {
+                        CommitError::CannotWriteNow(Arc::from(error.to_string()))
+                    }
                     TreeError::Io(_) | TreeError::Corrupt(_) => CommitError::Overloaded,
                 });
             }
@@ -469,9 +480,7 @@ impl Shared {
             }
             // Sorted files never know more than the log.
             let end = self.log.end();
-            if self.log.sync_through(end).is_err() {
-                return Err(TreeError::Corrupt("the log failed".into()));
-            }
+            self.log.sync_through(end).map_err(TreeError::from)?;
             let freed = match opened.flush_sealed() {
                 Ok(freed) => freed,
                 Err(_) if store.is_dropped() => return Ok(()),

@@ -32,7 +32,7 @@ use crate::log::recovery::{Recovered, Replayed, recover};
 use crate::log::survey::{Survey, survey};
 use crate::log::{
     Appended, Appending, Cut, Disk, DurableSink, EntryHead, EntryId, Log, NewEntry, NewRecord,
-    Position, RealDisk,
+    Position, RealDisk, Shortage,
 };
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
@@ -84,6 +84,22 @@ pub struct Statistics {
     pub row_cache_bytes: u64,
     /// Bytes in the cache of partition heads.
     pub head_cache_bytes: u64,
+    /// Whether changes are taken.
+    pub writing: Writing,
+}
+
+/// Whether changes are taken. Reads go on in any case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Writing {
+    /// They are.
+    #[default]
+    Goes,
+    /// There is no room. They are taken again when there is.
+    DiskFull,
+    /// Something else is short, such as descriptors. They are taken again when it is not.
+    Waits(Arc<str>),
+    /// Not before a restart: what the disk holds is unknown.
+    Failed(Arc<str>),
 }
 
 impl Storage {
@@ -199,7 +215,7 @@ impl Storage {
 
     /// Why nothing is acknowledged any more, if that is so: only a restart helps.
     pub fn failure(&self) -> Option<Arc<str>> {
-        self.core.poison.get().or(self.log.failure()).cloned()
+        self.core.poison.get().cloned().or_else(|| self.log.failure())
     }
 
     /// From now on chores know the replica set of a key. Without, deletions are not taken away.
@@ -540,6 +556,19 @@ impl Storage {
             row_cache_bytes: self.core.cache.bytes(),
             head_cache_bytes: self.core.heads.bytes(),
             damaged: self.core.damage.list(),
+            writing: self.writing(),
+        }
+    }
+
+    /// Whether changes are taken.
+    pub fn writing(&self) -> Writing {
+        if let Some(why) = self.failure() {
+            return Writing::Failed(why);
+        }
+        match self.log.shortage().or_else(|| self.core.pressure.shortage()) {
+            None => Writing::Goes,
+            Some(Shortage::DiskFull) => Writing::DiskFull,
+            Some(Shortage::Other(why)) => Writing::Waits(why),
         }
     }
 

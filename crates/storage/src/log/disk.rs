@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
-
-use crate::data_dir::sync_folder;
 
 /// The folder of the log.
 pub trait Disk: Send + Sync + fmt::Debug {
@@ -25,6 +24,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Gives a file of that length another name, to be written over; `None` if it has another length
     /// or something else, such as a snapshot, links to it.
     fn recycle(&self, from: &str, to: &str, bytes: u64) -> io::Result<Option<Box<dyn LogFile>>>;
+    /// Takes what beginning a segment needs of descriptors and room, so that it is there when one begins.
+    fn prepare(&self) -> io::Result<()>;
     /// Notes where the newest segment begins, lasting.
     fn set_newest(&self, start: u64) -> io::Result<()>;
     /// Where the newest segment begins; `None` if that was never noted, or the note is not readable.
@@ -47,6 +48,8 @@ pub trait LogFile: Send + fmt::Debug {
 
 /// The file that says which segment is the newest.
 const NEWEST: &str = "newest";
+/// The one that takes its place next.
+const NEWEST_NEXT: &str = "newest.new";
 const NEWEST_MAGIC: [u8; 8] = *b"HELNEWST";
 /// Magic, position, checksum.
 const NEWEST_BYTES: usize = 8 + 8 + 4;
@@ -74,42 +77,74 @@ fn decode_newest(bytes: &[u8]) -> Option<u64> {
 #[derive(Debug)]
 pub struct RealDisk {
     folder: PathBuf,
+    kept: Mutex<Kept>,
+}
+
+/// What is open before it is needed: where every descriptor is taken or the disk is full, a segment can begin
+/// all the same.
+#[derive(Debug, Default)]
+struct Kept {
+    /// To sync the folder.
+    folder: Option<File>,
+    /// The next note of the newest segment, with room for its bytes.
+    note: Option<File>,
 }
 
 impl RealDisk {
     /// The log in that folder.
     pub fn new(folder: PathBuf) -> RealDisk {
-        RealDisk { folder }
+        RealDisk { folder, kept: Mutex::default() }
+    }
+
+    fn open_folder<'k>(&self, kept: &'k mut Option<File>) -> io::Result<&'k File> {
+        match kept {
+            Some(folder) => Ok(folder),
+            None => Ok(kept.insert(File::open(&self.folder)?)),
+        }
+    }
+
+    fn new_note(&self) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .open(self.path(NEWEST_NEXT))?;
+        file.write_all_at(&[0; NEWEST_BYTES], 0)?;
+        file.sync_all()?;
+        Ok(file)
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.open_folder(&mut self.kept.lock().folder)?.sync_all()
     }
 }
 
 impl Disk for RealDisk {
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
-            }
-        }
-        Ok(names)
+        list(&self.folder)
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn LogFile>> {
         let path = self.path(name);
         let file =
             OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path)?;
-        match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            Ok(()) => {}
-            // A file system without it: the room is taken as it is written.
-            Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes)?,
-            Err(errno) => {
+        let make = || {
+            match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) => {}
+                // A file system without it: the room is taken as it is written.
+                Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes)?,
+                Err(errno) => return Err(errno.into()),
+            }
+            file.sync_all()?;
+            self.sync_folder()
+        };
+        match make() {
+            Ok(()) => Ok(Box::new(RealFile(file))),
+            Err(error) => {
                 let _ = fs::remove_file(&path);
-                return Err(errno.into());
+                Err(error)
             }
         }
-        file.sync_all()?;
-        sync_folder(&self.folder)?;
-        Ok(Box::new(RealFile(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn LogFile>> {
@@ -118,8 +153,11 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut kept = self.kept.lock();
+        // Before the name changes: where the folder cannot be opened nothing has happened.
+        let folder = self.open_folder(&mut kept.folder)?;
         fs::rename(self.path(from), self.path(to))?;
-        sync_folder(&self.folder)
+        folder.sync_all()
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -141,25 +179,52 @@ impl Disk for RealDisk {
         Ok(Some(Box::new(RealFile(file))))
     }
 
+    fn prepare(&self) -> io::Result<()> {
+        let mut kept = self.kept.lock();
+        self.open_folder(&mut kept.folder)?;
+        if kept.note.is_none() {
+            kept.note = Some(self.new_note()?);
+        }
+        Ok(())
+    }
+
     fn set_newest(&self, start: u64) -> io::Result<()> {
-        let (path, fresh) = (self.path(NEWEST), self.path("newest.new"));
-        let mut file = File::create(&fresh)?;
-        file.write_all(&encode_newest(start))?;
-        file.sync_all()?;
-        fs::rename(&fresh, &path)?;
-        sync_folder(&self.folder)
+        let mut kept = self.kept.lock();
+        // Whatever fails: the file is not used again, because what a failed sync left of it is unknown.
+        let note = match kept.note.take() {
+            Some(note) => note,
+            None => self.new_note()?,
+        };
+        note.write_all_at(&encode_newest(start), 0)?;
+        note.sync_all()?;
+        fs::rename(self.path(NEWEST_NEXT), self.path(NEWEST))?;
+        self.open_folder(&mut kept.folder)?.sync_all()
     }
 
     fn newest(&self) -> io::Result<Option<u64>> {
-        match fs::read(self.path(NEWEST)) {
-            Ok(bytes) => Ok(decode_newest(&bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        newest(&self.path(NEWEST))
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+}
+
+fn list(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        if let Ok(name) = entry?.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn newest(path: &Path) -> io::Result<Option<u64>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(decode_newest(&bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -177,7 +242,7 @@ impl ReadOnlyDisk {
 
 impl Disk for ReadOnlyDisk {
     fn list(&self) -> io::Result<Vec<String>> {
-        RealDisk { folder: self.folder.clone() }.list()
+        list(&self.folder)
     }
 
     fn create(&self, _: &str, _: u64) -> io::Result<Box<dyn LogFile>> {
@@ -201,12 +266,16 @@ impl Disk for ReadOnlyDisk {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
+    fn prepare(&self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
     fn set_newest(&self, _: u64) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
     fn newest(&self) -> io::Result<Option<u64>> {
-        RealDisk { folder: self.folder.clone() }.newest()
+        newest(&self.path(NEWEST))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -219,17 +288,20 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether an error of a write or sync says that the disk is not to be trusted any more: not when there
-/// was only no room, no free descriptor, no memory or no such file.
+/// Whether the system was short of something that comes back: of room, of descriptors, of memory. Never to be
+/// asked about a sync: whatever its error, what it was to make last may be gone.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let is_passing =
+        matches!(
+            error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
+            Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
+        ) || matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::Interrupted);
+    is_passing || is_disk_full(error)
+}
+
+/// Whether an error of a write or sync of sorted files says that the disk is not to be trusted any more.
 pub(crate) fn is_disk_failure(error: &io::Error) -> bool {
-    let is_passing = matches!(
-        error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
-        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
-    ) || matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::OutOfMemory | io::ErrorKind::Interrupted
-    );
-    !is_passing && !is_disk_full(error)
+    !is_shortage(error) && error.kind() != io::ErrorKind::NotFound
 }
 
 #[derive(Debug)]
@@ -249,7 +321,12 @@ impl LogFile for RealFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.0.sync_data()?;
+        // A file without a name goes with this process: nothing in it may be promised.
+        if self.0.metadata()?.nlink() == 0 {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "a file of the log was removed"));
+        }
+        Ok(())
     }
 
     fn finish(&mut self, length: u64) -> io::Result<()> {

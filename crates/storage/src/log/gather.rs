@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use foldhash::fast::FixedState;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::{SetId, TableId};
 
-use super::disk::{Disk, LogFile};
+use super::disk::{Disk, LogFile, is_disk_full};
 use super::frame::{
     ENTRY_HEAD_BYTES, EntryHead, LONE_TERM, MARK_BYTES, Mark, Position, RecordKind,
     SEGMENT_HEAD_BYTES, SegmentHead, SetState, encode_states, push_record, record_bytes,
@@ -37,7 +38,8 @@ pub(crate) enum AppendError {
         bytes: usize,
         bytes_max: usize,
     },
-    DiskFull,
+    /// Not now.
+    Short(Shortage),
     Failed(Arc<str>),
     Closed,
     /// A set takes no more entries.
@@ -76,6 +78,22 @@ pub(crate) struct NewRecord<'r> {
     /// Whether the writer is woken. If not, a group commit begins with the next record that wakes it, or
     /// with [`Log::write_or_wake`].
     pub(crate) wakes: bool,
+}
+
+/// What the system has too little of to go on writing, until it has more.
+#[derive(Clone, Debug)]
+pub(crate) enum Shortage {
+    DiskFull,
+    Other(Arc<str>),
+}
+
+impl Shortage {
+    pub(crate) fn of(error: &io::Error) -> Shortage {
+        match is_disk_full(error) {
+            true => Shortage::DiskFull,
+            false => Shortage::Other(Arc::from(error.to_string())),
+        }
+    }
 }
 
 /// Where a record is.
@@ -140,6 +158,8 @@ pub(crate) struct Gathering<J> {
     /// Where every kept segment begins, the current one last.
     pub(crate) segment_starts: VecDeque<Position>,
     pub(crate) spare: Spare,
+    /// A segment began, and what the next one needs is not yet prepared.
+    pub(crate) is_unprepared: bool,
     /// A segment that is not needed any more, to be the spare after this one.
     pub(crate) recycled: Option<SpareFile>,
     indexes: HashMap<SetId, u64, FixedState>,
@@ -155,6 +175,8 @@ pub(crate) struct Gathering<J> {
     pub(crate) is_closing: bool,
     /// Other files of the node could not be written or synced: the disk is not to be trusted.
     pub(crate) disk_failure: Option<Arc<str>>,
+    /// Why what was appended waits, if it does: it is tried again.
+    pub(crate) shortage: Option<Shortage>,
     /// Nothing is written any more.
     pub(crate) is_abandoned: bool,
     /// The writer sleeps without a time limit.
@@ -183,9 +205,8 @@ pub(crate) struct SpareFile {
 pub(crate) enum Spare {
     Ready(SpareFile),
     Wanted,
-    /// It could not be made: the disk is full, or something else.
-    DiskFull,
-    Failed(Arc<str>),
+    /// It could not be made, and it is tried again.
+    Short(Shortage),
 }
 
 /// Bytes that go to one place of one segment.
@@ -206,6 +227,7 @@ impl<J: Send + 'static> Log<J> {
     ) -> std::io::Result<Log<J>> {
         let name = format!("{SPARE_PREFIX}{:016x}", recovered.end);
         let file = disk.create(&name, options.segment_bytes)?;
+        disk.prepare()?;
         let first = SpareFile { name, file };
         let mut gathering = Gathering {
             chunks: Vec::new(),
@@ -216,6 +238,7 @@ impl<J: Send + 'static> Log<J> {
             segment_start: recovered.end,
             segment_starts: recovered.segment_starts.iter().copied().collect(),
             spare: Spare::Wanted,
+            is_unprepared: false,
             recycled: None,
             indexes: recovered.indexes.clone(),
             ended: HashSet::default(),
@@ -226,6 +249,7 @@ impl<J: Send + 'static> Log<J> {
             sync_wanted: false,
             is_closing: false,
             disk_failure: None,
+            shortage: None,
             is_abandoned: false,
             writer_sleeps: false,
             writer_is_busy: false,
@@ -369,6 +393,9 @@ impl<J: Send + 'static> Log<J> {
             if let Some(why) = shared.failed.get() {
                 return Err(AppendError::Failed(Arc::clone(why)));
             }
+            if let Some(shortage) = &gathering.shortage {
+                return Err(AppendError::Short(shortage.clone()));
+            }
             gathering.sync_wanted = true;
             shared.work.notify_one();
             shared.progress.wait(&mut gathering);
@@ -410,6 +437,7 @@ impl<J: Send + 'static> Log<J> {
         let shared = &self.shared;
         let mut gathering = shared.gathering.lock();
         while shared.failed.get().is_none()
+            && gathering.shortage.is_none()
             && (!gathering.chunks.is_empty() || gathering.writer_is_busy || gathering.sync_wanted)
         {
             gathering.sync_wanted = true;
@@ -448,9 +476,18 @@ impl<J: Send + 'static> Log<J> {
         self.shared.work.notify_one();
     }
 
-    /// Why nothing is acknowledged any more, if that is so.
-    pub(crate) fn failure(&self) -> Option<&Arc<str>> {
-        self.shared.failed.get()
+    /// Why nothing is acknowledged any more, if so.
+    pub(crate) fn failure(&self) -> Option<Arc<str>> {
+        self.shared.failed.get().cloned()
+    }
+
+    /// What there is too little of, if what was appended waits for it, or the next segment does.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        let gathering = self.shared.gathering.lock();
+        match (&gathering.shortage, &gathering.spare) {
+            (Some(shortage), _) | (None, Spare::Short(shortage)) => Some(shortage.clone()),
+            (None, Spare::Ready(_) | Spare::Wanted) => None,
+        }
     }
 
     /// Whether nothing is acknowledged any more.
@@ -499,6 +536,9 @@ impl<J: Send + 'static> Log<J> {
             if gathering.is_closing {
                 return Err(AppendError::Closed);
             }
+            if let Some(shortage) = &gathering.shortage {
+                return Err(AppendError::Short(shortage.clone()));
+            }
             let has_room = gathering.buffered_bytes == 0
                 || gathering.buffered_bytes + bytes <= shared.buffer_bytes_max;
             if has_room {
@@ -513,13 +553,9 @@ impl<J: Send + 'static> Log<J> {
                         continue;
                     }
                     Spare::Wanted => {}
-                    Spare::DiskFull => {
-                        gathering.spare = Spare::DiskFull;
-                        return Err(AppendError::DiskFull);
-                    }
-                    Spare::Failed(why) => {
-                        gathering.spare = Spare::Failed(Arc::clone(&why));
-                        return Err(AppendError::Failed(why));
+                    Spare::Short(shortage) => {
+                        gathering.spare = Spare::Short(shortage.clone());
+                        return Err(AppendError::Short(shortage));
                     }
                 }
             }

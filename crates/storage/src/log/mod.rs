@@ -9,7 +9,8 @@
 //! record is promised anything, and never in the middle of one.
 //!
 //! After a failed write or sync nothing is acknowledged any more: what the disk holds is unknown
-//! then, and only a restart reads it.
+//! then, and only a restart reads it. A step before the sync that failed for want of room, descriptors or memory is
+//! no such failure: nothing more is accepted, and the step is taken again until it goes well.
 //!
 //! Reading order: [`frame`] for the bytes, [`recovery`] for reading them back,
 //! [`survey`] for reading past damage,
@@ -31,9 +32,9 @@ mod tests;
 
 pub(crate) use disk::ReadOnlyDisk;
 pub use disk::{Disk, LogFile, RealDisk};
-pub(crate) use disk::{is_disk_failure, is_disk_full};
+pub(crate) use disk::{is_disk_failure, is_disk_full, is_shortage};
 pub(crate) use frame::{EntryHead, EntryId, Position};
 pub(crate) use gather::{
-    AppendError, Appended, Appending, Cut, Log, NewEntry, NewRecord, segment_name,
+    AppendError, Appended, Appending, Cut, Log, NewEntry, NewRecord, Shortage, segment_name,
 };
 pub(crate) use writer::DurableSink;

@@ -64,8 +64,23 @@ struct State {
     sync_takes: std::time::Duration,
     fail_sync_at: Option<u64>,
     is_full: bool,
+    /// Writes and changes of names fail so, after so many that go well.
+    shortage: Option<(u64, i32)>,
     newest: Option<u64>,
     recycled: u64,
+}
+
+impl State {
+    fn fail_step(&mut self) -> io::Result<()> {
+        match &mut self.shortage {
+            Some((0, error)) => Err(io::Error::from_raw_os_error(*error)),
+            Some((left, _)) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -108,6 +123,11 @@ impl SimDisk {
 
     pub(crate) fn set_full(&self, is_full: bool) {
         self.0.lock().is_full = is_full;
+    }
+
+    /// After so many writes and changes of names all others fail with this error of the system, until `None`.
+    pub(crate) fn run_short(&self, shortage: Option<(u64, i32)>) {
+        self.0.lock().shortage = shortage;
     }
 
     /// The disk after a power loss now: of the writes that were not synced some are there, some are
@@ -158,6 +178,7 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.0.lock();
+        state.fail_step()?;
         let file = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.files.insert(to.to_string(), file);
         state.moved.insert(from.to_string(), to.to_string());
@@ -178,8 +199,14 @@ impl Disk for SimDisk {
         Ok(Some(Box::new(SimHandle { disk: self.clone(), name: Mutex::new(to.to_string()) })))
     }
 
+    fn prepare(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn set_newest(&self, start: u64) -> io::Result<()> {
-        self.0.lock().newest = Some(start);
+        let mut state = self.0.lock();
+        state.fail_step()?;
+        state.newest = Some(start);
         Ok(())
     }
 
@@ -217,6 +244,7 @@ impl LogFile for SimHandle {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.0.lock().fail_step()?;
         self.with(|file| file.pending.push((usize::try_from(offset).unwrap(), bytes.to_vec())))
     }
 

@@ -457,7 +457,7 @@ fn a_full_disk_refuses_and_recovers() {
                 log.sync_through(end).unwrap();
                 number += 1;
             }
-            Err(AppendError::DiskFull) => {
+            Err(AppendError::Short(_)) => {
                 refused = true;
                 break;
             }
@@ -469,7 +469,7 @@ fn a_full_disk_refuses_and_recovers() {
     let end = loop {
         match append(&log, number, 1000) {
             Ok(end) => break end,
-            Err(AppendError::DiskFull) => std::thread::sleep(Duration::from_millis(20)),
+            Err(AppendError::Short(_)) => std::thread::sleep(Duration::from_millis(20)),
             Err(other) => panic!("{other:?}"),
         }
     };
@@ -479,6 +479,63 @@ fn a_full_disk_refuses_and_recovers() {
     log.close();
     let (_, found) = read_back(&disk).unwrap();
     assert_eq!(found.len() as u64, number + 1);
+}
+
+/// Wherever the log runs short before a sync, it refuses, goes on by itself, and loses nothing.
+fn runs_short(mode: CommitMode, steps: u64, error: i32) {
+    let disk = SimDisk::default();
+    let (log, durable) = start(&disk, mode, &Recovered::default());
+    disk.run_short(Some((steps, error)));
+    let mut accepted = Vec::new();
+    for number in 0.. {
+        assert!(number < 10_000, "it never ran short");
+        match append(&log, number, 100) {
+            Ok(_) => accepted.push(number),
+            Err(AppendError::Short(_)) => break,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(log.shortage().is_some() && log.failure().is_none());
+    disk.run_short(None);
+    while log.shortage().is_some() {
+        std::thread::yield_now();
+    }
+    log.drain();
+    assert!(log.shortage().is_none() && log.failure().is_none());
+    for number in 20_000..20_010 {
+        log.sync_through(append(&log, number, 100).unwrap()).unwrap();
+        accepted.push(number);
+    }
+    log.close();
+    assert_eq!(durable.acknowledged(), accepted, "{mode:?} {steps}");
+    let (_, found) = read_back(&disk).unwrap();
+    assert_eq!(found.into_iter().map(|(number, _)| number).collect::<Vec<_>>(), accepted);
+}
+
+#[test]
+fn a_log_that_runs_short_goes_on_by_itself() {
+    const EMFILE: i32 = 24;
+    const ENOSPC: i32 = 28;
+    let periodic = CommitMode::Periodic { sync_interval: Duration::from_millis(1) };
+    for (mode, error) in [(CommitMode::Group, EMFILE), (periodic, ENOSPC)] {
+        for steps in 0..6 {
+            runs_short(mode, steps, error);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_closed_while_short_tells_who_waits() {
+    let disk = SimDisk::default();
+    let (log, durable) = start(&disk, CommitMode::Group, &Recovered::default());
+    log.sync_through(append(&log, 0, 10).unwrap()).unwrap();
+    disk.run_short(Some((0, 28)));
+    append(&log, 1, 10).unwrap();
+    while log.shortage().is_none() {
+        std::thread::yield_now();
+    }
+    log.close();
+    assert_eq!((durable.acknowledged(), durable.failed()), (vec![0], vec![1]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! One writes at a time, with the [`Pen`]: a thread of the log's own, or in group mode whoever appended, when
 //! nobody else did and the disk is quick. A lone writer then waits for its sync and for no other thread.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,15 +13,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::disk::{LogFile, is_disk_full};
+use super::disk::{LogFile, is_shortage};
 use super::frame::Position;
 use super::gather::{
-    Chunk, Gathering, REUSABLE_BYTES_MAX, SPARE_PREFIX, Shared, Spare, SpareFile, segment_name,
+    Chunk, Gathering, REUSABLE_BYTES_MAX, SPARE_PREFIX, Shared, Shortage, Spare, SpareFile,
+    segment_name,
 };
 use crate::options::CommitMode;
 
-/// How long a maker of spares waits before it tries a full disk again.
-const SPARE_RETRY: Duration = Duration::from_millis(500);
+/// How long it takes until a step that failed for want of room or descriptors is tried again.
+const SHORTAGE_RETRY: Duration = Duration::from_millis(500);
 /// A periodic writer that found nothing this often goes to sleep until it is woken.
 const IDLE_ROUNDS_MAX: u32 = 100;
 /// So few changes may be written by whoever appended them.
@@ -51,6 +53,8 @@ pub(crate) fn start_threads<J: Send + 'static>(
         last_sync: now(),
         usual_sync: Duration::ZERO,
         oldest: None,
+        unfinished: None,
+        is_short: false,
     }));
     let (thread_pen, thread_shared) = (Arc::clone(&pen), Arc::clone(shared));
     let writer = Builder::new()
@@ -75,6 +79,10 @@ pub(crate) struct Pen<J> {
     usual_sync: Duration,
     /// From where the log is needed, until the mark that says so is synced.
     oldest: Option<Position>,
+    /// A group that could not be written to its end for want of something. No other is written before it.
+    unfinished: Option<Group<J>>,
+    /// The last group that was tried had to wait.
+    is_short: bool,
 }
 
 pub(crate) type SharedPen<J> = Arc<Mutex<Pen<J>>>;
@@ -87,8 +95,26 @@ enum Next<J> {
     Over,
 }
 
+/// Why a group is not written.
+enum Unwritten {
+    /// For want of something, before a sync: it may be tried again.
+    Short(io::Error),
+    Failed(io::Error),
+}
+
+impl Unwritten {
+    /// Of a step that is not a sync of what was promised.
+    fn of(error: io::Error) -> Unwritten {
+        match is_shortage(&error) {
+            true => Unwritten::Short(error),
+            false => Unwritten::Failed(error),
+        }
+    }
+}
+
 fn run_writer<J: Send + 'static>(shared: &Shared<J>, pen: &Mutex<Pen<J>>) {
     loop {
+        wait_out_shortage(shared);
         if shared.mode == CommitMode::Group {
             wait_for_work(shared);
         }
@@ -111,17 +137,30 @@ fn run_writer<J: Send + 'static>(shared: &Shared<J>, pen: &Mutex<Pen<J>>) {
     }
 }
 
+/// Where something is short: until it is time to try again.
+fn wait_out_shortage<J>(shared: &Shared<J>) {
+    let mut gathering = shared.gathering.lock();
+    let until = now() + SHORTAGE_RETRY;
+    while gathering.shortage.is_some() && !gathering.is_closing && gathering.disk_failure.is_none()
+    {
+        if shared.work.wait_until(&mut gathering, until).timed_out() {
+            return;
+        }
+    }
+}
+
 /// In group mode: until there is something to write, or nothing ever again.
 fn wait_for_work<J>(shared: &Shared<J>) {
     let mut gathering = shared.gathering.lock();
-    while !gathering.has_work() && shared.failed.get().is_none() {
+    while !gathering.has_work() && gathering.shortage.is_none() && shared.failed.get().is_none() {
         shared.work.wait(&mut gathering);
     }
 }
 
 /// What the writer took at once.
 struct Group<J> {
-    chunks: Vec<Chunk>,
+    /// What is not written yet.
+    chunks: VecDeque<Chunk>,
     jobs: Vec<J>,
     end: Position,
     oldest: Option<Position>,
@@ -145,7 +184,7 @@ fn take_group<J>(shared: &Shared<J>, gathering: &mut Gathering<J>, sync: bool) -
         gathering.push_mark(synced);
     }
     let group = Group {
-        chunks: std::mem::take(&mut gathering.chunks),
+        chunks: std::mem::take(&mut gathering.chunks).into(),
         jobs: std::mem::take(&mut gathering.jobs),
         end: gathering.next,
         oldest: gathering.marked_oldest.take(),
@@ -162,7 +201,7 @@ impl<J: Send + 'static> Pen<J> {
     /// left to the log's own thread.
     pub(crate) fn write_lone_group(pen: &Mutex<Pen<J>>) -> bool {
         let Some(mut pen) = pen.try_lock() else { return false };
-        if pen.usual_sync > LONE_SYNC_MAX {
+        if pen.usual_sync > LONE_SYNC_MAX || pen.unfinished.is_some() {
             return false;
         }
         let group = {
@@ -193,16 +232,27 @@ impl<J: Send + 'static> Pen<J> {
     }
 
     /// Breaks when nothing can be written any more.
-    fn write_group(&mut self, group: Group<J>) -> ControlFlow<()> {
+    fn write_group(&mut self, mut group: Group<J>) -> ControlFlow<()> {
         self.oldest = group.oldest.or(self.oldest);
-        let Group { chunks, jobs, end, sync, is_last, .. } = group;
-        let result = self.write(chunks, end).and_then(|()| {
-            if sync && self.is_dirty {
-                self.sync()?;
+        match self.write(&mut group.chunks) {
+            Ok(()) => {}
+            Err(Unwritten::Short(error)) if self.may_wait() => {
+                self.note_shortage(&error);
+                self.unfinished = Some(group);
+                return ControlFlow::Continue(());
             }
-            Ok(())
-        });
-        if let Err(error) = result {
+            Err(Unwritten::Short(error) | Unwritten::Failed(error)) => {
+                self.fail(&error, group.jobs);
+                return ControlFlow::Break(());
+            }
+        }
+        let Group { jobs, end, sync, is_last, .. } = group;
+        self.written = end;
+        self.end_shortage();
+        if sync
+            && self.is_dirty
+            && let Err(error) = self.sync()
+        {
             self.fail(&error, jobs);
             return ControlFlow::Break(());
         }
@@ -228,6 +278,32 @@ impl<J: Send + 'static> Pen<J> {
         ControlFlow::Continue(())
     }
 
+    /// Whether a shortage may be waited out; not when the log is to be closed.
+    fn may_wait(&self) -> bool {
+        let gathering = self.shared.gathering.lock();
+        !gathering.is_closing && gathering.disk_failure.is_none()
+    }
+
+    /// Nothing more is accepted until the group at hand is written.
+    fn note_shortage(&mut self, error: &io::Error) {
+        if !self.is_short {
+            tracing::error!(%error, "the log cannot be written; it is tried again, and writes are refused until then");
+        }
+        self.is_short = true;
+        let mut gathering = self.shared.gathering.lock();
+        gathering.shortage = Some(Shortage::of(error));
+        // Who waits for room or for a sync is told; the log's own thread goes on with it.
+        self.shared.progress.notify_all();
+        self.shared.work.notify_one();
+    }
+
+    fn end_shortage(&mut self) {
+        if std::mem::take(&mut self.is_short) {
+            self.shared.gathering.lock().shortage = None;
+            tracing::warn!("the log is written again");
+        }
+    }
+
     /// A clean stop leaves no room unused, so that the next start reads no more than was written.
     fn finish_segment(&mut self) {
         let start = self.shared.gathering.lock().segment_starts.back().copied();
@@ -241,6 +317,11 @@ impl<J: Send + 'static> Pen<J> {
     /// Takes what there is to do; in periodic mode it waits for it.
     fn take(&mut self) -> Next<J> {
         let shared = Arc::clone(&self.shared);
+        if shared.failed.get().is_none()
+            && let Some(group) = self.unfinished.take()
+        {
+            return Next::Group(group);
+        }
         let mut gathering = shared.gathering.lock();
         let sync = match shared.mode {
             CommitMode::Group => {
@@ -292,28 +373,38 @@ impl<J: Send + 'static> Pen<J> {
         }
     }
 
-    fn write(&mut self, chunks: Vec<Chunk>, end: Position) -> io::Result<()> {
-        for mut chunk in chunks {
-            if let Some((start, spare)) = chunk.begins.take() {
+    /// Writes chunks and takes them away. After a shortage it can be called again with what is left.
+    fn write(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), Unwritten> {
+        while let Some(chunk) = chunks.front_mut() {
+            if let Some((start, spare)) = &mut chunk.begins {
                 // The segment before must be whole on the disk before the next one says so.
                 if self.is_dirty {
-                    self.sync()?;
+                    self.sync().map_err(Unwritten::Failed)?;
                 }
-                self.shared.disk.rename(&spare.name, &segment_name(start))?;
+                let (disk, start) = (&self.shared.disk, *start);
+                let name = segment_name(start);
+                if spare.name != name {
+                    disk.rename(&spare.name, &name).map_err(Unwritten::of)?;
+                    spare.name = name;
+                }
                 // Before anything in it is promised: should the file go, its absence is noticed.
-                self.shared.disk.set_newest(start)?;
+                disk.set_newest(start).map_err(Unwritten::of)?;
+                self.shared.gathering.lock().is_unprepared = true;
+                self.shared.spare_wanted.notify_one();
+            }
+            if let Some((_, spare)) = chunk.begins.take() {
                 self.file = Some(spare.file);
             }
             if let Some(file) = &mut self.file {
-                file.write_at(chunk.offset, &chunk.bytes)?;
+                file.write_at(chunk.offset, &chunk.bytes).map_err(Unwritten::of)?;
                 self.is_dirty = true;
             }
-            chunk.bytes.clear();
-            if chunk.bytes.capacity() <= REUSABLE_BYTES_MAX {
-                self.shared.gathering.lock().reusable = chunk.bytes;
+            let Some(mut written) = chunks.pop_front() else { break };
+            written.bytes.clear();
+            if written.bytes.capacity() <= REUSABLE_BYTES_MAX {
+                self.shared.gathering.lock().reusable = written.bytes;
             }
         }
-        self.written = end;
         Ok(())
     }
 
@@ -374,9 +465,11 @@ impl<J: Send + 'static> Pen<J> {
     fn fail(&mut self, error: &io::Error, jobs: Vec<J>) {
         let why: Arc<str> = Arc::from(error.to_string());
         tracing::error!(%error, "the log failed; nothing is acknowledged any more");
+        let unfinished = self.unfinished.take().map(|group| group.jobs);
         let waiting = {
             let mut gathering = self.shared.gathering.lock();
             let _ = self.shared.failed.set(Arc::clone(&why));
+            gathering.shortage = None;
             gathering.chunks.clear();
             self.shared.progress.notify_all();
             self.shared.spare_wanted.notify_one();
@@ -385,6 +478,7 @@ impl<J: Send + 'static> Pen<J> {
             std::mem::take(&mut gathering.jobs)
         };
         if let Some(sink) = &mut self.sink {
+            sink.on_failed(unfinished.unwrap_or_default(), &why);
             sink.on_failed(jobs, &why);
             sink.on_failed(waiting, &why);
         }
@@ -400,28 +494,43 @@ fn make_spares<J>(shared: &Shared<J>) {
             return;
         }
         if matches!(gathering.spare, Spare::Ready(_)) {
-            shared.spare_wanted.wait(&mut gathering);
+            if !std::mem::take(&mut gathering.is_unprepared) {
+                shared.spare_wanted.wait(&mut gathering);
+                continue;
+            }
+            drop(gathering);
+            let prepared = shared.disk.prepare();
+            gathering = shared.gathering.lock();
+            if prepared.is_err() {
+                gathering.is_unprepared = true;
+                shared.spare_wanted.wait_for(&mut gathering, SHORTAGE_RETRY);
+            }
             continue;
         }
-        if let Some(recycled) = gathering.recycled.take() {
-            gathering.spare = Spare::Ready(recycled);
-            shared.progress.notify_all();
-            continue;
-        }
+        let recycled = gathering.recycled.take();
         drop(gathering);
-        number += 1;
-        let name = format!("{SPARE_PREFIX}{number}");
-        let made = shared.disk.create(&name, shared.segment_bytes);
+        let made = match (shared.disk.prepare(), recycled) {
+            (Ok(()), Some(recycled)) => Ok(recycled),
+            (Ok(()), None) => {
+                number += 1;
+                let name = format!("{SPARE_PREFIX}{number}");
+                let created = shared.disk.create(&name, shared.segment_bytes);
+                created.map(|file| SpareFile { name, file }).map_err(|error| (error, None))
+            }
+            (Err(error), recycled) => Err((error, recycled)),
+        };
         gathering = shared.gathering.lock();
         let is_ready = made.is_ok();
         gathering.spare = match made {
-            Ok(file) => Spare::Ready(SpareFile { name, file }),
-            Err(error) if is_disk_full(&error) => Spare::DiskFull,
-            Err(error) => Spare::Failed(Arc::from(error.to_string())),
+            Ok(spare) => Spare::Ready(spare),
+            Err((error, recycled)) => {
+                gathering.recycled = recycled.or(gathering.recycled.take());
+                Spare::Short(Shortage::of(&error))
+            }
         };
         shared.progress.notify_all();
         if !is_ready {
-            shared.spare_wanted.wait_for(&mut gathering, SPARE_RETRY);
+            shared.spare_wanted.wait_for(&mut gathering, SHORTAGE_RETRY);
         }
     }
 }
