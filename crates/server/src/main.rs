@@ -5,7 +5,7 @@
 //! Reading order: [`cli`] and [`config`] (what the user asks for), [`start`] and [`node`] (the
 //! wiring), [`world`] (the real clock and machine), [`door`], [`connection`] and [`session`] (one
 //! client), [`statements`] (what it asks for) with [`reply`] (the only place that knows error codes),
-//! [`roles`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
+//! [`roles`], [`kept_time`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
 //! [`metrics`], [`admin`], [`upkeep`] and [`transfer`] with [`progress`] and [`log`].
 mod admin;
 mod cli;
@@ -16,6 +16,7 @@ mod door;
 mod estimate;
 mod events;
 mod facts;
+mod kept_time;
 mod load;
 mod log;
 mod metrics;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use storage::{DataDir, Writing};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,6 +19,7 @@ use crate::connection::Limits;
 use crate::door::{self, Door};
 use crate::estimate;
 use crate::facts::RELEASE_VERSION;
+use crate::kept_time::{self, KeptTime};
 use crate::metrics::{self, Gauge};
 use crate::node::{Descriptors, Node, StartError};
 use crate::partitions;
@@ -31,9 +33,6 @@ const CONNECTIONS_FEW: usize = 2_000;
 
 /// How often the usage of budgets is recorded.
 const USAGE_INTERVAL: Duration = Duration::from_secs(10);
-
-/// A clock that is no further behind the last write than this is not told of.
-const CLOCK_BEHIND_US_TOLD: i64 = 2_000_000;
 
 /// Runs a node until it is told to stop.
 pub(crate) fn run(loaded: &Loaded) -> Result<(), StartError> {
@@ -84,16 +83,7 @@ async fn serve(
     })?;
     let address = listener.local_addr().unwrap_or(wanted);
     let signals = Signals::install().map_err(StartError::Runtime)?;
-    if let Some(last_us) = data_dir.last_written_us() {
-        let behind_us = world::go_on_from(last_us);
-        if behind_us > CLOCK_BEHIND_US_TOLD {
-            let seconds = behind_us / 1_000_000;
-            tracing::warn!(
-                seconds,
-                "the clock is behind the last write of this folder; was it set back?"
-            );
-        }
-    }
+    let kept_time = Arc::new(Mutex::new(KeptTime::open(&data_dir)?));
     let descriptors = Descriptors::of(descriptor_limit, config.limits.connections);
     tell_of_descriptors(loaded, descriptor_limit, descriptors.connections_max);
     let node = Arc::new(Node::open(loaded, data_dir, address, descriptor_limit)?);
@@ -121,6 +111,7 @@ async fn serve(
     let balancing = tokio::spawn(balance(Arc::clone(&node), config.partitions.interval));
     warn_of_default_password(&node);
     record_usage(&node);
+    let keeping_time = tokio::spawn(keep_time(Arc::clone(&kept_time)));
     greet(address, &folder);
     signals.wait(certificates.as_deref()).await;
     tracing::info!("stopping");
@@ -132,11 +123,30 @@ async fn serve(
         tracing::warn!("some requests were not finished in server.shutdown_timeout");
     }
     admin::remove(&folder);
-    let closed = tokio::task::spawn_blocking(move || node.close()).await;
+    keeping_time.abort();
+    let closed = tokio::task::spawn_blocking(move || {
+        let closed = node.close();
+        kept_time.lock().finish();
+        closed
+    })
+    .await;
     if let Ok(Err(error)) = closed {
         tracing::error!(%error, "the log will be replayed at the next start");
     }
     Ok(())
+}
+
+/// Keeps the bound of the times that are given ahead of them.
+async fn keep_time(kept: Arc<Mutex<KeptTime>>) {
+    let mut rounds = tokio::time::interval(kept_time::ROUND);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        let kept = Arc::clone(&kept);
+        if tokio::task::spawn_blocking(move || kept.lock().renew()).await.is_err() {
+            tracing::error!("keeping the time panicked");
+        }
+    }
 }
 
 /// A limit that does not fit is told at start: as a warning where somebody asked for it.
@@ -285,6 +295,12 @@ fn gauges(node: &Node) -> Vec<Gauge> {
             help: "Requests refused because the node had too much to do.",
             is_counter: true,
             value: node.load.refused_count() as f64,
+        },
+        Gauge {
+            name: "helenus_clock_behind_seconds",
+            help: "How far the clock of the machine is behind the times that the node gave.",
+            is_counter: false,
+            value: world::clock_behind().as_secs_f64(),
         },
         gauge(
             "helenus_prepared_statements",

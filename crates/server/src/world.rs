@@ -26,46 +26,115 @@ pub(crate) fn steady_us() -> u64 {
     u64::try_from(now().duration_since(*START.get_or_init(now)).as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Microseconds since 1970.
+/// Microseconds since 1970, as the node counts them: never behind what it gave before, see [`NodeClock`].
 pub(crate) fn now_us() -> i64 {
-    i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
+    CLOCK.now(wall_us(), steady_us())
 }
 
 /// The time that the node gives to writes that bring none: microseconds since 1970, later than all before
 /// also when the clock goes back. A later write would lose against an earlier one otherwise.
 pub(crate) fn write_us() -> i64 {
-    WRITES.next(now_us())
+    CLOCK.next(wall_us(), steady_us())
 }
 
-/// The time of writes goes on from here if the clock is behind; says by how many microseconds it is.
-pub(crate) fn go_on_from(last_write_us: i64) -> i64 {
-    let behind_us = last_write_us.saturating_sub(now_us());
-    if (1..=CLOCK_BEHIND_US_MAX).contains(&behind_us) {
-        WRITES.0.fetch_max(last_write_us, Ordering::Relaxed);
+/// The last time that was given to a write.
+pub(crate) fn last_write_us() -> i64 {
+    CLOCK.last_us.load(Ordering::Relaxed)
+}
+
+/// The time that would be given without a ceiling.
+pub(crate) fn unbounded_us() -> i64 {
+    CLOCK.at(wall_us(), steady_us()).max(last_write_us())
+}
+
+/// From now on no time after this is given: the clock may leap ahead, and a restart must know of it.
+pub(crate) fn set_ceiling(ceiling_us: i64) {
+    CLOCK.ceiling_us.store(ceiling_us, Ordering::Relaxed);
+}
+
+/// From now on no time before this is given.
+pub(crate) fn go_on_from(given_us: i64) {
+    CLOCK.go_on_from(given_us, steady_us());
+}
+
+/// By how much the clock of the machine is behind the node's.
+pub(crate) fn clock_behind() -> Duration {
+    let behind_us = unbounded_us().saturating_sub(wall_us());
+    Duration::from_micros(u64::try_from(behind_us).unwrap_or(0))
+}
+
+/// Seconds since 1970, as the node counts them.
+pub(crate) fn now_s() -> u64 {
+    u64::try_from(now_us() / 1_000_000).unwrap_or(0)
+}
+
+fn wall_us() -> i64 {
+    i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
+}
+
+static CLOCK: NodeClock = NodeClock::new();
+
+/// A clock that never goes back. While the machine's is behind it goes on by itself, a tenth slower, until the
+/// machine's has caught up: what expires goes on to expire, and no time is given twice.
+struct NodeClock {
+    /// The last time that was given to a write.
+    last_us: AtomicI64,
+    /// What is to be added to the slowed steady time, at least.
+    offset_us: AtomicI64,
+    /// No time after this is given, but for the steps between one write and the next.
+    ceiling_us: AtomicI64,
+}
+
+/// So far the offset may be behind: it is not written for every request.
+const OFFSET_BEHIND_US_MAX: i64 = 1000;
+
+impl NodeClock {
+    const fn new() -> NodeClock {
+        NodeClock {
+            last_us: AtomicI64::new(0),
+            offset_us: AtomicI64::new(i64::MIN / 2),
+            ceiling_us: AtomicI64::new(i64::MAX),
+        }
     }
-    behind_us
-}
 
-/// A clock that is further behind than this was wrong before, more likely than it is now.
-const CLOCK_BEHIND_US_MAX: i64 = 3_600_000_000;
+    fn now(&self, wall_us: i64, steady_us: u64) -> i64 {
+        self.below_ceiling(wall_us, steady_us).max(self.last_us.load(Ordering::Relaxed))
+    }
 
-static WRITES: WriteClock = WriteClock(AtomicI64::new(0));
-
-/// The last time that was given.
-struct WriteClock(AtomicI64);
-
-impl WriteClock {
-    fn next(&self, now_us: i64) -> i64 {
+    fn next(&self, wall_us: i64, steady_us: u64) -> i64 {
+        let now_us = self.below_ceiling(wall_us, steady_us);
         let later = |last: i64| now_us.max(last.saturating_add(1));
-        let last =
-            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(later(last)));
+        let last = self
+            .last_us
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(later(last)));
         later(last.unwrap_or(0))
     }
+
+    fn below_ceiling(&self, wall_us: i64, steady_us: u64) -> i64 {
+        self.at(wall_us, steady_us).min(self.ceiling_us.load(Ordering::Relaxed))
+    }
+
+    /// The time as it is, whether it may be given or not.
+    fn at(&self, wall_us: i64, steady_us: u64) -> i64 {
+        let slowed_us = slowed(steady_us);
+        let offset_us = self.offset_us.load(Ordering::Relaxed);
+        let wall_offset_us = wall_us.saturating_sub(slowed_us);
+        if wall_offset_us > offset_us.saturating_add(OFFSET_BEHIND_US_MAX) {
+            self.offset_us.fetch_max(wall_offset_us, Ordering::Relaxed);
+        }
+        wall_us.max(offset_us.saturating_add(slowed_us))
+    }
+
+    fn go_on_from(&self, given_us: i64, steady_us: u64) {
+        self.last_us.fetch_max(given_us, Ordering::Relaxed);
+        let offset_us = given_us.saturating_sub(slowed(steady_us));
+        self.offset_us.fetch_max(offset_us, Ordering::Relaxed);
+    }
 }
 
-/// Seconds since 1970.
-pub(crate) fn now_s() -> u64 {
-    since_epoch().as_secs()
+/// Nine tenths of it.
+fn slowed(steady_us: u64) -> i64 {
+    i64::try_from(steady_us - steady_us / 10).unwrap_or(i64::MAX)
 }
 
 #[expect(clippy::disallowed_methods, reason = "this file owns the real clock")]
@@ -188,9 +257,58 @@ mod tests {
 
     #[test]
     fn the_time_of_writes_never_goes_back_and_never_repeats() {
-        let clock = WriteClock(AtomicI64::new(0));
-        let given = [100, 100, 200, 50, 50, 202, 300].map(|now_us| clock.next(now_us));
+        let clock = NodeClock::new();
+        let given = [100, 100, 200, 50, 50, 202, 300].map(|now_us| clock.next(now_us, 0));
         assert_eq!(given, [100, 101, 200, 201, 202, 203, 300]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_is_waited_for_and_time_goes_on() {
+        const SECOND: i64 = 1_000_000;
+        let clock = NodeClock::new();
+        let mut wall = 1_000 * SECOND;
+        let mut steady = 0;
+        let mut last = 0;
+        let mut ask = |wall_us: i64, steady_us: u64| {
+            let now = clock.now(wall_us, steady_us);
+            assert!(now >= last, "{now} < {last}");
+            last = clock.next(wall_us, steady_us);
+            now
+        };
+        assert_eq!(ask(wall, steady), 1_000 * SECOND);
+        // An hour back: ten seconds of it take nine.
+        wall -= 3600 * SECOND;
+        let mut pass = |seconds: u64| {
+            steady += seconds * 1_000_000;
+            wall += seconds as i64 * SECOND;
+            (wall, steady)
+        };
+        let (wall_us, steady_us) = pass(10);
+        let now = ask(wall_us, steady_us);
+        assert!((1_009 * SECOND - 1000..=1_009 * SECOND + 10).contains(&now), "{now}");
+        // After ten hours it has caught up.
+        let (wall_us, steady_us) = pass(36_000);
+        assert_eq!(ask(wall_us, steady_us), wall_us);
+    }
+
+    #[test]
+    fn a_clock_that_leaps_ahead_stands_at_its_ceiling() {
+        let clock = NodeClock::new();
+        clock.ceiling_us.store(2_000, Ordering::Relaxed);
+        let given = [1_000, 3_000, 9_000, 1_500].map(|now_us| clock.next(now_us, 0));
+        assert_eq!(given, [1_000, 2_000, 2_001, 2_002]);
+        clock.ceiling_us.store(20_000, Ordering::Relaxed);
+        assert_eq!(clock.next(9_500, 0), 9_500);
+    }
+
+    #[test]
+    fn a_clock_goes_on_from_what_was_given_before() {
+        let clock = NodeClock::new();
+        clock.go_on_from(5_000_000, 1_000_000);
+        assert_eq!(clock.now(1_000_000, 1_000_000), 5_000_000);
+        assert_eq!(clock.next(1_000_000, 1_000_000), 5_000_001);
+        assert_eq!(clock.now(2_000_000, 2_000_000), 5_900_000);
+        assert_eq!(clock.now(9_000_000, 3_000_000), 9_000_000);
     }
 
     #[test]

@@ -2,7 +2,12 @@
 //! reads go on, and what passes (no room, no descriptors) passes without a restart. The faults come from
 //! a library between the node and the C library, see `testkit::disk`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may stop at the first surprise"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -326,4 +331,48 @@ fn idle_connections_leave_the_descriptors_of_files_alone() {
     }
     assert_eq!(ask(&mut client, "SELECT n FROM f.t").unwrap().len(), 2_000);
     std::fs::remove_file(script).unwrap();
+}
+
+/// Whatever the clock does, what is written later wins, and what was decided is done.
+#[test]
+fn a_clock_that_is_set_back_takes_nothing_away() {
+    let mut bench = Bench::new("clock");
+    bench.ask("CREATE TABLE f.c (n bigint PRIMARY KEY, v bigint)").unwrap();
+    let mut value = 0;
+    bench.ask("UPDATE f.c SET v = 0 WHERE n = 1").unwrap();
+    let first_us = bench.ask("SELECT writetime(v) FROM f.c WHERE n = 1").unwrap()[0];
+    // Two hours and two days ahead of what comes after: while it runs, over a crash, over a stop.
+    for shift_s in [0, 180_000, 172_800, 7_200, 0] {
+        bench.board.set_clock(shift_s).unwrap();
+        let mut tries = 0;
+        let mut seen_us = 0;
+        // A leap ahead is followed a moment later; with what was written then it is harder to go back.
+        while seen_us < shift_s * 1_000_000 + first_us {
+            bench.ask(&format!("UPDATE f.c SET v = {value} WHERE n = 1")).unwrap();
+            seen_us = bench.ask("SELECT writetime(v) FROM f.c WHERE n = 1").unwrap()[0];
+            tries += 1;
+            assert!(tries < 100_000, "the clock is not followed");
+        }
+        for step in 0..3 {
+            value += 1;
+            bench.ask(&format!("UPDATE f.c SET v = {value} WHERE n = 1")).unwrap();
+            let seen = bench.ask("SELECT v FROM f.c WHERE n = 1").unwrap();
+            assert_eq!(seen, [value], "shifted by {shift_s}, step {step}");
+            let next = value + 1;
+            let applied = format!("UPDATE f.c SET v = {next} WHERE n = 1 IF v = {value}");
+            bench.ask(&applied).unwrap();
+            value = next;
+            assert_eq!(bench.ask("SELECT v FROM f.c WHERE n = 1").unwrap(), [value]);
+            match step {
+                0 => bench.node.kill().unwrap(),
+                1 => bench.node.stop().unwrap(),
+                _ => continue,
+            }
+            // The next start may find the clock before all of it.
+            bench.board.set_clock(0).unwrap();
+            bench.node.launch().unwrap();
+            bench.client = Client::connect(&bench.node.address()).unwrap();
+        }
+    }
+    bench.restart();
 }

@@ -12,6 +12,8 @@ const SOURCE: &str = include_str!("shim.c");
 /// Bytes of one kind of fault on the board.
 const FAULT_BYTES: u64 = 32 + PART_BYTES as u64;
 const PART_BYTES: usize = 96;
+/// Where the board says by how much the clock is wrong.
+const CLOCK_AT: u64 = 1024;
 
 /// The library, built for this process; its file goes with it.
 #[derive(Debug)]
@@ -134,6 +136,11 @@ impl Board {
     /// Calls of this kind work again. The counts stay.
     pub fn clear(&self, call: Call) -> io::Result<()> {
         self.file.write_all_at(&0u32.to_ne_bytes(), place(call))
+    }
+
+    /// From now on the clock of the machine is wrong by so many seconds.
+    pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
+        self.file.write_all_at(&seconds.to_ne_bytes(), CLOCK_AT)
     }
 
     /// How many calls of this kind failed.
