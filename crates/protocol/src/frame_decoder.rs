@@ -70,6 +70,11 @@ impl FrameDecoder {
         }
     }
 
+    /// From the next message on, messages may be so long.
+    pub fn set_message_bytes_max(&mut self, message_bytes_max: usize) {
+        self.message_bytes_max = message_bytes_max;
+    }
+
     /// From the next message on, the connection speaks `version`, with that compression. To be
     /// called when STARTUP was answered with READY or AUTHENTICATE; it changes the framing in v5.
     pub fn start(&mut self, version: Version, compression: Option<Compression>) {

@@ -50,6 +50,10 @@ fn main() -> ExitCode {
         Err(error) => return fail(&error),
     };
     let data_dir = &loaded.config.server.data_dir;
+    // What is exported is the user's own; everything else is nobody else's to read.
+    if !matches!(order, Order::Transfer(_)) {
+        world::keep_files_private();
+    }
     match order {
         Order::Start => {
             log::install(&loaded.config.log);

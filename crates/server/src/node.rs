@@ -20,7 +20,7 @@ use crate::events::EventHub;
 use crate::facts::NodeWorld;
 use crate::load::Load;
 use crate::metrics::Metrics;
-use crate::roles::RoleKeeper;
+use crate::roles::{DEFAULT_SUPERUSER, LoginGate, RoleKeeper};
 use crate::statements::{Charging, Engine, Parts};
 use crate::world::{self, Uuids};
 
@@ -28,6 +28,8 @@ use crate::world::{self, Uuids};
 const IDENTITY_DOCUMENT: &str = "node";
 /// The document with the roles.
 const ROLES_DOCUMENT: &str = "roles";
+/// Random bytes of an account key: written out they are as long as a password that is checked to its end may be.
+const ACCOUNT_KEY_BYTES: usize = 32;
 /// The first byte of the identity.
 const IDENTITY_VERSION: u8 = 1;
 
@@ -87,6 +89,8 @@ pub(crate) struct Node {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) roles: Arc<RoleKeeper>,
+    /// The password of the first superuser, where it was made at this start.
+    pub(crate) account_key: Option<String>,
     pub(crate) world: Arc<NodeWorld>,
     pub(crate) hub: Arc<EventHub>,
     pub(crate) clients: Arc<Clients>,
@@ -103,9 +107,15 @@ pub(crate) enum StartError {
     Coordinator(ExecuteError),
     Roles(String),
     Identity(String),
-    Listen { setting: &'static str, address: SocketAddr, error: io::Error },
+    Listen {
+        setting: &'static str,
+        address: SocketAddr,
+        error: io::Error,
+    },
     Tls(crate::tls::TlsError),
     Runtime(io::Error),
+    /// The data folder went while the node ran.
+    FolderGone(std::path::PathBuf),
 }
 
 impl fmt::Display for StartError {
@@ -126,6 +136,11 @@ impl fmt::Display for StartError {
                 _ => write!(f, "cannot listen on {address} ({setting}): {error}"),
             },
             StartError::Tls(error) => write!(f, "tls: {error}"),
+            StartError::FolderGone(path) => write!(
+                f,
+                "the data folder {} was removed, moved or replaced while the node ran: the node stopped, and what was in it last is lost unless the folder still is elsewhere",
+                path.display()
+            ),
             StartError::Runtime(error) => write!(f, "cannot start threads: {error}"),
         }
     }
@@ -210,13 +225,15 @@ impl Node {
         let coordinator = Coordinator::new(replicas, schema, map, settings, coordinator_world)
             .map_err(StartError::Coordinator)?;
         let coordinator = Arc::new(coordinator);
-        let roles = Arc::new(open_roles(config, &storage)?);
+        let (roles, account_key) = open_roles(config, &storage)?;
+        let roles = Arc::new(roles);
         let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
         let held_bytes_max = config.memory.requests.unwrap_or(share);
         let load = Arc::new(Load::new(held_bytes_max, config.limits.queue_delay));
         let engine = Arc::new(Engine::new(Parts {
             coordinator: Arc::clone(&coordinator),
             roles: Arc::clone(&roles),
+            gate: login_gate(&roles)?,
             uuids,
             timeouts: config.timeouts,
             batch_limits: plan::BatchLimits {
@@ -243,7 +260,18 @@ impl Node {
         let keeper = Arc::clone(&roles);
         world.set_auth(Box::new(move || keeper.facts()));
         let metrics = Arc::new(Metrics::default());
-        Ok(Node { storage, coordinator, engine, roles, world, hub, clients, metrics, load })
+        Ok(Node {
+            storage,
+            coordinator,
+            engine,
+            roles,
+            account_key,
+            world,
+            hub,
+            clients,
+            metrics,
+            load,
+        })
     }
 
     /// Makes everything durable. What comes after is refused.
@@ -308,13 +336,37 @@ fn kept_map(data_dir: &DataDir) -> Result<PartitionMap, StartError> {
     PartitionMap::decode(&text).map_err(|error| StartError::Partitions(error.to_string()))
 }
 
-fn open_roles(config: &Config, storage: &Arc<Storage>) -> Result<RoleKeeper, StartError> {
+/// The roles, and the account key if it was made just now. The original has one for each account; elsewhere the first
+/// password is Cassandra's.
+fn open_roles(
+    config: &Config,
+    storage: &Arc<Storage>,
+) -> Result<(RoleKeeper, Option<String>), StartError> {
     let document = storage.load_document(ROLES_DOCUMENT)?;
     let save_to = Arc::clone(storage);
     let save = Box::new(move |bytes: &[u8]| {
         save_to.save_document(ROLES_DOCUMENT, bytes).map_err(|error| error.to_string())
     });
-    RoleKeeper::open(document.as_deref(), save, config.auth.clone()).map_err(StartError::Roles)
+    let account_key = match config.profile {
+        Profile::Default => None,
+        Profile::Cosmos => {
+            let bytes: [u8; ACCOUNT_KEY_BYTES] =
+                world::random_bytes().map_err(|error| no_randomness(&error))?;
+            Some(types::value::format::to_hex(&bytes))
+        }
+    };
+    let first_password = account_key.as_deref().unwrap_or(DEFAULT_SUPERUSER);
+    let roles = RoleKeeper::open(document.as_deref(), save, config.auth.clone(), first_password)
+        .map_err(StartError::Roles)?;
+    let account_key = account_key.filter(|_| roles.is_new());
+    Ok((roles, account_key))
+}
+
+fn login_gate(roles: &Arc<RoleKeeper>) -> Result<Arc<LoginGate>, StartError> {
+    let key = world::random_bytes().map_err(|error| no_randomness(&error))?;
+    // One core in two is left for requests, whoever guesses passwords.
+    let checks_max = world::core_count() / 2;
+    Ok(Arc::new(LoginGate::new(Arc::clone(roles), checks_max, key)))
 }
 
 fn cosmos_only(config: &Config, bytes: u64) -> Option<u64> {

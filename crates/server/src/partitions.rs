@@ -89,6 +89,11 @@ pub(crate) fn split(node: &Node, asked: &Split) -> Value {
 
 fn try_split(node: &Node, asked: &Split) -> Result<Value, String> {
     let space = space_named(node, &asked.space)?;
+    let schema = node.coordinator.schema();
+    let keyspace = schema.keyspace(split_name(&asked.space).0);
+    if keyspace.is_none_or(|keyspace| keyspace.kind != schema::KeyspaceKind::User) {
+        return Err(format!("{} is the node's own: it is never split", asked.space));
+    }
     let place = match &asked.place {
         AskedPlace::Key(values) => SplitPlace::Key(key_of(node, &asked.space, values)?),
         AskedPlace::Token(token) => SplitPlace::Token(RingToken::first_of(Token(*token))),

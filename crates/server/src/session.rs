@@ -1,7 +1,7 @@
 //! What a connection is at, and what each kind of request means there. Statements themselves are
 //! run by [`Statements`].
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -56,7 +56,12 @@ pub(crate) trait Statements: Send + Sync {
     fn requires_login(&self) -> bool;
 
     /// Checks a password. The outcome is the role that is logged in now.
-    fn log_in(&self, name: &str, password: &str) -> Wait<Result<Arc<str>, ErrorResponse>>;
+    fn log_in(
+        &self,
+        address: IpAddr,
+        name: &str,
+        password: &str,
+    ) -> Wait<Result<Arc<str>, ErrorResponse>>;
 }
 
 /// Who is at the other end, as far as statements care.
@@ -282,7 +287,7 @@ impl Session {
     }
 
     fn log_in(&self, version: Version, stream: i16, name: &str, password: &str) -> Step {
-        let checked = self.statements.log_in(name, password);
+        let checked = self.statements.log_in(self.client.address.ip(), name, password);
         Step::Waits(Box::pin(async move {
             let head = ResponseHead::new(version, stream);
             let mut message = BytesMut::new();

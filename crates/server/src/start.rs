@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -30,6 +31,9 @@ use crate::world;
 
 /// Whoever lets in fewer clients than this is warned, whatever was asked for.
 const CONNECTIONS_FEW: usize = 2_000;
+
+/// How often it is looked whether the data folder still is there.
+const FOLDER_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the usage of budgets is recorded.
 const USAGE_INTERVAL: Duration = Duration::from_secs(10);
@@ -63,6 +67,7 @@ async fn serve(
 ) -> Result<(), StartError> {
     let config = &loaded.config;
     let folder = data_dir.path().to_owned();
+    data_dir.make_private();
     // Before the door is open: whoever finds it open finds the certificate beside it.
     let certificates = match config.tls.mode {
         TlsMode::Off => None,
@@ -110,10 +115,20 @@ async fn serve(
     node.load.start_heartbeat().map_err(StartError::Runtime)?;
     let balancing = tokio::spawn(balance(Arc::clone(&node), config.partitions.interval));
     warn_of_default_password(&node);
+    warn_of_open_doors(&node, address, config.tls.key.as_deref());
     record_usage(&node);
     let keeping_time = tokio::spawn(keep_time(Arc::clone(&kept_time)));
-    greet(address, &folder);
-    signals.wait(certificates.as_deref()).await;
+    greet(address, &folder, node.account_key.as_deref());
+    let is_gone = tokio::select! {
+        () = signals.wait(certificates.as_deref()) => false,
+        () = folder_gone(&node) => true,
+    };
+    if is_gone {
+        // Nothing that is in memory has a place any more, and nothing more may be promised.
+        admin::remove(&folder);
+        std::mem::forget(node);
+        return Err(StartError::FolderGone(folder));
+    }
     tracing::info!("stopping");
     balancing.abort();
     let _ = stop.send(true);
@@ -134,6 +149,20 @@ async fn serve(
         tracing::error!(%error, "the log will be replayed at the next start");
     }
     Ok(())
+}
+
+/// Waits until the data folder is not where it was.
+async fn folder_gone(node: &Arc<Node>) {
+    let mut rounds = tokio::time::interval(FOLDER_INTERVAL);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        let storage = Arc::clone(&node.storage);
+        let looked = tokio::task::spawn_blocking(move || storage.data_dir().is_in_place());
+        if let Ok(false) = looked.await {
+            return;
+        }
+    }
 }
 
 /// Keeps the bound of the times that are given ahead of them.
@@ -174,8 +203,8 @@ async fn balance(node: Arc<Node>, interval: std::time::Duration) {
     }
 }
 
-/// At most five lines: what runs, where, and how to go on.
-fn greet(address: SocketAddr, folder: &Path) {
+/// A few lines: what runs, where, and how to go on.
+fn greet(address: SocketAddr, folder: &Path, account_key: Option<&str>) {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let (host, port) = (address.ip(), address.port());
     let version = env!("CARGO_PKG_VERSION");
@@ -187,6 +216,12 @@ fn greet(address: SocketAddr, folder: &Path) {
          stop with Ctrl-C\n",
         folder.display()
     );
+    let text = match account_key {
+        None => text,
+        Some(key) => format!(
+            "{text}the account key, shown this once: log in as {DEFAULT_SUPERUSER} with {key}\n"
+        ),
+    };
     // Nobody may be there to read it.
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();
@@ -423,4 +458,20 @@ fn warn_of_default_password(node: &Arc<Node>) {
             );
         }
     });
+}
+
+/// Tells of doors that are open to everybody.
+fn warn_of_open_doors(node: &Node, address: SocketAddr, key: Option<&Path>) {
+    if !node.roles.requires_login() && !address.ip().to_canonical().is_loopback() {
+        tracing::warn!(
+            %address,
+            "everybody who reaches this address may read and change everything: set auth.authenticator = \"password\", or listen on 127.0.0.1"
+        );
+    }
+    let mode = key.and_then(|key| std::fs::metadata(key).ok()).map(|key| key.mode());
+    if let (Some(key), Some(mode)) = (key, mode)
+        && mode & 0o077 != 0
+    {
+        tracing::warn!(key = %key.display(), "others than its owner may read the key of the certificate: chmod 600");
+    }
 }

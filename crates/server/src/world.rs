@@ -234,6 +234,11 @@ fn machine_memory_bytes() -> Option<u64> {
     None
 }
 
+/// From now on files and folders that the process makes are for its user alone.
+pub(crate) fn keep_files_private() {
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+}
+
 /// Raises the limit of open descriptors as far as the system lets us; returns the new limit.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};

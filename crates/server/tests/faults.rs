@@ -3,6 +3,7 @@
 //! a library between the node and the C library, see `testkit::disk`.
 
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,

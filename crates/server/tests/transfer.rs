@@ -163,8 +163,11 @@ fn what_cannot_be_is_told_with_its_line() {
 #[test]
 fn a_table_goes_out_and_in_with_tls_and_a_password() {
     let node = Node::start(Path::new(BINARY), &["--profile", "cosmos"]).unwrap();
+    // Shown once, as the last word.
+    let greeting = node.output().unwrap();
+    let key = greeting.split_whitespace().next_back().unwrap();
     let run = |arguments: &[&str], input: &[u8]| {
-        let login = ["--user", "cassandra", "--password", "cassandra", "--data-dir"];
+        let login = ["--user", "cassandra", "--password", key, "--data-dir"];
         let data_dir = node.data_dir().to_str().unwrap();
         let mut all = arguments.to_vec();
         all.extend(login);

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -63,6 +63,38 @@ impl DataDir {
             _ => OpenError::Io { path: lock_path.clone(), error },
         })?;
         take_lock(path, lock, lock_path)
+    }
+
+    /// Takes from others what earlier versions left them: hashes of passwords, keys and rows are for the node alone.
+    pub fn make_private(&self) {
+        let nobody_else = |path: &Path, is_told: bool| {
+            let Ok(metadata) = fs::symlink_metadata(path) else { return };
+            let mode = metadata.permissions().mode();
+            if metadata.is_symlink() || mode & 0o077 == 0 {
+                return;
+            }
+            let private = fs::Permissions::from_mode(mode & 0o700);
+            match fs::set_permissions(path, private) {
+                Ok(()) => {
+                    if is_told {
+                        tracing::info!(folder = %path.display(), "the data folder is for its owner alone now");
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, path = %path.display(), "others may read what is secret");
+                }
+            }
+        };
+        for folder in ["documents", "tls", "log", "trees", "snapshots"] {
+            let folder = self.path.join(folder);
+            nobody_else(&folder, false);
+            if folder.ends_with("documents") || folder.ends_with("tls") {
+                let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+                entries.for_each(|entry| nobody_else(&entry.path(), false));
+            }
+        }
+        // Last: it shuts the door to all that is in it.
+        nobody_else(&self.path, true);
     }
 
     /// Whether the folder that was locked is still where it was; not when it was removed, moved or replaced.

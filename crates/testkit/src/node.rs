@@ -2,10 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait for a real process in real time")]
 
+use std::fs::File;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -66,6 +67,38 @@ impl Node {
         &self.data_dir
     }
 
+    /// What it wrote to its standard output since it was last started; waits for the first words, with which it is
+    /// ready.
+    pub fn output(&self) -> io::Result<String> {
+        let begin = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(self.output_path())?;
+            if !text.is_empty() || begin.elapsed() > STARTS_WITHIN {
+                return Ok(text);
+            }
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn output_path(&self) -> PathBuf {
+        self.data_dir.with_extension("out")
+    }
+
+    /// Waits until the process has ended by itself, and says how.
+    pub fn wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let Some(mut process) = self.process.take() else { return Ok(None) };
+        let begin = Instant::now();
+        while begin.elapsed() < STOPS_WITHIN {
+            if let Some(status) = process.try_wait()? {
+                return Ok(Some(status));
+            }
+            sleep(Duration::from_millis(5));
+        }
+        process.kill()?;
+        process.wait()?;
+        Ok(None)
+    }
+
     /// The process, while it runs.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
@@ -103,7 +136,7 @@ impl Node {
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(File::create(self.output_path())?)
             .spawn()?;
         self.process = Some(process);
         Ok(())
@@ -144,6 +177,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         let _ = self.kill();
         let _ = std::fs::remove_dir_all(&self.data_dir);
+        let _ = std::fs::remove_file(self.output_path());
     }
 }
 

@@ -129,8 +129,12 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let profile = SETTINGS.iter().zip(&given).find(|(setting, _)| setting.name == "profile");
     let is_cosmos =
         profile.is_some_and(|(_, given)| given.as_ref().is_some_and(|(text, _)| text == "cosmos"));
+    let authenticator =
+        SETTINGS.iter().zip(&given).find(|(setting, _)| setting.name == "auth.authenticator");
+    let has_logins = authenticator
+        .is_none_or(|(_, given)| given.as_ref().is_none_or(|(text, _)| text == "password"));
     for (setting, given) in SETTINGS.iter().zip(given) {
-        let default = if is_cosmos { cosmos_default(setting) } else { setting.default };
+        let default = if is_cosmos { cosmos_default(setting, has_logins) } else { setting.default };
         let (text, origin) = given.unwrap_or_else(|| (default.to_owned(), Origin::Default));
         (setting.apply)(&mut config, &text).map_err(|_| ConfigError::BadValue {
             origin,
@@ -145,12 +149,13 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
 }
 
 /// What a setting is where nobody gives it and the profile is that of Azure Cosmos DB (cosmos-facts
-/// 3.1): its port, TLS only, password login.
-fn cosmos_default(setting: &Setting) -> &'static str {
+/// 3.1): its port, TLS only, password login; permissions, unless nobody has to log in.
+fn cosmos_default(setting: &Setting, has_logins: bool) -> &'static str {
     match setting.name {
         "server.listen" => "127.0.0.1:10350",
         "tls.mode" => "required",
         "auth.authenticator" => "password",
+        "auth.authorizer" if has_logins => "cassandra",
         _ => setting.default,
     }
 }

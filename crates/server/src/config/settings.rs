@@ -104,8 +104,8 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting!(
         "server.startup_timeout",
         Form::Duration,
-        "30s",
-        "A connection that has not said who it is by then is closed.",
+        "5s",
+        "A connection that has not said who it is by then is closed. The time in which its password\nwaits to be checked does not count.",
         server.startup_timeout = form::duration
     ),
     setting!(
@@ -459,7 +459,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "auth.authenticator",
         AUTHENTICATOR,
         "allow_all",
-        "Who may connect: everybody, or roles with their password. At first start there is the\nsuperuser cassandra with the password cassandra.",
+        "Who may connect: everybody, or roles with their password. At first start there is the\nsuperuser cassandra with the password cassandra, which works from the node's own machine only;\nwith the cosmos profile with an account key, which is printed once.",
         auth.authenticator = |text| form::choice(
             text,
             &[("allow_all", Authenticator::AllowAll), ("password", Authenticator::Password)]
@@ -469,7 +469,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "auth.authorizer",
         AUTHORIZER,
         "allow_all",
-        "Whether roles need permissions for what they do.",
+        "Whether roles need permissions for what they do; with the cosmos profile they do wherever\npasswords are asked for.",
         auth.authorizer = |text| form::choice(
             text,
             &[("allow_all", Authorizer::AllowAll), ("cassandra", Authorizer::Cassandra)]

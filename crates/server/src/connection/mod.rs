@@ -56,6 +56,8 @@ const STALL_MAX_TIGHT: Duration = Duration::from_secs(2);
 const KEPT_BYTES_MAX: usize = 1024;
 /// So much room for answers each thread keeps for the next connection that needs it.
 const ROOM_BYTES_MAX: usize = 512 * 1024;
+/// The longest message of a client that has not said who it is.
+const EARLY_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// How long a client that was refused may take to read why.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -150,7 +152,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             limits,
             shard,
             hub,
-            decoder: FrameDecoder::for_requests(limits.message_bytes_max),
+            decoder: FrameDecoder::for_requests(
+                limits.message_bytes_max.min(EARLY_MESSAGE_BYTES_MAX),
+            ),
             inbound: BytesMut::new(),
             outgoing: Outgoing::new(),
             agreed: None,
@@ -229,11 +233,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         if self.reading == Reading::Open && self.stop.as_mut().poll(cx).is_ready() {
             self.reading = Reading::Stopping;
         }
+        let is_checked = self.waiting_count() > 0;
         match &mut self.startup_deadline {
             Some(_) if self.session.stage == Stage::Ready => {
                 self.startup_deadline = None;
                 false
             }
+            // While its password waits to be checked it is we who take long.
+            Some(_) if is_checked => false,
             Some(deadline) => deadline.as_mut().poll(cx).is_ready(),
             None => false,
         }
@@ -265,7 +272,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         };
         matches!(self.reading, Reading::Open | Reading::Ended)
             && self.has_room()
-            && (self.waiting_count() < in_flight_max || self.session.throw_on_overload)
+            && (self.waiting_count() < in_flight_max
+                || self.session.throw_on_overload && self.session.stage == Stage::Ready)
     }
 
     fn serve_frames(&mut self) -> bool {
@@ -351,6 +359,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             self.shard.add_error(code);
         }
         self.session.apply(&effect.change);
+        if matches!(effect.change, Change::Start { .. } | Change::LoggedIn(_))
+            && self.session.stage == Stage::Ready
+        {
+            self.decoder.set_message_bytes_max(self.limits.message_bytes_max);
+        }
         match effect.change {
             Change::Start { version, compression, .. } => {
                 self.decoder.start(version, compression);

@@ -89,7 +89,12 @@ impl Statements for Scripted {
         self.requires_login
     }
 
-    fn log_in(&self, name: &str, password: &str) -> Wait<Result<Arc<str>, ErrorResponse>> {
+    fn log_in(
+        &self,
+        _: std::net::IpAddr,
+        name: &str,
+        password: &str,
+    ) -> Wait<Result<Arc<str>, ErrorResponse>> {
         let outcome = if password == "right" {
             Ok(Arc::from(name))
         } else {

@@ -1,24 +1,26 @@
 //! Just enough HTTP/1.1 for Prometheus and for a person with a browser.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 /// A request head longer than this is not one of ours.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// Readers at once.
-const READERS_MAX: usize = 16;
-/// A reader has this long to ask and to take the answer.
-const READER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Readers at once. One more takes the place of the one that came first, so that whoever asks at once is served.
+const READERS_MAX: usize = 64;
+/// A reader has this long to ask ...
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+/// ... and this long to take the answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers `GET /metrics` with what `render` makes, until the task is dropped.
 pub(crate) async fn serve(listener: TcpListener, render: Arc<dyn Fn() -> String + Send + Sync>) {
-    let readers = Arc::new(Semaphore::new(READERS_MAX));
+    let mut readers: VecDeque<AbortHandle> = VecDeque::with_capacity(READERS_MAX);
     loop {
-        let Ok(permit) = Arc::clone(&readers).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -27,12 +29,20 @@ pub(crate) async fn serve(listener: TcpListener, render: Arc<dyn Fn() -> String 
                 continue;
             }
         };
+        if readers.len() >= READERS_MAX {
+            readers.retain(|reader| !reader.is_finished());
+        }
+        if readers.len() >= READERS_MAX
+            && let Some(oldest) = readers.pop_front()
+        {
+            oldest.abort();
+        }
         let render = Arc::clone(&render);
-        tokio::spawn(async move {
-            let _permit = permit;
+        let reader = tokio::spawn(async move {
             // A reader that gives up is none of our trouble.
-            let _ = tokio::time::timeout(READER_TIMEOUT, answer(stream, &*render)).await;
+            let _ = answer(stream, &*render).await;
         });
+        readers.push_back(reader.abort_handle());
     }
 }
 
@@ -41,10 +51,16 @@ async fn answer(
     render: &(dyn Fn() -> String + Send + Sync),
 ) -> std::io::Result<()> {
     let mut head = Vec::with_capacity(1024);
-    while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
-        if head.len() > HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
-            return Ok(());
+    let asked = async {
+        while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            if head.len() > HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
+                return Ok(false);
+            }
         }
+        Ok::<bool, std::io::Error>(true)
+    };
+    if !tokio::time::timeout(HEAD_TIMEOUT, asked).await?? {
+        return Ok(());
     }
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
@@ -68,8 +84,11 @@ async fn answer(
     if method != b"HEAD" {
         response.push_str(&body);
     }
-    stream.write_all(response.as_bytes()).await?;
-    stream.shutdown().await
+    let told = async {
+        stream.write_all(response.as_bytes()).await?;
+        stream.shutdown().await
+    };
+    tokio::time::timeout(ANSWER_TIMEOUT, told).await?
 }
 
 #[cfg(test)]
@@ -86,6 +105,25 @@ mod tests {
         stream.read_to_string(&mut response).await.unwrap();
         server.abort();
         response
+    }
+
+    /// More silent readers than there is room for: the one that asks is served at once.
+    #[tokio::test]
+    async fn silent_readers_keep_nobody_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(serve(listener, Arc::new(|| "a_total 1\n".to_owned())));
+        let mut silent = Vec::new();
+        for _ in 0..READERS_MAX + 40 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut response = String::new();
+        let read = stream.read_to_string(&mut response);
+        tokio::time::timeout(HEAD_TIMEOUT / 2, read).await.unwrap().unwrap();
+        assert!(response.ends_with("a_total 1\n"), "{response}");
+        server.abort();
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The current roles: read by everybody without a lock, changed one at a time, durable before
 //! anyone sees the change.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -27,6 +28,8 @@ pub(crate) struct RoleKeeper {
     change: Mutex<()>,
     save: Save,
     auth: Auth,
+    /// The superuser was made at this start.
+    is_new: bool,
 }
 
 /// Why a login failed, in Cassandra's words.
@@ -36,6 +39,10 @@ pub(crate) enum LoginError {
     Wrong { name: String },
     /// The role is not for connecting.
     NotPermitted { name: String },
+    /// The password that everybody knows, and not from this machine.
+    FirstPassword,
+    /// Too many want to be checked.
+    TooMany,
 }
 
 impl std::fmt::Display for LoginError {
@@ -45,17 +52,23 @@ impl std::fmt::Display for LoginError {
                 write!(f, "Provided username {name} and/or password are incorrect")
             }
             LoginError::NotPermitted { name } => write!(f, "{name} is not permitted to log in"),
+            LoginError::FirstPassword => write!(
+                f,
+                "{DEFAULT_SUPERUSER} still has its first password, which works from the node's own machine only: change it there with ALTER ROLE {DEFAULT_SUPERUSER} WITH PASSWORD = '...'"
+            ),
+            LoginError::TooMany => f.write_str("too many logins wait to be checked; try again"),
         }
     }
 }
 
 impl RoleKeeper {
     /// With what was saved, if anything was. Where passwords are asked for there is a superuser
-    /// from the first day.
+    /// from the first day, with this password.
     pub(crate) fn open(
         document: Option<&[u8]>,
         save: Save,
         auth: Auth,
+        first_password: &str,
     ) -> Result<RoleKeeper, String> {
         let roles = match document {
             Some(bytes) => persist::decode(bytes).ok_or("the kept roles cannot be read")?,
@@ -63,13 +76,14 @@ impl RoleKeeper {
         };
         let is_empty = roles.roles.is_empty();
         let current = ArcSwap::from_pointee(roles);
-        let keeper = RoleKeeper { current, change: Mutex::new(()), save, auth };
-        if is_empty && keeper.requires_login() {
+        let mut keeper = RoleKeeper { current, change: Mutex::new(()), save, auth, is_new: false };
+        keeper.is_new = is_empty && keeper.requires_login();
+        if keeper.is_new {
             keeper.change(|roles| {
                 let role = Role {
                     is_superuser: true,
                     can_login: true,
-                    salted_hash: password::hash(DEFAULT_SUPERUSER),
+                    salted_hash: password::hash(first_password),
                     ..Role::default()
                 };
                 roles.roles.insert(DEFAULT_SUPERUSER.to_owned(), role);
@@ -77,6 +91,11 @@ impl RoleKeeper {
             })?;
         }
         Ok(keeper)
+    }
+
+    /// Whether the first superuser was made at this start.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Whether clients must say who they are.
@@ -89,15 +108,27 @@ impl RoleKeeper {
         self.auth.authorizer == Authorizer::Cassandra
     }
 
-    /// Checks a password. Slow on purpose: not for a thread that serves others.
-    pub(crate) fn log_in(&self, name: &str, password: &str) -> Result<Arc<str>, LoginError> {
-        let roles = self.current.load_full();
-        let role = roles.get(name);
-        let hash = role.and_then(|role| role.salted_hash.as_deref());
-        if !password::verify(password, hash) {
-            return Err(LoginError::Wrong { name: name.to_owned() });
+    /// The hash that a password belongs to, if it is the role's. Slow on purpose: not for a thread that serves others.
+    pub(super) fn verify(&self, name: &str, password: &str) -> Option<String> {
+        let hash = self.hash_of(name);
+        password::verify(password, hash.as_deref()).then_some(hash)?
+    }
+
+    pub(super) fn hash_of(&self, name: &str) -> Option<String> {
+        self.current.load().get(name)?.salted_hash.clone()
+    }
+
+    /// Whether a role whose password is right may come in from there.
+    pub(super) fn admit(
+        &self,
+        name: &str,
+        password: &str,
+        address: IpAddr,
+    ) -> Result<Arc<str>, LoginError> {
+        if name == DEFAULT_SUPERUSER && password == DEFAULT_SUPERUSER && !address.is_loopback() {
+            return Err(LoginError::FirstPassword);
         }
-        match role {
+        match self.current.load().get(name) {
             Some(role) if role.can_login => Ok(Arc::from(name)),
             Some(_) | None => Err(LoginError::NotPermitted { name: name.to_owned() }),
         }

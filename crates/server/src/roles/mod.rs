@@ -1,11 +1,12 @@
 //! Roles, their passwords and their permissions, as Cassandra has them.
 //!
 //! Reading order: [`model`] (who there is and what each may do), [`resource`] (what permissions are
-//! about), [`keeper`] (the current state, and how it lasts), [`password`], [`access`] (what a
+//! about), [`keeper`] (the current state, and how it lasts), [`password`] and [`gate`] (logins), [`access`] (what a
 //! statement needs), [`execute`] and [`list`] (statements about roles), [`persist`].
 mod access;
 mod error;
 mod execute;
+mod gate;
 mod keeper;
 mod list;
 mod model;
@@ -18,5 +19,6 @@ mod tests;
 pub(crate) use access::{ensure_statement, ensure_table};
 pub(crate) use error::RoleError;
 pub(crate) use execute::{Performer, execute};
-pub(crate) use keeper::{DEFAULT_SUPERUSER, RoleKeeper};
+pub(crate) use gate::LoginGate;
+pub(crate) use keeper::{DEFAULT_SUPERUSER, LoginError, RoleKeeper};
 pub(crate) use resource::Target;

@@ -1,10 +1,14 @@
 //! Statements about roles as a table of who says what and what comes of it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Performer, RoleKeeper, Target, ensure_statement, ensure_table, execute};
+use super::{
+    DEFAULT_SUPERUSER, LoginError, Performer, RoleKeeper, Target, ensure_statement, ensure_table,
+    execute,
+};
 use crate::config::{Auth, Authenticator, Authorizer};
 use cql::ast::Permission;
 
@@ -18,7 +22,7 @@ fn keeper(authorizer: Authorizer, document: Option<&[u8]>) -> (RoleKeeper, Saved
         *save_to.lock() = bytes.to_vec();
         Ok(())
     });
-    (RoleKeeper::open(document, save, auth).unwrap(), saved)
+    (RoleKeeper::open(document, save, auth, DEFAULT_SUPERUSER).unwrap(), saved)
 }
 
 /// Runs a statement; rows as text, warnings, or the error.
@@ -94,12 +98,17 @@ fn the_life_of_roles() {
             ("cassandra", "LIST ROLES OF alice", "alice no yes {} ALL"),
         ],
     );
-    assert!(keeper.log_in("alice", "a").is_err());
-    assert_eq!(&*keeper.log_in("alice", "c").unwrap(), "alice");
+    assert!(keeper.verify("alice", "a").is_none() && keeper.verify("nobody", "a").is_none());
+    assert!(keeper.verify("alice", "c").is_some());
+    let elsewhere = IpAddr::from([10, 0, 0, 1]);
+    assert_eq!(&*keeper.admit("alice", "c", elsewhere).unwrap(), "alice");
+    let first = |address| keeper.admit(DEFAULT_SUPERUSER, DEFAULT_SUPERUSER, address);
+    assert_eq!(first(elsewhere), Err(LoginError::FirstPassword));
+    assert_eq!(&*first(IpAddr::from([127, 0, 0, 1])).unwrap(), DEFAULT_SUPERUSER);
     assert!(keeper.has_default_password());
     let document = saved.lock().clone();
     let (again, _) = super::tests::keeper(Authorizer::Cassandra, Some(&document));
-    assert!(again.log_in("alice", "c").is_ok());
+    assert!(again.verify("alice", "c").is_some());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! as a future. What may take long (scans, definitions, passwords) goes to threads of its own.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -40,7 +40,7 @@ use crate::config::{ServerRetry, Timeouts};
 use crate::connection::Wait;
 use crate::load::{Holding, Load};
 use crate::reply::Failure;
-use crate::roles::{self, Performer, RoleKeeper, Target};
+use crate::roles::{self, LoginError, LoginGate, Performer, RoleKeeper, Target};
 use crate::session::{Client, Effect, Finished, Statements, Step};
 use crate::world::{self, Uuids};
 
@@ -58,6 +58,7 @@ const TRACES_WRITING_MAX: usize = 1024;
 pub(crate) struct Parts {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) roles: Arc<RoleKeeper>,
+    pub(crate) gate: Arc<LoginGate>,
     pub(crate) uuids: Arc<Uuids>,
     pub(crate) timeouts: Timeouts,
     pub(crate) batch_limits: BatchLimits,
@@ -94,6 +95,7 @@ pub(crate) struct Engine(Arc<Inner>);
 pub(super) struct Inner {
     pub(super) coordinator: Arc<Coordinator>,
     roles: Arc<RoleKeeper>,
+    gate: Arc<LoginGate>,
     uuids: Arc<Uuids>,
     pub(super) timeouts: Timeouts,
     batch_limits: BatchLimits,
@@ -144,6 +146,7 @@ impl Engine {
         Engine(Arc::new(Inner {
             coordinator: parts.coordinator,
             roles: parts.roles,
+            gate: parts.gate,
             uuids: parts.uuids,
             timeouts: parts.timeouts,
             batch_limits: parts.batch_limits,
@@ -301,18 +304,22 @@ impl Statements for Engine {
         self.0.roles.requires_login()
     }
 
-    fn log_in(&self, name: &str, password: &str) -> Wait<Result<Arc<str>, ErrorResponse>> {
-        let roles = Arc::clone(&self.0.roles);
-        let (name, password) = (name.to_owned(), password.to_owned());
+    fn log_in(
+        &self,
+        address: IpAddr,
+        name: &str,
+        password: &str,
+    ) -> Wait<Result<Arc<str>, ErrorResponse>> {
+        let checked =
+            Arc::clone(&self.0.gate).log_in(address, name.to_owned(), password.to_owned());
         Box::pin(async move {
-            let checked = tokio::task::spawn_blocking(move || roles.log_in(&name, &password)).await;
-            match checked {
-                Ok(Ok(role)) => Ok(role),
-                Ok(Err(error)) => {
-                    Err(ErrorResponse::new(ErrorKind::BadCredentials, error.to_string()))
-                }
-                Err(_) => Err(Failure::Bug.response(protocol::Consistency::One)),
-            }
+            checked.await.map_err(|error| {
+                let kind = match error {
+                    LoginError::TooMany => ErrorKind::Overloaded,
+                    _ => ErrorKind::BadCredentials,
+                };
+                ErrorResponse::new(kind, error.to_string())
+            })
         })
     }
 }
