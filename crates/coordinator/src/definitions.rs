@@ -10,7 +10,7 @@ use cql::Statement;
 use partition::PartitionMap;
 use replica::{ReplicaSets, SnapshotError, SnapshotFacts};
 use schema::ddl::{self, Change, DdlContext};
-use schema::{Schema, Table};
+use schema::{Schema, SchemaError, Table};
 use types::TableId;
 
 use crate::coordinator::{Answer, Coordinator, Reply, RequestContext, Settings, World};
@@ -36,7 +36,7 @@ impl Coordinator {
         settings: Settings,
         world: Arc<dyn World>,
     ) -> Result<Coordinator, ExecuteError> {
-        let changes = replicas.storage().open_slots(CHANGES).map_err(refused)?;
+        let changes = replicas.storage().open_slots(CHANGES).map_err(failed)?;
         let kept = kept_changes(&replicas, &changes)?;
         let recent = kept.made_to(&map)?;
         let next = Arc::new(place(&recent, &schema.load(), &settings, world.now_us() / 1000));
@@ -139,7 +139,7 @@ impl Coordinator {
         }
         storage
             .save_document(SCHEMA_DOCUMENT, &schema::persist::encode(&schema))
-            .map_err(refused)?;
+            .map_err(failed)?;
         self.show(map, schema)?;
         for table in dropped {
             storage.drop_table(*table)?;
@@ -160,7 +160,7 @@ impl Coordinator {
             let Some(table) = schema.table_by_id(*table) else { continue };
             let index = table.indexes.values().find(|known| known.id == *index);
             if let Some(index) = index {
-                storage.create_index(table, index).map_err(refused)?;
+                storage.create_index(table, index).map_err(failed)?;
             }
         }
         for (table, index) in dropped {
@@ -173,7 +173,7 @@ impl Coordinator {
         self.replicas
             .storage()
             .save_document(PARTITIONS_DOCUMENT, map.encode().as_bytes())
-            .map_err(refused)
+            .map_err(failed)
     }
 
     pub(crate) fn truncate(&self, table: &Table) -> Result<(), ExecuteError> {
@@ -206,7 +206,7 @@ impl Coordinator {
         let why = format!("{verb}: {}.{}{others}", first.keyspace, first.name);
         let storage = self.replicas.storage();
         storage.snapshot_tables(&name, &ids, &why).map(|_| ()).map_err(|error| {
-            refused(format!("what is to be {verb} cannot be kept: {error} (storage.auto_snapshot)"))
+            failed(format!("what is to be {verb} cannot be kept: {error} (storage.auto_snapshot)"))
         })
     }
 
@@ -235,6 +235,12 @@ impl Coordinator {
     }
 }
 
+/// What was asked for cannot be done.
 pub(crate) fn refused(error: impl std::fmt::Display) -> ExecuteError {
     ExecuteError::Invalid(error.to_string())
+}
+
+/// The node could not do what was rightly asked for.
+pub(crate) fn failed(error: impl std::fmt::Display) -> ExecuteError {
+    ExecuteError::Schema(SchemaError::Server(error.to_string()))
 }

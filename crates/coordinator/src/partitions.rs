@@ -28,7 +28,7 @@ use types::{PartitionKey, RingToken, SetId, TableId};
 
 use crate::balance::tables_of;
 use crate::coordinator::{Coordinator, Settings};
-use crate::definitions::refused;
+use crate::definitions::{failed, refused};
 use crate::error::ExecuteError;
 
 /// The name under which storage keeps what happened to the map.
@@ -138,7 +138,7 @@ impl Coordinator {
             Err(error) => {
                 // Nothing was ended, so it did not happen; otherwise the next start makes the change.
                 if matches!(error, CommitError::DiskFull | CommitError::CannotWriteNow(_)) {
-                    self.changes.put(change.number, &[]).map_err(refused)?;
+                    self.changes.put(change.number, &[]).map_err(failed)?;
                 }
                 return Err(error.into());
             }
@@ -169,7 +169,7 @@ impl Coordinator {
             let _saving = self.saving.lock();
             return self.save_map(next);
         }
-        self.changes.put(change.number, text.as_bytes()).map_err(refused)
+        self.changes.put(change.number, text.as_bytes()).map_err(failed)
     }
 
     /// Writes the map and its history as a whole, so that the changes until now need not be kept apart.
@@ -183,7 +183,7 @@ impl Coordinator {
         };
         self.save_map(&self.map.load())?;
         let storage = self.replicas.storage();
-        storage.save_document(HISTORY_DOCUMENT, text.as_bytes()).map_err(refused)?;
+        storage.save_document(HISTORY_DOCUMENT, text.as_bytes()).map_err(failed)?;
         self.saved_changes.store(last_number, Ordering::Relaxed);
         Ok(())
     }
@@ -362,7 +362,7 @@ pub(crate) fn kept_changes(
         History::default()
     });
     let saved_number = history.last_number();
-    let wrong = |error: String| refused(format!("{CHANGES}: {error}"));
+    let wrong = |error: String| failed(format!("{CHANGES}: {error}"));
     // Earlier versions kept them in a document.
     let mut recent: Vec<Change> = load(CHANGES).map_err(wrong)?.changes().cloned().collect();
     for record in slots.all().map_err(|error| wrong(error.to_string()))? {

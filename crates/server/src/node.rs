@@ -226,7 +226,6 @@ impl Node {
             .map_err(StartError::Coordinator)?;
         let coordinator = Arc::new(coordinator);
         let (roles, account_key) = open_roles(config, &storage)?;
-        let roles = Arc::new(roles);
         let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
         let held_bytes_max = config.memory.requests.unwrap_or(share);
         let load = Arc::new(Load::new(held_bytes_max, config.limits.queue_delay));
@@ -341,7 +340,7 @@ fn kept_map(data_dir: &DataDir) -> Result<PartitionMap, StartError> {
 fn open_roles(
     config: &Config,
     storage: &Arc<Storage>,
-) -> Result<(RoleKeeper, Option<String>), StartError> {
+) -> Result<(Arc<RoleKeeper>, Option<String>), StartError> {
     let document = storage.load_document(ROLES_DOCUMENT)?;
     let save_to = Arc::clone(storage);
     let save = Box::new(move |bytes: &[u8]| {
@@ -359,7 +358,7 @@ fn open_roles(
     let roles = RoleKeeper::open(document.as_deref(), save, config.auth.clone(), first_password)
         .map_err(StartError::Roles)?;
     let account_key = account_key.filter(|_| roles.is_new());
-    Ok((roles, account_key))
+    Ok((Arc::new(roles), account_key))
 }
 
 fn login_gate(roles: &Arc<RoleKeeper>) -> Result<Arc<LoginGate>, StartError> {

@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Plan(PlanError),
     /// Its execution.
     Execute(ExecuteError),
+    /// Its change, which was one of this kind.
+    Write(CommitError, WriteType),
     /// What it found stored.
     Corrupt(CorruptRow),
     /// The rights of its sender, or what it does to roles.
@@ -67,6 +69,14 @@ impl From<RoleError> for Failure {
 }
 
 impl Failure {
+    /// Why a plan could not be run that makes changes of this kind, if it makes any.
+    pub(crate) fn of_execution(error: ExecuteError, write_type: WriteType) -> Failure {
+        match error {
+            ExecuteError::Commit(error) => Failure::Write(error, write_type),
+            error => Failure::Execute(error),
+        }
+    }
+
     /// Whether it was refused because the budget is spent, so that nothing was done.
     pub(crate) fn is_throttled(&self) -> bool {
         matches!(self, Failure::Execute(ExecuteError::Throttled(_)))
@@ -78,6 +88,7 @@ impl Failure {
             Failure::Protocol(error) => ErrorResponse::of_protocol_error(error),
             Failure::Plan(error) => of_plan(error),
             Failure::Execute(error) => of_execute(error, consistency),
+            Failure::Write(error, write_type) => of_commit(error, consistency, *write_type),
             Failure::Corrupt(error) => read_failure(error, consistency),
             Failure::Role(error) => {
                 let kind = match error {
@@ -162,7 +173,7 @@ fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
         ExecuteError::Plan(error) => of_plan(error),
         ExecuteError::Schema(error) => of_schema(error),
         ExecuteError::Read(error) => of_read(error, consistency),
-        ExecuteError::Commit(error) => of_commit(error, consistency),
+        ExecuteError::Commit(error) => of_commit(error, consistency, WriteType::Simple),
         ExecuteError::Corrupt(error) => read_failure(error, consistency),
         // What Cassandra answers to a paging state that is not its own.
         ExecuteError::PagingState => ErrorResponse::new(ErrorKind::Protocol, error.to_string()),
@@ -215,7 +226,11 @@ fn read_failure(error: &dyn Display, consistency: Consistency) -> ErrorResponse 
     )
 }
 
-fn of_commit(error: &CommitError, consistency: Consistency) -> ErrorResponse {
+fn of_commit(
+    error: &CommitError,
+    consistency: Consistency,
+    write_type: WriteType,
+) -> ErrorResponse {
     match error {
         CommitError::Refused(_)
         | CommitError::TooLarge { .. }
@@ -235,7 +250,7 @@ fn of_commit(error: &CommitError, consistency: Consistency) -> ErrorResponse {
                     received: 0,
                     required: 1,
                     failures: Failures { count: 1, reasons: Vec::new() },
-                    write_type: WriteType::Simple,
+                    write_type,
                 },
                 format!("Operation failed - received 0 responses and 1 failures: {error}"),
             )

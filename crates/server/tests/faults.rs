@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use protocol::Response;
+use protocol::{ErrorKind, Response, WriteType};
 use testkit::disk::{Board, Call, Fault, Shim};
 use testkit::{Client, Execution, Node};
 
@@ -291,6 +291,54 @@ fn a_disk_that_is_full_under_the_log_is_waited_for() {
 #[test]
 fn descriptors_that_are_short_under_the_log_are_waited_for() {
     the_log_runs_short("short-open", Call::Open, EMFILE, "/log", "cannot be written now");
+}
+
+/// What a request is refused with: the code, and for a failed write its kind.
+fn refusal(client: &mut Client, text: &str) -> (i32, Option<WriteType>, String) {
+    match client.query(text, &Execution::default()).unwrap().response {
+        Response::Error(error) => {
+            let write_type = match &error.kind {
+                ErrorKind::WriteFailure { write_type, .. } => Some(*write_type),
+                _ => None,
+            };
+            (error.kind.code(), write_type, error.message.to_string())
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_definition_that_the_disk_refuses_is_an_error_of_the_server() {
+    let mut bench = Bench::new("definition");
+    for (call, error) in [(Call::Open, ENOSPC), (Call::Write, ENOSPC), (Call::Open, EMFILE)] {
+        bench.fail(call, 1, error, true, "/documents/schema");
+        let text = "CREATE TABLE f.u (n bigint PRIMARY KEY)";
+        let (code, _, message) = refusal(&mut bench.client, text);
+        assert_eq!(code, 0, "{message}");
+        bench.board.clear(call).unwrap();
+    }
+    bench.ask("CREATE TABLE f.u (n bigint PRIMARY KEY)").unwrap();
+    bench.restart();
+}
+
+#[test]
+fn a_failed_write_says_of_which_kind_it_was() {
+    let mut bench = Bench::new("kinds");
+    bench.ask("CREATE TABLE f.c (n bigint PRIMARY KEY, v counter)").unwrap();
+    bench.fail(Call::Sync, 1, EIO, false, "/log/");
+    bench.write_until_refused(100, 1);
+    let insert = "INSERT INTO f.t (n) VALUES (1)";
+    for (text, expected) in [
+        (insert.to_owned(), WriteType::Simple),
+        (format!("{insert} IF NOT EXISTS"), WriteType::Cas),
+        ("UPDATE f.c SET v = v + 1 WHERE n = 1".to_owned(), WriteType::Counter),
+        (format!("BEGIN BATCH {insert}; {insert} APPLY BATCH"), WriteType::Batch),
+        (format!("BEGIN UNLOGGED BATCH {insert} APPLY BATCH"), WriteType::UnloggedBatch),
+    ] {
+        let (code, write_type, message) = refusal(&mut bench.client, &text);
+        assert_eq!((code, write_type), (0x1500, Some(expected)), "{text}: {message}");
+    }
+    bench.restart();
 }
 
 #[test]

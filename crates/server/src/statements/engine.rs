@@ -552,7 +552,8 @@ impl Inner {
                 has_waited: call.has_waited,
             },
         };
-        match self.coordinator.execute(plan, &request)? {
+        let executed = self.coordinator.execute(plan, &request);
+        match executed.map_err(|error| Failure::of_execution(error, write_type))? {
             Executed::Done(answer) => {
                 self.after_definition(call.client, &answer.reply);
                 Ok(Ran::Answered(answer))

@@ -74,7 +74,7 @@ impl Inner {
     ) -> Effect {
         let Logged { ticket, warnings, write_type, timeout: _ } = logged;
         let outcome = match outcome {
-            Some(outcome) => outcome.map_err(|error| Failure::Execute(error.into())),
+            Some(outcome) => outcome.map_err(|error| Failure::Write(error, write_type)),
             None => Err(Failure::WriteTimedOut(write_type)),
         };
         if let Ok(done) = &outcome {
