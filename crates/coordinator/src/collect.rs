@@ -8,11 +8,12 @@ use plan::{Partitions, PlanError, SelectPlan, StoredRow};
 use schema::{Ruler, Table};
 use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink, SetId};
 
-use crate::coordinator::Deadline;
+use crate::coordinator::{Bounds, FREE_RESULT_BYTES, OutOfBounds};
 use crate::error::ExecuteError;
 use crate::meter::Meter;
 use crate::page_state::PageState;
 use crate::rows::RowsBody;
+use crate::sort::Sorter;
 
 /// A page ends when its values take this much, however many rows were asked for.
 pub(crate) const PAGE_BYTES_MAX: usize = 8 << 20;
@@ -24,8 +25,10 @@ const SECOND_ROW_BYTES: usize = 4 * 1024;
 pub(crate) struct Collector<'a, 'p> {
     plan: &'a SelectPlan<'p>,
     evaluation: Evaluation<'a>,
-    deadline: &'a dyn Deadline,
+    bounds: &'a dyn Bounds,
     body: RowsBody,
+    /// The result takes no more than this before leave is asked for.
+    granted_bytes: usize,
     /// Rows that are still allowed by LIMIT; groups under GROUP BY.
     limit_left: Option<u32>,
     page_left: Option<u32>,
@@ -39,7 +42,7 @@ pub(crate) struct Collector<'a, 'p> {
     projection: Option<&'a Projection>,
     scratch: ProjectionScratch,
     /// With a sort: each row's order and its place in the body.
-    sorted: Vec<(Vec<u8>, std::ops::Range<usize>)>,
+    sorter: Sorter,
     stopped: Option<Stop>,
     failure: Option<PlanError>,
     /// Counts the work, where it is charged.
@@ -51,7 +54,7 @@ pub(crate) struct Collector<'a, 'p> {
 enum Stop {
     LimitReached,
     PageFull,
-    TimedOut,
+    OutOfBounds(OutOfBounds),
     Failed,
 }
 
@@ -72,7 +75,7 @@ impl<'a, 'p> Collector<'a, 'p> {
     pub(crate) fn new(
         plan: &'a SelectPlan<'p>,
         resume: Option<&PageState>,
-        deadline: &'a dyn Deadline,
+        bounds: &'a dyn Bounds,
         meter: Option<Meter>,
     ) -> Collector<'a, 'p> {
         let groups = plan.selection.is_grouped().then(|| Groups {
@@ -94,15 +97,16 @@ impl<'a, 'p> Collector<'a, 'p> {
             scratch: ProjectionScratch::default(),
             plan,
             evaluation: plan.evaluation,
-            deadline,
+            bounds,
             body: RowsBody::with_room(),
+            granted_bytes: FREE_RESULT_BYTES,
             limit_left: if is_single_row { None } else { limit_left },
             page_left: if is_single_row || is_whole { None } else { plan.page_size },
             partition_count: resume.map_or(0, |state| state.partition_count),
             current_key: resume.map(|state| state.position.key.clone()),
             last: None,
             groups,
-            sorted: Vec::new(),
+            sorter: Sorter::default(),
             stopped: None,
             failure: None,
             meter,
@@ -144,8 +148,8 @@ impl<'a, 'p> Collector<'a, 'p> {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
         }
-        if self.stopped == Some(Stop::TimedOut) {
-            return Err(ExecuteError::ReadTimedOut);
+        if let Some(Stop::OutOfBounds(bound)) = self.stopped {
+            return Err(self.out_of_bounds(bound));
         }
         if self.stopped.is_none() {
             let has_open_group = self.groups.as_ref().is_some_and(|groups| groups.has_rows);
@@ -159,7 +163,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             }
         }
         if self.plan.sort.is_some() {
-            self.sort_rows();
+            self.sort_rows()?;
         }
         let next = match (self.stopped, self.last.take()) {
             (Some(Stop::PageFull), Some(position))
@@ -190,16 +194,71 @@ impl<'a, 'p> Collector<'a, 'p> {
     }
 
     /// Puts the rows into the order that was asked for, and keeps as many as LIMIT allows.
-    fn sort_rows(&mut self) {
-        self.sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    fn sort_rows(&mut self) -> Result<(), ExecuteError> {
         let limit = self.plan.limit.map_or(usize::MAX, |limit| limit as usize);
         let mut bytes = Vec::with_capacity(self.body.bytes.len());
         let mut row_count = 0;
-        for (_, range) in self.sorted.drain(..).take(limit) {
-            bytes.extend_from_slice(self.body.bytes.get(range).unwrap_or_default());
-            row_count += 1;
+        let mut over = None;
+        std::mem::take(&mut self.sorter).merge(
+            limit,
+            |range| {
+                bytes.extend_from_slice(self.body.bytes.get(range).unwrap_or_default());
+                row_count += 1;
+            },
+            || {
+                over = self.bounds.go_on().err();
+                over.is_none()
+            },
+        );
+        if let Some(bound) = over {
+            self.stopped = Some(Stop::OutOfBounds(bound));
+            return Err(self.out_of_bounds(bound));
         }
         self.body = RowsBody { bytes, row_count };
+        Ok(())
+    }
+
+    fn out_of_bounds(&self, bound: OutOfBounds) -> ExecuteError {
+        match bound {
+            OutOfBounds::TimedOut => ExecuteError::ReadTimedOut,
+            OutOfBounds::TooLong => ExecuteError::TooLong,
+            OutOfBounds::TooLarge(bytes_max) => {
+                let table = format!("{}.{}", self.plan.table.keyspace, self.plan.table.name);
+                ExecuteError::ResultTooLarge { table, bytes_max }
+            }
+            OutOfBounds::Crowded => ExecuteError::Crowded,
+        }
+    }
+
+    /// Whether the read is to begin anew elsewhere, so that nothing of it counts.
+    pub(crate) fn begins_anew(&self) -> bool {
+        self.stopped == Some(Stop::OutOfBounds(OutOfBounds::TooLong))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.body.bytes.len() + self.sorter.bytes()
+    }
+
+    /// Asks for leave to grow, behind a row that was taken.
+    #[cold]
+    fn ask_to_grow(&mut self, live: &LiveRow<'_>, flow: Flow) -> Flow {
+        let refused = match self.bounds.grow(self.held_bytes()) {
+            Ok(bytes) => {
+                self.granted_bytes = bytes;
+                return flow;
+            }
+            Err(refused) => refused,
+        };
+        let has_pages = self.page_left.is_some() && self.groups.is_none();
+        self.stopped = Some(match refused {
+            // A page is as long as there is memory for it.
+            OutOfBounds::TooLarge(_) | OutOfBounds::Crowded if has_pages => {
+                self.last = Some(position_of(live, self.plan.distinct));
+                Stop::PageFull
+            }
+            refused => Stop::OutOfBounds(refused),
+        });
+        Flow::Stop
     }
 
     /// Copies the values of a row; `None` where that is not all.
@@ -273,7 +332,7 @@ impl<'a, 'p> Collector<'a, 'p> {
         if let Some(sort) = self.plan.sort {
             let mut key = Vec::new();
             sort.key(row, &mut key);
-            self.sorted.push((key, start..self.body.bytes.len()));
+            self.sorter.push(&key, start..self.body.bytes.len());
             return Ok(self.next_flow());
         }
         Ok(self.count_down(|| position_of(live, self.plan.distinct)))
@@ -363,7 +422,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             groups.has_rows = false;
             self.body.row_count += 1;
             if self.plan.sort.is_some() {
-                self.sorted.push((groups.sort_key.clone(), start..self.body.bytes.len()));
+                self.sorter.push(&groups.sort_key, start..self.body.bytes.len());
             }
         }
         Ok(())
@@ -403,6 +462,9 @@ impl RowSink for Collector<'_, '_> {
             return Ok(Flow::Stop);
         }
         match self.take(row)? {
+            Ok(flow) if self.held_bytes() > self.granted_bytes && !self.is_done() => {
+                Ok(self.ask_to_grow(row, flow))
+            }
             Ok(flow) => Ok(flow),
             Err(failure) => {
                 self.failure = Some(failure);
@@ -413,8 +475,8 @@ impl RowSink for Collector<'_, '_> {
     }
 
     fn go_on(&mut self) -> bool {
-        if self.deadline.is_over() {
-            self.stopped = Some(Stop::TimedOut);
+        if let Err(bound) = self.bounds.go_on() {
+            self.stopped = Some(Stop::OutOfBounds(bound));
         }
         !self.is_done()
     }

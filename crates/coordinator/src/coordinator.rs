@@ -12,8 +12,8 @@ use partition::{History, PartitionMap};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{
-    AllDone, AnswerTo, Asking, CommitError, CommitResult, Committed, OutcomeReceiver, ReplicaSets,
-    Slots, Ticket,
+    AllDone, AnswerTo, Asking, Busy, CommitError, CommitResult, Committed, OutcomeReceiver,
+    ReplicaSets, Slots, Ticket, WithoutRoom,
 };
 use schema::system::{AuthFacts, StatementFacts};
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
@@ -58,10 +58,30 @@ pub trait World: Send + Sync {
     fn on_schema_change(&self, event: &SchemaEvent);
 }
 
-/// Says when the time of a request is up, or nobody waits for it any more.
-pub trait Deadline {
-    /// Whether to stop.
-    fn is_over(&self) -> bool;
+/// What a request may take: time, memory for its result, and the turn of whoever runs it.
+pub trait Bounds {
+    /// Asked after every few rows.
+    fn go_on(&self) -> Result<(), OutOfBounds>;
+
+    /// The result takes so many bytes by now, and no more than [`FREE_RESULT_BYTES`] were never asked for: up to
+    /// how many it may grow before the next question.
+    fn grow(&self, bytes: usize) -> Result<usize, OutOfBounds>;
+}
+
+/// A result that takes no more than this needs no leave: small reads go on whatever others hold.
+pub const FREE_RESULT_BYTES: usize = 64 * 1024;
+
+/// Why a request is not run to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutOfBounds {
+    /// Its time is up, or nobody waits for it any more.
+    TimedOut,
+    /// It takes longer than others may be kept waiting for: it is to begin anew on a thread of its own.
+    TooLong,
+    /// No result may take more than this.
+    TooLarge(usize),
+    /// Other requests hold the memory.
+    Crowded,
 }
 
 /// What does not change while a node runs.
@@ -128,7 +148,7 @@ pub struct RequestContext<'a> {
     /// The statement's id, which a paging state is bound to.
     pub statement_id: [u8; 16],
     /// When to give up.
-    pub deadline: &'a dyn Deadline,
+    pub bounds: &'a dyn Bounds,
     /// The keyspace of `USE`.
     pub keyspace: Option<&'a str>,
     /// Request units per second that a new table is to have, where the request says it beside the
@@ -138,6 +158,8 @@ pub struct RequestContext<'a> {
     pub asking: Asking,
     /// Where the outcome of a change that must become durable first is wanted.
     pub answer_to: Option<AnswerTo<'a>>,
+    /// What becomes of a change that there is no room for.
+    pub without_room: WithoutRoom,
     /// What the request did so far. It is told here, so that a request that fails is charged too.
     pub work: &'a Cell<Work>,
 }
@@ -157,6 +179,8 @@ pub enum Executed {
     Done(Answer),
     /// The change is in the log and waits to be durable.
     Waiting(Waiting),
+    /// Nothing was done: there is no room for the change now. It is to come again, see [`Coordinator::room`].
+    NoRoom(Busy),
 }
 
 /// What the client gets.
@@ -306,9 +330,12 @@ impl Coordinator {
             let reply = self.answer_commit(Ok(AllDone::new()), conditional)?;
             return Ok(Executed::Done(Answer { reply, warnings }));
         }
+        if let Some(busy) = self.replicas.storage().busy(request.without_room)? {
+            return Ok(Executed::NoRoom(busy));
+        }
         warnings.extend(self.admit_sizes(&mutations)?);
         let ticket = self.admit_writes(&mutations, request)?;
-        match self.commit_located(mutations, request.answer_to)? {
+        match self.commit_located(mutations, request)? {
             Committed::Now(outcome) => {
                 if let Ok(done) = &outcome {
                     request.add_work(|work| work.written += replica::charge_of(done));
@@ -325,7 +352,16 @@ impl Coordinator {
                 Ok(Executed::Waiting(Waiting { outcome: None, warnings, ticket }))
             }
             Committed::Moved(_) => Err(CommitError::Moved.into()),
+            Committed::Busy(busy) => {
+                self.replicas.budgets().settle(ticket, |_, _| Charge::ZERO);
+                Ok(Executed::NoRoom(busy))
+            }
         }
+    }
+
+    /// Waits until a change that there was no room for may be tried again.
+    pub fn room(&self, busy: Busy) -> impl Future<Output = ()> + Send + use<> {
+        self.replicas.storage().room(busy)
     }
 
     /// Has the changes that were promised an answer written: nothing more comes with them.
@@ -345,7 +381,7 @@ impl Coordinator {
     fn commit_located(
         &self,
         mut mutations: Vec<Mutation>,
-        answer_to: Option<AnswerTo<'_>>,
+        request: &RequestContext<'_>,
     ) -> Result<Committed, ExecuteError> {
         let mut tries = 0;
         loop {
@@ -365,7 +401,7 @@ impl Coordinator {
                 })
                 .collect::<Result<SmallVec<[(SetId, Mutation); 1]>, ExecuteError>>()?;
             drop(map);
-            match self.replicas.commit_many(change, answer_to) {
+            match self.replicas.commit_many(change, request.answer_to, request.without_room) {
                 Committed::Moved(change) if tries < MOVES_MAX => {
                     tries += 1;
                     // Whoever changes the map holds this until the new one is there.

@@ -25,6 +25,17 @@ pub enum ExecuteError {
     PagingState,
     /// The time for the request was up.
     ReadTimedOut,
+    /// The read takes longer than others may be kept waiting for. Nothing was charged.
+    TooLong,
+    /// The result is larger than one may be.
+    ResultTooLarge {
+        /// Of which table.
+        table: String,
+        /// What a result may take.
+        bytes_max: usize,
+    },
+    /// Other requests hold the memory that the result needs.
+    Crowded,
     /// The budget of a physical partition is spent: nothing was done. After so long it is not.
     Throttled(Duration),
     /// Something the client asked for is not there any more (a table dropped meanwhile).
@@ -41,12 +52,32 @@ impl fmt::Display for ExecuteError {
             ExecuteError::Corrupt(corrupt) => corrupt.fmt(f),
             ExecuteError::PagingState => f.write_str("Invalid value for the paging state"),
             ExecuteError::ReadTimedOut => f.write_str("Operation timed out"),
+            ExecuteError::TooLong => f.write_str("the read needs a thread of its own"),
+            ExecuteError::ResultTooLarge { table, bytes_max } => write!(
+                f,
+                "Read on table {table} has exceeded the size failure threshold of {} bytes",
+                with_commas(*bytes_max)
+            ),
+            ExecuteError::Crowded => f.write_str("other requests hold the memory for results"),
             ExecuteError::Throttled(wait) => {
                 write!(f, "the budget is spent for {} ms", wait.as_millis())
             }
             ExecuteError::Invalid(text) => f.write_str(text),
         }
     }
+}
+
+/// A number as Java's `%,d` writes it.
+fn with_commas(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 impl std::error::Error for ExecuteError {}
@@ -78,5 +109,16 @@ impl From<CommitError> for ExecuteError {
 impl From<CorruptRow> for ExecuteError {
     fn from(corrupt: CorruptRow) -> ExecuteError {
         ExecuteError::Corrupt(corrupt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_commas() {
+        let texts = [0, 999, 1000, 8_388_608].map(with_commas);
+        assert_eq!(texts, ["0", "999", "1,000", "8,388,608"]);
     }
 }

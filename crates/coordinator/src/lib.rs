@@ -20,13 +20,15 @@ mod partitions;
 mod rows;
 mod select;
 mod sizes;
+mod sort;
 mod traffic;
 mod unit_facts;
 mod usage;
 mod virtual_rows;
 
 pub use coordinator::{
-    Answer, Coordinator, Deadline, Executed, Reply, RequestContext, Settings, Waiting, World,
+    Answer, Bounds, Coordinator, Executed, FREE_RESULT_BYTES, OutOfBounds, Reply, RequestContext,
+    Settings, Waiting, World,
 };
 pub use definitions::{PARTITIONS_DOCUMENT, SCHEMA_DOCUMENT};
 pub use error::ExecuteError;

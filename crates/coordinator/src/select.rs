@@ -10,6 +10,7 @@ use types::{
     CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadPosition,
     ReadScope, RowPosition, RowSelection, RowSink, RowWriter, Statics,
 };
+use units::Charge;
 
 use crate::collect::Collector;
 use crate::coordinator::{Coordinator, RequestContext};
@@ -34,7 +35,7 @@ impl Coordinator {
             None => None,
         };
         let meter = self.settings.counts_work.then(|| Meter::new(plan, request.work.get()));
-        let mut collector = Collector::new(plan, resume.as_ref(), request.deadline, meter);
+        let mut collector = Collector::new(plan, resume.as_ref(), request.bounds, meter);
         let after = resume.map(|state| state.position);
         let ticket = self.admit_read(plan, request)?;
         let mut read = Ok(());
@@ -42,7 +43,9 @@ impl Coordinator {
             read = self.read_partitions(plan, after, &mut collector);
         }
         let finished = read.and_then(|()| collector.finish());
-        if let Some(meter) = &mut collector.meter {
+        if collector.begins_anew() {
+            self.replicas().budgets().settle(ticket, |_, _| Charge::ZERO);
+        } else if let Some(meter) = &mut collector.meter {
             request.work.set(meter.finish(finished.as_ref().ok().map(|(body, _)| body)));
             self.replicas().budgets().settle(ticket, |_, set| meter.charge_of(set));
         }
@@ -102,6 +105,9 @@ impl Coordinator {
                         map.locate(command.table, key.ring()).ok_or_else(|| unknown_table(plan))?;
                     collector.enter_physical(Some(partition.set));
                     self.replicas().read(partition, &command, collector)?;
+                    if collector.begins_anew() {
+                        return Ok(());
+                    }
                     let charge = collector.last_charge().micros();
                     self.traffic.note(partition, command.table, key, charge);
                 }
@@ -111,6 +117,9 @@ impl Coordinator {
                         command.scope = ReadScope::Ring(part);
                         collector.enter_physical(Some(partition.set));
                         self.replicas().read(partition, &command, collector)?;
+                        if collector.begins_anew() {
+                            return Ok(());
+                        }
                         let charge = collector.last_charge().micros();
                         self.traffic.note_ring(partition, part.start, charge);
                         if collector.is_done() {
@@ -132,7 +141,10 @@ impl Coordinator {
         collector: &mut Collector<'_, '_>,
         mut read: impl FnMut(ReadCommand, &mut Collector<'_, '_>) -> Result<(), ExecuteError>,
     ) -> Result<(), ExecuteError> {
-        for scope in remaining(scopes_of(plan), after.as_ref()) {
+        for (number, scope) in remaining(scopes_of(plan), after.as_ref()).into_iter().enumerate() {
+            if number % SCOPES_PER_QUESTION == SCOPES_PER_QUESTION - 1 && !collector.go_on() {
+                return Ok(());
+            }
             let resumes_here = match (&scope, &after) {
                 (ReadScope::Partition(key), Some(position)) => *key == position.key,
                 (ReadScope::Ring(range), Some(position)) => range.contains(position.key.ring()),
@@ -187,6 +199,8 @@ fn question(lookup: &IndexLookup<'_>) -> IndexQuestion {
     }
 }
 
+/// So many keys or ranges are read between two looks at the clock; long ones look at it themselves.
+const SCOPES_PER_QUESTION: usize = 16;
 /// So many entries of each index are counted to find out which has the fewest.
 const COUNTED_ENTRIES_MAX: usize = 256;
 /// A lookup of no more entries, in no more physical partitions, is as short as a few point reads.

@@ -16,8 +16,8 @@ use units::{Charge, rules, table, write_change};
 
 pub use budgets::{Asking, Budgets, Ticket};
 pub use storage::{
-    AllDone, AnswerTo, CommitError, CommitResult, Committed, Mailbox, PartitionFilling,
-    PartitionFull, RangeSize, Slots, SnapshotError, SnapshotFacts,
+    AllDone, AnswerTo, Busy, CommitError, CommitResult, Committed, Mailbox, PartitionFilling,
+    PartitionFull, RangeSize, Slots, SnapshotError, SnapshotFacts, WithoutRoom,
 };
 
 /// Tells what became of a commit, once it is durable.
@@ -147,8 +147,9 @@ impl ReplicaSets {
         &self,
         change: impl IntoIterator<Item = (SetId, Mutation)>,
         answer_to: Option<AnswerTo<'_>>,
+        without_room: WithoutRoom,
     ) -> Committed {
-        self.storage.commit_for(change, answer_to)
+        self.storage.commit_for(change, answer_to, without_room)
     }
 
     /// Has what was committed for mailboxes made durable.

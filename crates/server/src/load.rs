@@ -1,17 +1,20 @@
 //! How loaded the node is as a whole, and which requests are refused for it.
 //!
 //! Two things run away when more is asked for than can be done: memory, which large requests and
-//! answers hold that are under way, and the time that a request waits for its turn. Both have a
-//! limit here, and at it the newest requests are refused with the error that tells when to come back.
+//! answers hold that are under way, and the time that a request waits for its turn. Both have a limit
+//! here. Before it is met clients are held back: nothing more is read from their sockets. At it, large
+//! requests are refused.
 //!
-//! **Memory.** Whoever holds more than [`GRAIN_BYTES`] says so ([`Holding`]). Large requests that
-//! are still arriving are given up at three quarters of the limit, everything is refused at the limit,
-//! and from half of it on, a client that neither takes its answers nor ends its requests is left.
+//! **Memory.** Whoever holds more than [`GRAIN_BYTES`] says so ([`Holding`]); less is never refused for
+//! what others hold. From half of the limit on, no result may grow beyond a page, a client with much
+//! under way waits until that is done, and one that neither takes its answers nor ends its requests is
+//! left. At three quarters results do not grow, and large requests that are still arriving are given up.
+//! At the limit large requests are refused.
 //!
 //! **Time.** A heartbeat is a byte that a thread of its own sends to a task, over a socket: it waits
 //! wherever requests wait, and tells how long that took. While it takes too long, connections may have
-//! fewer and fewer requests served in one turn; the later ones of a turn are the newest and are refused.
-//! So whoever asks for little is served, and whoever asks for much is told to come back.
+//! fewer and fewer requests served in one turn; the others wait for the next one. So whoever asks for
+//! little is served soon, and whoever asks for much waits for it.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -27,8 +30,8 @@ use crate::world;
 pub(crate) const GRAIN_BYTES: usize = 64 * 1024;
 /// Requests of a connection that are served in a turn while the node keeps up.
 const TURN_REQUESTS_MAX: usize = 8192;
-/// And at the least, however long the queue is.
-const TURN_REQUESTS_MIN: usize = 1;
+/// And at the least, however long the queue is: fewer would cost more in turns than in requests.
+const TURN_REQUESTS_MIN: usize = 16;
 /// Between two heartbeats, or two looks at one that does not come back.
 const HEARTBEAT_REST: Duration = Duration::from_millis(20);
 /// A heartbeat that is late counts again each time this has passed.
@@ -37,6 +40,23 @@ const LATE_AGAIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Nor shorter.
 const WAIT_MIN: Duration = Duration::from_millis(100);
+/// The largest message that every driver takes: what the protocol allows.
+const RESULT_BYTES_MAX: u64 = 256 << 20;
+/// Which part of the limit one result may come to.
+const RESULT_SHARE: u64 = 4;
+/// How often a result is in memory before it is sent: as it is gathered, and as its message.
+const RESULT_COPIES: u64 = 2;
+/// A result that takes no more than this is a page, which may grow where larger ones may not.
+const PAGE_BYTES_MAX: u64 = 8 << 20;
+
+/// Why requests are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overload {
+    /// Requests and answers under way take too much memory.
+    Memory,
+    /// The request waited too long before anything was done for it.
+    Time,
+}
 
 /// How loaded the node is.
 #[derive(Debug)]
@@ -81,7 +101,18 @@ impl Load {
         self.refused_count.load(Ordering::Relaxed)
     }
 
-    /// Nothing more is taken.
+    /// The limit of that.
+    pub(crate) fn held_bytes_max(&self) -> u64 {
+        self.held_bytes_max
+    }
+
+    /// What one result may take.
+    pub(crate) fn result_bytes_max(&self) -> usize {
+        let bytes = (self.held_bytes_max / RESULT_SHARE).min(RESULT_BYTES_MAX);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Nothing large is taken any more.
     pub(crate) fn is_full(&self) -> bool {
         self.held_bytes() >= self.held_bytes_max
     }
@@ -191,6 +222,23 @@ impl Holding {
         self.bytes == 0
     }
 
+    /// A result takes so much by now. `false`: there is no memory for it, and what was held is held on.
+    pub(crate) fn grow_result(&mut self, bytes: usize) -> bool {
+        let bytes = bytes as u64;
+        let limit = match bytes <= PAGE_BYTES_MAX {
+            true => self.load.held_bytes_max / 4 * 3,
+            false => self.load.held_bytes_max / 2,
+        };
+        let added = (bytes * RESULT_COPIES).saturating_sub(self.bytes);
+        let before = self.load.held_bytes.fetch_add(added, Ordering::Relaxed);
+        if before + added > limit {
+            self.load.held_bytes.fetch_sub(added, Ordering::Relaxed);
+            return false;
+        }
+        self.bytes += added;
+        true
+    }
+
     /// So much instead.
     pub(crate) fn set(&mut self, bytes: usize) {
         let bytes = if bytes < GRAIN_BYTES { 0 } else { bytes as u64 };
@@ -227,6 +275,23 @@ mod tests {
         second.set(1);
         assert!(second.is_none());
         drop((first, second));
+        assert_eq!(load.held_bytes(), 0);
+    }
+
+    #[test]
+    fn results_grow_as_far_as_there_is_memory_and_pages_a_little_further() {
+        let load = Arc::new(Load::new(256 << 20, Duration::from_secs(1)));
+        assert_eq!(load.result_bytes_max(), 64 << 20);
+        assert_eq!(Load::new(u64::MAX, Duration::ZERO).result_bytes_max(), 256 << 20);
+        let (mut greedy, mut second) = (Holding::none(&load), Holding::none(&load));
+        assert!(greedy.grow_result(8 << 20) && greedy.grow_result(50 << 20));
+        assert_eq!(load.held_bytes(), 100 << 20);
+        assert!(!second.grow_result(20 << 20), "half of the limit is for large results");
+        assert_eq!(load.held_bytes(), 100 << 20);
+        let mut pages: Vec<Holding> = (0..6).map(|_| Holding::none(&load)).collect();
+        let grown: Vec<bool> = pages.iter_mut().map(|page| page.grow_result(8 << 20)).collect();
+        assert_eq!(grown, [true, true, true, true, true, false]);
+        drop((greedy, second, pages));
         assert_eq!(load.held_bytes(), 0);
     }
 

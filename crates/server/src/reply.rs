@@ -10,6 +10,7 @@ use replica::{CommitError, ReadError};
 use schema::SchemaError;
 use types::{CorruptRow, UuidText};
 
+use crate::load::Overload;
 use crate::roles::RoleError;
 use crate::world;
 
@@ -32,6 +33,13 @@ pub(crate) enum Failure {
     Unprepared(Vec<u8>),
     /// A change was not done in time; whether it will be is unknown.
     WriteTimedOut(WriteType),
+    /// The node has too much to do: nothing was done.
+    Overloaded {
+        overload: Overload,
+        /// Memory that requests and answers take, and may take.
+        held_bytes: u64,
+        held_bytes_max: u64,
+    },
     /// A TRUNCATE took too long; it goes on.
     TruncateTimedOut,
     /// A bug of ours.
@@ -77,9 +85,9 @@ impl Failure {
         }
     }
 
-    /// Whether it was refused because the budget is spent, so that nothing was done.
+    /// Whether it was refused because there is too much to do, so that nothing was done.
     pub(crate) fn is_throttled(&self) -> bool {
-        matches!(self, Failure::Execute(ExecuteError::Throttled(_)))
+        matches!(self, Failure::Execute(ExecuteError::Throttled(_)) | Failure::Overloaded { .. })
     }
 
     /// The answer. `consistency` is what the request asked for.
@@ -121,6 +129,17 @@ impl Failure {
                     },
                     "Operation timed out - received only 0 responses.",
                 )
+            }
+            Failure::Overloaded { overload, held_bytes: held, held_bytes_max: max } => {
+                let text = match overload {
+                    Overload::Time => "Query timed out before it could start".to_owned(),
+                    Overload::Memory => format!(
+                        "Request breached limit on bytes in flight. (Endpoint: {held}/{max} bytes, \
+                         Global: {held}/{max} bytes.)Server is currently in an overloaded state and \
+                         cannot accept more requests."
+                    ),
+                };
+                ErrorResponse::new(ErrorKind::Overloaded, text)
             }
             Failure::TruncateTimedOut => {
                 let text = "Truncate timed out - received only 0 responses";
@@ -181,6 +200,18 @@ fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
             ErrorKind::ReadTimeout { consistency, received, required, data_present: false },
             "Operation timed out - received only 0 responses.",
         ),
+        ExecuteError::ResultTooLarge { .. } => {
+            let failures = Failures { count: 1, reasons: Vec::new() };
+            let data_present = true;
+            ErrorResponse::new(
+                ErrorKind::ReadFailure { consistency, received, required, failures, data_present },
+                error.to_string(),
+            )
+        }
+        // Told by the server before it comes here.
+        ExecuteError::TooLong | ExecuteError::Crowded => {
+            ErrorResponse::new(ErrorKind::Overloaded, error.to_string())
+        }
         ExecuteError::Throttled(wait) => {
             ErrorResponse::new(ErrorKind::Overloaded, too_large(*wait))
         }

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::BytesMut;
 use protocol::{
@@ -10,10 +11,11 @@ use protocol::{
     ResponseHead, StartupChoice, StringMap, Version,
 };
 use replica::AnswerTo;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::clients::{Registration, kept_options};
 use crate::connection::{Promised, Wait};
-use crate::load::Holding;
+use crate::load::{Holding, Overload};
 use crate::metrics::RequestKind;
 
 /// What drivers know Cassandra's password check as.
@@ -34,19 +36,24 @@ pub(crate) const CQL_VERSION: &str = "3.4.7";
 /// means.
 pub(crate) trait Statements: Send + Sync {
     /// Serves QUERY, PREPARE, EXECUTE or BATCH: appends the answer to `out`, or says that it takes
-    /// a while. `message` was decoded from `frame`. A change that waits for the log may have its
-    /// outcome put to `answer_to` instead.
+    /// a while. `message` was decoded from `frame`.
     fn serve(
         &self,
         client: &Client,
         frame: &Frame,
         message: &RequestMessage<'_>,
-        answer_to: AnswerTo<'_>,
+        turn: Turn<'_>,
         out: &mut BytesMut,
     ) -> Step;
 
     /// Refuses a request unseen, because the node has too much to do: appends the error.
-    fn refuse(&self, client: &Client, version: Version, stream: i16, out: &mut BytesMut) -> Effect;
+    fn refuse(
+        &self,
+        client: &Client,
+        of: (Version, i16),
+        overload: Overload,
+        out: &mut BytesMut,
+    ) -> Effect;
 
     /// Requests were served one after the other, of which some were promised an outcome; the next
     /// ones come later.
@@ -76,6 +83,22 @@ pub(crate) struct Client {
     pub(crate) takes_payload: bool,
 }
 
+/// The turn of a connection in which a request is served.
+pub(crate) struct Turn<'a> {
+    /// When the request arrived.
+    pub(crate) arrived: Instant,
+    /// Where the outcome of a change that waits for the log may be put.
+    pub(crate) answer_to: AnswerTo<'a>,
+    /// Its client rather gets an error than waits.
+    pub(crate) throws: bool,
+    /// It was held back before.
+    pub(crate) is_again: bool,
+    /// Its connection was held back since something arrived last.
+    pub(crate) was_slowed: bool,
+    /// The place among all that wait that it was held back for.
+    pub(crate) place: Option<OwnedSemaphorePermit>,
+}
+
 /// How far a request is after its first step.
 pub(crate) enum Step {
     /// Its answer was appended.
@@ -84,6 +107,8 @@ pub(crate) enum Step {
     Waits(Wait<Finished>),
     /// Its change is in the log; the outcome goes where it was to be put.
     Promised(Box<dyn Promised>),
+    /// Nothing was done: it is served again behind this, and what comes after it waits.
+    HeldBack(Wait<Option<OwnedSemaphorePermit>>),
 }
 
 /// The answer to a request that had to wait.
@@ -196,14 +221,11 @@ impl Session {
         }
     }
 
-    /// Serves one request. `answer_to`: as [`Statements::serve`] says.
-    pub(crate) fn serve(
-        &mut self,
-        frame: &Frame,
-        answer_to: AnswerTo<'_>,
-        out: &mut BytesMut,
-    ) -> Step {
-        self.registration.add_request();
+    /// Serves one request.
+    pub(crate) fn serve(&mut self, frame: &Frame, turn: Turn<'_>, out: &mut BytesMut) -> Step {
+        if !turn.is_again {
+            self.registration.add_request();
+        }
         if self.payload_use == PayloadUse::Doubtful {
             self.payload_use = PayloadUse::Known;
             self.client.takes_payload = frame.stream != DOUBTFUL_STREAMS.1;
@@ -224,7 +246,7 @@ impl Session {
             | Request::Prepare { .. }
             | Request::Execute { .. }
             | Request::Batch(_) => {
-                return self.statements.serve(&self.client, frame, &message, answer_to, out);
+                return self.statements.serve(&self.client, frame, &message, turn, out);
             }
             Request::Options => {
                 self.is_untouched = false;
@@ -303,8 +325,13 @@ impl Session {
     }
 
     /// Refuses a request unseen, because the node has too much to do.
-    pub(crate) fn refuse(&self, version: Version, stream: i16, out: &mut BytesMut) -> Effect {
-        self.statements.refuse(&self.client, version, stream, out)
+    pub(crate) fn refuse(
+        &self,
+        of: (Version, i16),
+        overload: Overload,
+        out: &mut BytesMut,
+    ) -> Effect {
+        self.statements.refuse(&self.client, of, overload, out)
     }
 
     /// Remembers what a request changed. The connection looks after what concerns bytes and events.

@@ -28,6 +28,7 @@ use crate::entry::{Entries, Entry, EntryBody, EntryHeads};
 use crate::error::{CommitError, TreeError};
 use crate::log::{AppendError, Appended, DurableSink, EntryHead, Position, Shortage};
 use crate::promise::Reply;
+use crate::room::Busy;
 use crate::tree::keys::CLUSTERING_BYTES_MAX;
 use crate::tree::store::{Applied, TableStore};
 
@@ -53,6 +54,8 @@ pub enum Committed {
     /// Nothing was done: a replica set has ended (see [`crate::Storage::end_sets`]), and its keys
     /// have another one by now, or in a moment. The change comes back.
     Moved(Vec<(SetId, Mutation)>),
+    /// Nothing was done: there is no room for it now, see [`crate::WithoutRoom`].
+    Busy(Busy),
 }
 
 impl Committed {
@@ -65,6 +68,7 @@ impl Committed {
             }
             Committed::Promised => Err(CommitError::Closed),
             Committed::Moved(_) => Err(CommitError::Moved),
+            Committed::Busy(_) => Err(CommitError::Overloaded),
         }
     }
 }
@@ -168,6 +172,7 @@ impl From<AppendError> for CommitError {
             AppendError::Closed => CommitError::Closed,
             AppendError::Ended => CommitError::Moved,
             AppendError::Withdrawn => CommitError::Stale,
+            AppendError::NoRoom(_) => CommitError::Overloaded,
         }
     }
 }
@@ -542,8 +547,8 @@ impl DurableSink<Durable> for Appliers {
     }
 
     fn is_quick(&self, job: &Durable) -> bool {
-        // The others show maps to readers, and wait for the appliers.
-        matches!(job, Durable::Change(_))
+        // The others show maps to readers, and wait for the appliers; and so does whoever finds their queues full.
+        matches!(job, Durable::Change(_)) && self.through.is_idle()
     }
 
     fn on_failed(&mut self, jobs: Vec<Durable>, why: &Arc<str>) {

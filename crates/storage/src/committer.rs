@@ -18,6 +18,7 @@ use crate::error::{CommitError, TreeError};
 use crate::log::{AppendError, Appended, Appending, EntryHead, Log, NewEntry, NewRecord};
 use crate::options::CommitMode;
 use crate::promise::{AnswerTo, Promise, Reply};
+use crate::room::Busy;
 
 /// What is kept of the memory that a record is encoded in.
 const BODY_BYTES_KEPT: usize = 64 * 1024;
@@ -37,6 +38,42 @@ pub(crate) struct Committer {
     pub(crate) core: Arc<Core>,
     pub(crate) log: Arc<Log<Durable>>,
     pub(crate) set_locks: Arc<SetLocks>,
+}
+
+/// Why a record was not appended.
+enum Uncommitted {
+    /// It is so many bytes, and was not to wait for room.
+    NoRoom(usize),
+    /// A set takes no more.
+    Moved,
+    Failed(CommitError),
+}
+
+impl Uncommitted {
+    /// What the caller is told, who gets the entries back where he has use for them.
+    fn with(self, entries: Entries) -> Committed {
+        match self {
+            Uncommitted::NoRoom(bytes) => Committed::Busy(Busy::Log(bytes)),
+            Uncommitted::Moved => Committed::Moved(join_sets(entries)),
+            Uncommitted::Failed(error) => Committed::Now(Err(error)),
+        }
+    }
+}
+
+impl From<AppendError> for Uncommitted {
+    fn from(error: AppendError) -> Uncommitted {
+        match error {
+            AppendError::NoRoom(bytes) => Uncommitted::NoRoom(bytes),
+            AppendError::Ended => Uncommitted::Moved,
+            error => Uncommitted::Failed(error.into()),
+        }
+    }
+}
+
+impl From<CommitError> for Uncommitted {
+    fn from(error: CommitError) -> Uncommitted {
+        Uncommitted::Failed(error)
+    }
 }
 
 /// The entries of a record as the log wants them.
@@ -63,12 +100,13 @@ fn mutations(entries: &[Entry]) -> impl Iterator<Item = (SetId, &Mutation)> {
 
 impl Committer {
     /// Commits entries as one record. With `answer_to` the outcome goes there, where it is not known at
-    /// once.
+    /// once. Unless it `waits`, what the log has no room for comes back.
     pub(crate) fn commit(
         &self,
         entries: Entries,
         mutation_count: usize,
         answer_to: Option<AnswerTo<'_>>,
+        waits: bool,
     ) -> Committed {
         let mut body = BODY.take();
         body.clear();
@@ -79,13 +117,14 @@ impl Committer {
             now_s: self.core.clock.now_s(),
             is_last: false,
             wakes: answer_to.is_none(),
+            waits,
         };
         let committed = match self.core.options.commit {
             CommitMode::Group => self.commit_group(entries, mutation_count, record, answer_to),
             CommitMode::Periodic { .. } => {
                 match self.commit_periodic(&entries, mutation_count, record) {
-                    Err(CommitError::Moved) => Committed::Moved(join_sets(entries)),
-                    result => Committed::Now(result),
+                    Ok(result) => Committed::Now(result),
+                    Err(uncommitted) => uncommitted.with(entries),
                 }
             }
         };
@@ -97,7 +136,7 @@ impl Committer {
     /// Commits a part of a sweep and waits until it is applied. Not for threads of a runtime.
     pub(crate) fn commit_sweep(&self, set: SetId, sweep: Sweep) -> CommitResult {
         let entry = Entry::of(set, EntryBody::Sweep(Box::new(sweep)));
-        self.commit(Entries::from_iter([entry]), 0, None).wait()
+        self.commit(Entries::from_iter([entry]), 0, None, true).wait()
     }
 
     fn commit_group(
@@ -129,15 +168,11 @@ impl Committer {
             };
             let entries = appending.entries.take().unwrap_or_default();
             let defined = match (error, appending.standing) {
-                (AppendError::Ended, _) => return Committed::Moved(join_sets(entries)),
-                (AppendError::Withdrawn, Standing::Undefined) => {
-                    self.define(&entries, record.now_s)
-                }
-                (AppendError::Withdrawn, _) => Err(CommitError::Stale),
+                (AppendError::Withdrawn, Standing::Undefined) => self.define(&entries, record),
                 (error, _) => Err(error.into()),
             };
-            if let Err(error) = defined {
-                return Committed::Now(Err(error));
+            if let Err(uncommitted) = defined {
+                return uncommitted.with(entries);
             }
             appending.entries = Some(entries);
         }
@@ -149,7 +184,7 @@ impl Committer {
         entries: &[Entry],
         mutation_count: usize,
         record: NewRecord<'_>,
-    ) -> CommitResult {
+    ) -> Result<CommitResult, Uncommitted> {
         if let [entry] = entries {
             let lock = self.set_locks.get(entry.set);
             let _turn = lock.turn.lock();
@@ -176,7 +211,7 @@ impl Committer {
         entries: &[Entry],
         mutation_count: usize,
         record: NewRecord<'_>,
-    ) -> CommitResult {
+    ) -> Result<CommitResult, Uncommitted> {
         for _ in 0..DEFINES_MAX {
             let mut appending = PeriodicAppend {
                 definitions: &self.core.definitions,
@@ -193,21 +228,20 @@ impl Committer {
                             outcomes.set(entry.slot(number), outcome);
                         });
                     }
-                    return outcomes.finish();
+                    return Ok(outcomes.finish());
                 }
-                Err(AppendError::Withdrawn) => match appending.standing {
-                    Standing::Undefined => self.define(entries, record.now_s)?,
-                    Standing::Stale | Standing::Defined => return Err(CommitError::Stale),
-                },
+                Err(AppendError::Withdrawn) if appending.standing == Standing::Undefined => {
+                    self.define(entries, record)?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(CommitError::Stale)
+        Err(AppendError::Withdrawn.into())
     }
 
     /// Appends the definitions that mutations are to be applied by. In periodic mode the caller has the
     /// turn of every set, and they are applied here.
-    fn define(&self, entries: &[Entry], now_s: u32) -> Result<(), CommitError> {
+    fn define(&self, entries: &[Entry], record: NewRecord<'_>) -> Result<(), Uncommitted> {
         let definitions = &self.core.definitions;
         let mut defines: Vec<Entry> = Vec::new();
         for (set, mutation) in mutations(entries) {
@@ -227,7 +261,7 @@ impl Committer {
                 CommitError::Tree { table: mutation.table, error: TreeError::Corrupt(what.into()) }
             })?;
             if definition.table.version != mutation.table_version {
-                return Err(CommitError::Stale);
+                return Err(AppendError::Withdrawn.into());
             }
             let purged_s = self.core.purged_s(mutation.table)?;
             let horizon_s = definitions.announce(&definition, purged_s);
@@ -235,16 +269,16 @@ impl Committer {
         }
         while !defines.is_empty() {
             let rest = defines.split_off(defines.len().min(DEFINES_PER_RECORD_MAX));
-            self.append_defines(Entries::from_vec(defines), now_s)?;
+            self.append_defines(Entries::from_vec(defines), record)?;
             defines = rest;
         }
         Ok(())
     }
 
-    fn append_defines(&self, entries: Entries, now_s: u32) -> Result<(), CommitError> {
+    fn append_defines(&self, entries: Entries, record: NewRecord<'_>) -> Result<(), Uncommitted> {
         let mut body = Vec::new();
         let news = encode(&entries, &mut body);
-        let record = NewRecord { entries: &news, body: &body, now_s, is_last: false, wakes: false };
+        let record = NewRecord { entries: &news, body: &body, wakes: false, ..record };
         let is_group = self.core.options.commit == CommitMode::Group;
         let mut appending = DefineAppend {
             definitions: &self.core.definitions,
@@ -259,7 +293,7 @@ impl Committer {
                 outcome = done.map(drop);
             });
         }
-        outcome
+        outcome.map_err(Uncommitted::Failed)
     }
 }
 

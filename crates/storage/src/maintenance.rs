@@ -10,6 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
 use types::{RingToken, TableId};
 
 use crate::commit::{AppliedThrough, Durable, SetLocks};
@@ -20,12 +21,15 @@ use crate::entry::Sweep;
 use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::{self, leftovers};
 use crate::log::{Log, Position, Shortage, is_disk_failure, is_disk_full, is_shortage};
+use crate::room::Busy;
 use crate::sizes::walk::walk_due;
 use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::{sweep_deletions, sweep_spilled};
 
 /// The longest a writer is slowed down at a time.
 const DELAY_MAX: Duration = Duration::from_millis(10);
+/// Whoever would be held back for less is not: its timer is no finer.
+const DELAY_MIN: Duration = Duration::from_millis(1);
 /// How long a writer waits for memory before it is refused.
 const WAIT_ROUNDS_MAX: u32 = 500;
 /// With more runs of unsorted files writers are slowed down, so that compaction can follow.
@@ -69,6 +73,8 @@ pub(crate) struct Pressure {
     failure: Mutex<Option<TreeError>>,
     lock: Mutex<()>,
     shrunk: Condvar,
+    /// The same for those who do not wait on a thread.
+    room: Notify,
 }
 
 impl Pressure {
@@ -80,6 +86,7 @@ impl Pressure {
             failure: Mutex::new(None),
             lock: Mutex::new(()),
             shrunk: Condvar::new(),
+            room: Notify::new(),
         }
     }
 
@@ -118,6 +125,7 @@ impl Pressure {
         });
         drop(self.lock.lock());
         self.shrunk.notify_all();
+        self.room.notify_waiters();
     }
 
     /// Whether there is so much that something should be flushed.
@@ -135,11 +143,8 @@ impl Pressure {
             return Ok(());
         }
         if bytes < self.bytes_max {
-            let memory = bytes.saturating_sub(free) as f64 / (self.bytes_max - free).max(1) as f64;
-            let files = runs.saturating_sub(UNSORTED_RUNS_FREE) as f64 / UNSORTED_RUNS_FREE as f64;
-            let share = memory.max(files.min(1.0));
             let mut lock = self.lock.lock();
-            self.shrunk.wait_for(&mut lock, DELAY_MAX.mul_f64(share * share));
+            self.shrunk.wait_for(&mut lock, self.delay(bytes, runs));
             return Ok(());
         }
         let mut lock = self.lock.lock();
@@ -147,18 +152,73 @@ impl Pressure {
             if self.bytes() < self.bytes_max {
                 return Ok(());
             }
-            if let Some(error) = self.failure.lock().as_ref() {
-                return Err(match error {
-                    TreeError::Io(error) if is_disk_full(error) => CommitError::DiskFull,
-                    TreeError::Io(error) if is_shortage(error) => {
-                        CommitError::CannotWriteNow(Arc::from(error.to_string()))
-                    }
-                    TreeError::Io(_) | TreeError::Corrupt(_) => CommitError::Overloaded,
-                });
-            }
+            self.check_failure()?;
             self.shrunk.wait_for(&mut lock, DELAY_MAX);
         }
         Err(CommitError::Overloaded)
+    }
+
+    /// As [`Pressure::admit`], without waiting: for how long, or for what, a writer is to be held back.
+    #[inline]
+    pub(crate) fn try_admit(&self, was_slowed: bool) -> Result<Option<Busy>, CommitError> {
+        let bytes = self.bytes();
+        let runs = self.unsorted_runs.load(Ordering::Relaxed);
+        if bytes < self.bytes_max / 4 * 3 && runs <= UNSORTED_RUNS_FREE {
+            return Ok(None);
+        }
+        self.hold_back(bytes, runs, was_slowed)
+    }
+
+    #[cold]
+    fn hold_back(
+        &self,
+        bytes: u64,
+        runs: usize,
+        was_slowed: bool,
+    ) -> Result<Option<Busy>, CommitError> {
+        if bytes >= self.bytes_max {
+            return self.check_failure().map(|()| Some(Busy::Memory));
+        }
+        let delay = self.delay(bytes, runs);
+        Ok((!was_slowed && delay >= DELAY_MIN).then_some(Busy::Slow(delay)))
+    }
+
+    /// How long a writer is slowed down below the bound.
+    fn delay(&self, bytes: u64, runs: usize) -> Duration {
+        let free = self.bytes_max / 4 * 3;
+        let memory = bytes.saturating_sub(free) as f64 / (self.bytes_max - free).max(1) as f64;
+        let files = runs.saturating_sub(UNSORTED_RUNS_FREE) as f64 / UNSORTED_RUNS_FREE as f64;
+        let share = memory.max(files.min(1.0));
+        DELAY_MAX.mul_f64(share * share)
+    }
+
+    fn check_failure(&self) -> Result<(), CommitError> {
+        match self.failure.lock().as_ref() {
+            None => Ok(()),
+            Some(TreeError::Io(error)) if is_disk_full(error) => Err(CommitError::DiskFull),
+            Some(TreeError::Io(error)) if is_shortage(error) => {
+                Err(CommitError::CannotWriteNow(Arc::from(error.to_string())))
+            }
+            Some(TreeError::Io(_) | TreeError::Corrupt(_)) => Err(CommitError::Overloaded),
+        }
+    }
+
+    /// Waits until there is room below the bound, or a failure to be told.
+    pub(crate) async fn room(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.room.notified());
+            // From here on no change is missed, so that what is looked at next cannot get old.
+            changed.as_mut().enable();
+            if self.bytes() < self.bytes_max || self.failure.lock().is_some() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn set_failure(&self, failure: Option<TreeError>) {
+        *self.failure.lock() = failure;
+        self.room.notify_waiters();
     }
 }
 
@@ -377,13 +437,13 @@ impl Shared {
                     if let Some(count) = failures.over() {
                         tracing::warn!(table = %store.id, count, "memtables are flushed again");
                     }
-                    *self.core.pressure.failure.lock() = None;
+                    self.core.pressure.set_failure(None);
                 }
                 Err(error) => {
                     if let Some(count) = failures.another() {
                         tracing::error!(table = %store.id, %error, count, "a memtable could not be flushed; it is tried again");
                     }
-                    *self.core.pressure.failure.lock() = Some(error);
+                    self.core.pressure.set_failure(Some(error));
                     is_well = false;
                 }
             }
@@ -707,7 +767,36 @@ pub struct TableStatistics {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
+
+    #[test]
+    fn a_writer_that_may_not_wait_is_told_what_for_and_when_there_is_room() {
+        let pressure = Pressure::new(1000);
+        pressure.grow(700);
+        assert!(matches!(pressure.try_admit(false), Ok(None)));
+        pressure.grow(240);
+        assert!(
+            matches!(pressure.try_admit(false), Ok(Some(Busy::Slow(time))) if time < DELAY_MAX)
+        );
+        assert!(matches!(pressure.try_admit(true), Ok(None)), "once is enough");
+        pressure.grow(60);
+        assert!(matches!(pressure.try_admit(true), Ok(Some(Busy::Memory))));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut room = pin!(pressure.room());
+        assert!(room.as_mut().poll(&mut context).is_pending());
+        pressure.shrink(1);
+        assert!(room.as_mut().poll(&mut context).is_ready());
+        pressure.grow(1);
+        let mut room = pin!(pressure.room());
+        assert!(room.as_mut().poll(&mut context).is_pending());
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        pressure.set_failure(Some(TreeError::Io(Arc::new(full))));
+        assert!(room.as_mut().poll(&mut context).is_ready(), "there is an error to be told");
+        assert!(matches!(pressure.try_admit(true), Err(CommitError::DiskFull)));
+    }
 
     #[test]
     fn a_failure_that_goes_on_is_told_now_and_then_and_its_end_once() {

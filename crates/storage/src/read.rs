@@ -27,7 +27,9 @@ use crate::tree::store::{OpenStore, TableStore};
 use spilled::has_spilled;
 
 /// The sink is asked whether to go on once in so many rows.
-const ROWS_PER_QUESTION: u32 = 256;
+const ROWS_PER_QUESTION: usize = 256;
+/// Of large rows each so many bytes count as one more.
+const BYTES_PER_ROW: usize = 4096;
 /// So many rows are gathered before the first is offered, to see that none changed meanwhile.
 const GATHERED_POINTS_MAX: usize = 64;
 /// After so many rows that are not wanted, a scan seeks the next partition instead.
@@ -58,7 +60,7 @@ pub(crate) fn read(
                 set,
                 command,
                 sink,
-                rows_seen: 0,
+                rows_unasked: 0,
                 entries_followed: 0,
                 seqno: LATEST,
             };
@@ -133,7 +135,8 @@ struct Reader<'r> {
     set: SetId,
     command: &'r ReadCommand,
     sink: &'r mut dyn RowSink,
-    rows_seen: u32,
+    /// Seen since the sink was asked.
+    rows_unasked: usize,
     /// Of a secondary index.
     entries_followed: u64,
     /// As of when spilled cells are read: with the rows that are being offered.
@@ -284,6 +287,9 @@ impl<'r> Reader<'r> {
         for clustering in in_order(points, self.command.reversed, resume) {
             let fetched = fetch(Some(clustering))?;
             let Some(value) = fetched.value else {
+                if points.len() > 1 && !self.goes_on(0) {
+                    return Ok(Flow::Stop);
+                }
                 continue;
             };
             let row = row_bytes(&value, is_cut)?;
@@ -291,6 +297,9 @@ impl<'r> Reader<'r> {
                 Offered::Dead => {}
                 Offered::Taken(Flow::Continue) => any_live = true,
                 Offered::Taken(flow) => return Ok(flow),
+            }
+            if points.len() > 1 && !self.goes_on(row.len()) {
+                return Ok(Flow::Stop);
             }
         }
         self.finish_partition(&partition, any_live)
@@ -348,6 +357,7 @@ impl<'r> Reader<'r> {
                 Some(row) => thawed = row,
                 None => return Ok(Offered::Dead),
             }
+            self.rows_unasked += thawed.len() / BYTES_PER_ROW;
             view = RowView::decode(&thawed)?;
         }
         let cells =
@@ -419,10 +429,14 @@ impl<'r> Reader<'r> {
         Ok(if flow == Flow::Stop { Flow::Stop } else { Flow::NextPartition })
     }
 
-    /// Asks the sink now and then.
-    fn goes_on(&mut self) -> bool {
-        self.rows_seen += 1;
-        !self.rows_seen.is_multiple_of(ROWS_PER_QUESTION) || self.sink.go_on()
+    /// Asks the sink now and then, behind a row of so many bytes.
+    fn goes_on(&mut self, row_bytes: usize) -> bool {
+        self.rows_unasked += 1 + row_bytes / BYTES_PER_ROW;
+        if self.rows_unasked < ROWS_PER_QUESTION {
+            return true;
+        }
+        self.rows_unasked = 0;
+        self.sink.go_on()
     }
 
     /// Reads every partition in a part of the ring.
@@ -616,7 +630,7 @@ impl Scan<'_, '_> {
         let mut skipped = 0;
         while let Some(item) = items.next() {
             let (key, value) = item?;
-            if self.on_item(&key, &value)? == Flow::Stop || !self.reader.goes_on() {
+            if self.on_item(&key, &value)? == Flow::Stop || !self.reader.goes_on(value.len()) {
                 return Ok(());
             }
             let Some(current) = &self.current else {

@@ -38,6 +38,7 @@ use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::promise::AnswerTo;
 use crate::read;
+use crate::room::WithoutRoom;
 use crate::schema_source::SchemaSource;
 use crate::sizes::admit::{PartitionFilling, PartitionFull};
 use crate::sizes::{self, LogicalSize, RangeSize, TableSizes};
@@ -54,8 +55,8 @@ const ENDS_PER_RECORD_MAX: usize = 2048;
 /// The rows of a node, on disk.
 pub struct Storage {
     data_dir: DataDir,
-    core: Arc<Core>,
-    log: Arc<Log<Durable>>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) log: Arc<Log<Durable>>,
     through: Arc<AppliedThrough>,
     set_locks: Arc<SetLocks>,
     committer: Arc<Committer>,
@@ -248,15 +249,17 @@ impl Storage {
 
     /// Commits mutations as one atomic change: after a crash all of them are there or none.
     pub fn commit(&self, change: impl IntoIterator<Item = (SetId, Mutation)>) -> Committed {
-        self.commit_for(change, None)
+        self.commit_for(change, None, WithoutRoom::Waits)
     }
 
     /// As [`Storage::commit`]. With `answer_to`, what must become durable first is
-    /// [`Committed::Promised`], and may wait for more until [`Storage::write_group`] is called.
+    /// [`Committed::Promised`], and may wait for more until [`Storage::write_group`] is called. Where it is not to
+    /// wait, the caller asked [`Storage::busy`] before, and what the log has no room for is [`Committed::Busy`].
     pub fn commit_for(
         &self,
         change: impl IntoIterator<Item = (SetId, Mutation)>,
         answer_to: Option<AnswerTo<'_>>,
+        without_room: WithoutRoom,
     ) -> Committed {
         let change: Located = change.into_iter().collect();
         if self.is_closed.load(Ordering::Acquire) {
@@ -277,11 +280,13 @@ impl Storage {
                 }
             }
         }
-        if let Err(error) = self.core.pressure.admit() {
+        let waits = without_room == WithoutRoom::Waits;
+        if waits && let Err(error) = self.core.pressure.admit() {
             return Committed::Now(Err(error));
         }
         let mutation_count = change.len();
-        let committed = self.committer.commit(split_by_set(change), mutation_count, answer_to);
+        let entries = split_by_set(change);
+        let committed = self.committer.commit(entries, mutation_count, answer_to, waits);
         self.maintenance.after_write();
         committed
     }
@@ -342,6 +347,7 @@ impl Storage {
             now_s: self.core.clock.now_s(),
             is_last: true,
             wakes: true,
+            waits: true,
         };
         let mut appending = EndsAppend { core: &self.core, sets, job: Some(job) };
         self.log.append_entries(record, &mut appending).map(drop).map_err(CommitError::from)

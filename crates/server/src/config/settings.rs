@@ -209,7 +209,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "memory.requests",
         Form::Bytes,
         "auto",
-        "Large requests and answers under way. At that much, the newest requests are refused with the\nerror for an overloaded node, and clients that do not take their answers are left.\nauto: an eighth of the memory.",
+        "Large requests, and answers while they are gathered and sent. One result may take a quarter of it,\nat most 256MiB. At half of it clients are held back and those that do not take their answers are\nleft; at all of it large requests are refused. auto: an eighth of the memory.",
         memory.requests = form::bytes_or_auto
     ),
     setting!(
@@ -260,14 +260,14 @@ pub(super) static SETTINGS: &[Setting] = &[
         "limits.waiting_requests",
         Form::Count,
         "16384",
-        "Requests of all connections that may wait at once, for the log, for a thread or for their\nbudget. At that many, the newest are refused with the error for an overloaded node.",
+        "Requests of all connections that may wait at once, for the log, for a thread or for their\nbudget. At that many, nothing more is read from whoever sends another one until one is answered.",
         limits.waiting_requests = |text| form::count_of_at_least(text, 16)
     ),
     setting!(
         "limits.queue_delay",
         Form::Duration,
         "500ms",
-        "How long requests may wait for a thread. While they wait longer, a connection may have fewer\nof its requests served at a time; the newest are refused with the error for an overloaded\nnode, which says when to come back.",
+        "How long requests may wait for a thread. While they wait longer, a connection may have fewer\nof its requests served at a time, and waits for its next turn with the others.",
         limits.queue_delay = form::duration
     ),
     setting!(

@@ -24,13 +24,13 @@ use protocol::{
     ResponseHead, Version,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Sleep;
 
 use crate::events::{EventHub, EventQueue};
-use crate::load::{GRAIN_BYTES, Holding, Load};
+use crate::load::{GRAIN_BYTES, Holding, Load, Overload};
 use crate::metrics::{RequestKind, Shard};
-use crate::session::{Change, Effect, Finished, Session, Stage, Step, kind_of};
+use crate::session::{Change, Effect, Finished, Session, Stage, Step, Turn, kind_of};
 use crate::world;
 
 use pending::Pending;
@@ -97,14 +97,30 @@ pub(crate) struct Connection<'a, S> {
     holding: Holding,
     /// The client keeps us waiting.
     stall: Option<Stall>,
-    /// Statements served in this turn.
+    /// Statements that may still be served in this turn.
     turn_requests: usize,
+    /// A request that there was no room for. What came behind it waits.
+    held_back: Option<HeldBack>,
+    /// It was held back since something arrived last.
+    was_slowed: bool,
+    /// What its requests take that wait.
+    waiting_bytes: usize,
+}
+
+/// A request that is served again.
+struct HeldBack {
+    frame: Frame,
+    arrived: Instant,
+    wait: Wait<Option<OwnedSemaphorePermit>>,
+    /// Its memory, where it is large.
+    _holding: Option<Holding>,
 }
 
 /// What is remembered of a request that waits.
 struct Tag {
     kind: RequestKind,
     started: Instant,
+    bytes: usize,
     /// Its memory, where it is large.
     _holding: Option<Holding>,
 }
@@ -174,6 +190,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             holding: Holding::none(load),
             stall: None,
             turn_requests: 0,
+            held_back: None,
+            was_slowed: false,
+            waiting_bytes: 0,
         }
     }
 
@@ -205,13 +224,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             return Poll::Ready(Ok(()));
         }
         for _ in 0..ROUNDS_MAX {
-            let mut has_moved = self.serve_frames();
+            let mut has_moved = self.poll_held_back(cx);
+            has_moved |= self.serve_frames();
             has_moved |= self.poll_promises(cx);
             has_moved |= self.poll_pending(cx);
             has_moved |= self.poll_events(cx);
             has_moved |= self.poll_write(cx)?;
             if self.is_over() {
                 return Poll::Ready(Ok(()));
+            }
+            if self.turn_requests == 0 {
+                // The others have their turns before the rest of what arrived is looked at.
+                break;
             }
             has_moved |= self.poll_read(cx)?;
             if !has_moved {
@@ -250,9 +274,13 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         match self.reading {
             Reading::Open => false,
             // Nobody is there to take answers that come later.
-            Reading::Ended => self.outgoing.is_empty() && !self.may_hold_frames,
+            Reading::Ended => {
+                self.outgoing.is_empty() && !self.may_hold_frames && self.held_back.is_none()
+            }
             Reading::Refused => self.outgoing.is_empty(),
-            Reading::Stopping => self.outgoing.is_empty() && self.waiting_count() == 0,
+            Reading::Stopping => {
+                self.outgoing.is_empty() && self.waiting_count() == 0 && self.held_back.is_none()
+            }
         }
     }
 
@@ -271,13 +299,33 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             Stage::Fresh | Stage::LoggingIn => 1,
         };
         matches!(self.reading, Reading::Open | Reading::Ended)
+            && self.held_back.is_none()
+            && (self.turn_requests > 0 || self.session.throw_on_overload)
+            && !self.waits_for_its_own()
             && self.has_room()
             && (self.waiting_count() < in_flight_max
                 || self.session.throw_on_overload && self.session.stage == Stage::Ready)
     }
 
+    /// Where memory is short, whoever has much under way waits for that.
+    fn waits_for_its_own(&self) -> bool {
+        self.waiting_bytes >= GRAIN_BYTES && self.load.is_tight()
+    }
+
+    /// Serves the request again that there was no room for.
+    fn poll_held_back(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(held_back) = &mut self.held_back else { return false };
+        let Poll::Ready(place) = held_back.wait.as_mut().poll(cx) else { return false };
+        let Some(HeldBack { frame, arrived, .. }) = self.held_back.take() else { return false };
+        self.was_slowed = true;
+        if let Some(kind) = kind_of(frame.opcode) {
+            self.serve_now(&frame, kind, arrived, place, true);
+        }
+        true
+    }
+
     fn serve_frames(&mut self) -> bool {
-        if !self.may_hold_frames {
+        if !self.may_hold_frames && !self.has_new_promises {
             return false;
         }
         let arrived = world::now();
@@ -317,28 +365,53 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     fn serve_frame(&mut self, frame: &Frame, arrived: Instant) {
         let Some(kind) = kind_of(frame.opcode) else { return };
         let is_late = kind.is_statement() && self.turn_requests == 0;
+        // Only for clients that asked for it: the others wait.
         if is_late || self.waiting_count() >= self.limits.in_flight_max {
-            let effect = self.session.refuse(frame.version, frame.stream, self.outgoing.messages());
+            let overload = if is_late { Overload::Time } else { Overload::Memory };
+            let of = (frame.version, frame.stream);
+            let effect = self.session.refuse(of, overload, self.outgoing.messages());
             self.settle(kind, arrived, effect);
             return;
         }
         self.turn_requests -= usize::from(kind.is_statement());
+        self.serve_now(frame, kind, arrived, None, false);
+    }
+
+    fn serve_now(
+        &mut self,
+        frame: &Frame,
+        kind: RequestKind,
+        arrived: Instant,
+        place: Option<OwnedSemaphorePermit>,
+        is_again: bool,
+    ) {
         let before_bytes = self.outgoing.messages().len();
         let session = &mut self.session;
         let messages = self.outgoing.messages();
-        let answer_to = self.promises.next();
+        let turn = Turn {
+            arrived,
+            answer_to: self.promises.next(),
+            throws: session.throw_on_overload,
+            is_again,
+            was_slowed: self.was_slowed,
+            place,
+        };
         // A bug that shows with one request must not take the others of this client with it.
-        let step = catch_unwind(AssertUnwindSafe(|| session.serve(frame, answer_to, messages)));
+        let step = catch_unwind(AssertUnwindSafe(|| session.serve(frame, turn, messages)));
         match step {
             Ok(Step::Answered(effect)) => self.settle(kind, arrived, effect),
             Ok(Step::Waits(wait)) => {
-                let _holding = Holding::of(self.load, frame.body.len());
-                self.pending.add(Tag { kind, started: arrived, _holding }, wait);
+                let tag = self.tag(frame, kind, arrived);
+                self.pending.add(tag, wait);
             }
             Ok(Step::Promised(promised)) => {
-                let _holding = Holding::of(self.load, frame.body.len());
-                self.promises.add(Tag { kind, started: arrived, _holding }, promised);
+                let tag = self.tag(frame, kind, arrived);
+                self.promises.add(tag, promised);
                 self.has_new_promises = true;
+            }
+            Ok(Step::HeldBack(wait)) => {
+                let _holding = Holding::of(self.load, frame.body.len());
+                self.held_back = Some(HeldBack { frame: frame.clone(), arrived, wait, _holding });
             }
             Err(_) => {
                 tracing::error!(opcode = ?frame.opcode, "a request failed by a bug of the server");
@@ -350,6 +423,19 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                 self.settle(kind, arrived, effect);
             }
         }
+    }
+
+    /// A request waits from now on.
+    fn tag(&mut self, frame: &Frame, kind: RequestKind, started: Instant) -> Tag {
+        let bytes = frame.body.len();
+        self.waiting_bytes += bytes;
+        Tag { kind, started, bytes, _holding: Holding::of(self.load, bytes) }
+    }
+
+    /// Counts a request that waited, as [`Connection::settle`].
+    fn settle_tagged(&mut self, tag: &Tag, effect: Effect) {
+        self.waiting_bytes -= tag.bytes;
+        self.settle(tag.kind, tag.started, effect);
     }
 
     /// Counts an answered request and does what it changes.
@@ -408,7 +494,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             let messages = self.outgoing.messages();
             // The same guard as around the first step.
             match catch_unwind(AssertUnwindSafe(|| promised.answer(outcome, messages))) {
-                Ok(effect) => self.settle(tag.kind, tag.started, effect),
+                Ok(effect) => self.settle_tagged(&tag, effect),
                 Err(_) => {
                     tracing::error!("a waiting request failed by a bug of the server");
                     self.outgoing.messages().truncate(before_bytes);
@@ -430,8 +516,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             match polled {
                 Ok(Poll::Pending) => break,
                 Ok(Poll::Ready((tag, finished))) => {
-                    self.outgoing.messages().extend_from_slice(&finished.message);
-                    self.settle(tag.kind, tag.started, finished.effect);
+                    let is_large = finished.message.len() >= GRAIN_BYTES;
+                    let messages = self.outgoing.messages();
+                    if is_large && messages.is_empty() {
+                        *messages = finished.message;
+                    } else {
+                        messages.extend_from_slice(&finished.message);
+                    }
+                    self.settle_tagged(&tag, finished.effect);
+                    if is_large {
+                        // Before it is not counted as an answer that comes any more.
+                        self.account();
+                    }
                     has_moved = true;
                 }
                 Err(_) => {
@@ -501,6 +597,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                     self.shard.add_bytes_in(arrived.filled().len());
                     self.inbound.extend_from_slice(arrived.filled());
                     self.may_hold_frames = true;
+                    self.was_slowed = false;
                 }
             }
             Ok(true)
@@ -527,8 +624,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         {
             return;
         }
-        if let Some((version, stream)) = self.decoder.give_up(&mut self.inbound) {
-            let effect = self.session.refuse(version, stream, self.outgoing.messages());
+        if let Some(of) = self.decoder.give_up(&mut self.inbound) {
+            let effect = self.session.refuse(of, Overload::Memory, self.outgoing.messages());
             self.shard.add_error(effect.error_code.unwrap_or_default());
             self.account();
         }

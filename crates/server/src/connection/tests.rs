@@ -11,23 +11,25 @@ use protocol::{
     MapBuilder, NodeStatus, Outgoing, QueryParameters, Request, RequestMessage, Response,
     ResponseHead, ResponseMessage, Version,
 };
-use replica::{AllDone, AnswerTo, CommitResult};
+use replica::{AllDone, CommitResult};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{Connection, Limits, Promised, Wait};
 use crate::clients::Clients;
 use crate::events::EventHub;
-use crate::load::{Holding, Load};
+use crate::load::{Holding, Load, Overload};
 use crate::metrics::Metrics;
-use crate::session::{Client, Effect, Finished, Session, Statements, Step};
+use crate::session::{Client, Effect, Finished, Session, Statements, Step, Turn};
 
-/// `now`: answered at once. `later N`: after N milliseconds. `never`. `panic`. `large N`: N bytes.
+/// `now`: answered at once. `later N`: after N milliseconds. `never`. `panic`. `large N`: N bytes. `full`: held
+/// back until there is room, then answered.
 #[derive(Default)]
 struct Scripted {
     served_count: AtomicUsize,
     requires_login: bool,
+    room: Arc<Notify>,
 }
 
 impl Statements for Scripted {
@@ -36,9 +38,10 @@ impl Statements for Scripted {
         _client: &Client,
         frame: &Frame,
         message: &RequestMessage<'_>,
-        answer_to: AnswerTo<'_>,
+        turn: Turn<'_>,
         out: &mut BytesMut,
     ) -> Step {
+        let answer_to = turn.answer_to;
         self.served_count.fetch_add(1, Ordering::Relaxed);
         let Request::Query { text, .. } = message.request else { panic!("only QUERY") };
         let (version, stream) = (frame.version, frame.stream);
@@ -51,6 +54,14 @@ impl Statements for Scripted {
             "now" => answer(out, "now"),
             "large" => answer(out, &"x".repeat(number as usize)),
             "panic" => panic!("as told"),
+            "full" if turn.is_again => answer(out, "full"),
+            "full" => {
+                let room = Arc::clone(&self.room);
+                return Step::HeldBack(Box::pin(async move {
+                    room.notified().await;
+                    None
+                }));
+            }
             // Its outcome is put by a thread that never heard of the connection.
             "promised" => {
                 let (mailbox, place) = (Arc::clone(answer_to.mailbox), answer_to.number);
@@ -78,7 +89,13 @@ impl Statements for Scripted {
         Step::Answered(Effect::none())
     }
 
-    fn refuse(&self, _: &Client, version: Version, stream: i16, out: &mut BytesMut) -> Effect {
+    fn refuse(
+        &self,
+        _: &Client,
+        (version, stream): (Version, i16),
+        _: Overload,
+        out: &mut BytesMut,
+    ) -> Effect {
         let error = ErrorResponse::new(ErrorKind::Overloaded, "refused");
         Effect::error(&ResponseHead::new(version, stream), &error, out)
     }
@@ -181,6 +198,19 @@ impl TestClient {
             stop,
             load,
         }
+    }
+
+    async fn start_with(&mut self, more: &[(&str, &str)]) -> Response {
+        let mut options = MapBuilder::new();
+        options.string("CQL_VERSION", "3.0.0");
+        for (name, value) in more {
+            options.string(name, value);
+        }
+        self.send(1, Request::Startup(options.string_map())).await;
+        let (_, response) = self.receive().await;
+        self.decoder.start(self.version, None);
+        self.outgoing.start(self.version, None);
+        response
     }
 
     async fn start(&mut self, compression: Option<Compression>) -> Response {
@@ -415,16 +445,31 @@ async fn a_stopping_node_finishes_what_it_began() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_late_refuses_the_newest() {
+async fn a_node_that_is_late_serves_in_short_turns_and_refuses_nobody() {
     let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
     client.start(None).await;
     (0..20).for_each(|_| client.load.on_heartbeat(Duration::from_secs(5)));
-    for stream in 0..10 {
+    for stream in 0..1000 {
+        client.queue_query(stream, "now");
+    }
+    client.flush().await;
+    for stream in 0..1000 {
+        let expected = Response::SetKeyspace("now".to_owned());
+        assert_eq!(client.receive().await, (stream, expected));
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_late_refuses_the_newest_where_its_client_asks_for_that() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start_with(&[("THROW_ON_OVERLOAD", "1")]).await;
+    (0..20).for_each(|_| client.load.on_heartbeat(Duration::from_secs(5)));
+    for stream in 0..60 {
         client.queue_query(stream, "now");
     }
     client.flush().await;
     let mut refused = Vec::new();
-    for _ in 0..10 {
+    for _ in 0..60 {
         let (stream, response) = client.receive().await;
         if response != Response::SetKeyspace("now".to_owned()) {
             assert_eq!(error_text(response), "refused");
@@ -433,9 +478,29 @@ async fn a_node_that_is_late_refuses_the_newest() {
     }
     // Who asks for one thing at a time is served all the same.
     assert!(!refused.is_empty() && !refused.contains(&0), "{refused:?}");
-    client.queue_query(11, "now");
+    client.queue_query(61, "now");
     client.flush().await;
-    assert_eq!(client.receive().await, (11, Response::SetKeyspace("now".to_owned())));
+    assert_eq!(client.receive().await, (61, Response::SetKeyspace("now".to_owned())));
+}
+
+#[tokio::test]
+async fn what_there_is_no_room_for_holds_back_what_comes_behind_it_and_no_one_else() {
+    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
+    client.start(None).await;
+    for (stream, text) in (1..).zip(["later 20", "full", "now", "full"]) {
+        client.queue_query(stream, text);
+    }
+    client.flush().await;
+    // What was begun is answered meanwhile; nothing behind the second is begun.
+    assert_eq!(client.receive().await.0, 1);
+    assert_eq!(client.statements.served_count.load(Ordering::Relaxed), 2);
+    client.statements.room.notify_one();
+    assert_eq!(client.receive().await, (2, Response::SetKeyspace("full".to_owned())));
+    assert_eq!(client.receive().await, (3, Response::SetKeyspace("now".to_owned())));
+    client.stream.shutdown().await.unwrap();
+    client.statements.room.notify_one();
+    assert_eq!(client.receive().await, (4, Response::SetKeyspace("full".to_owned())));
+    assert!(client.is_closed().await);
 }
 
 #[tokio::test]

@@ -39,19 +39,20 @@ impl Inner {
             return self.finished(&call, Err(failure));
         }
         tokio::time::sleep(wait).await;
-        if self.is_full() {
-            let failure = self.too_much();
-            return self.finished(&call, Err(failure));
-        }
         call.has_waited = true;
         call.started = world::now();
-        let schema = self.coordinator.schema();
-        let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
-        drop(schema);
+        let ran = loop {
+            let schema = self.coordinator.schema();
+            let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
+            drop(schema);
+            let Ok(Ran::NoRoom(no_room)) = ran else { break ran };
+            self.wait_for_room(no_room).await;
+            call.was_slowed = true;
+        };
         match ran {
             Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
             Ok(Ran::Waits(outcome, logged)) => self.finish(call, outcome, logged).await,
-            Ok(Ran::Promised(_)) => self.finished(&call, Err(Failure::Bug)),
+            Ok(Ran::Promised(_) | Ran::NoRoom(_)) => self.finished(&call, Err(Failure::Bug)),
             Ok(Ran::Long(long)) => self.run_apart(call, long).await,
             Err(failure) => self.finished(&call, Err(failure)),
         }

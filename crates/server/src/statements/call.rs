@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::net::IpAddr;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -18,7 +17,6 @@ use super::cache::Statement;
 use super::trace::Trace;
 use crate::reply::Failure;
 use crate::session::Client;
-use crate::world;
 
 /// A request with the statements it means.
 #[derive(Clone, Copy)]
@@ -37,6 +35,8 @@ pub(super) struct Call<'a> {
     pub(super) tells_charge: bool,
     /// Whether it waited on the server for its budget.
     pub(super) has_waited: bool,
+    /// Whether it was slowed down because storage was behind.
+    pub(super) was_slowed: bool,
     /// Where the outcome of its change is wanted, while it runs in the turn of its connection.
     pub(super) answer_to: Option<AnswerTo<'a>>,
 }
@@ -165,6 +165,11 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The least that an answer starts with.
+    pub(super) fn bare_head(&self) -> ResponseHead<'static> {
+        ResponseHead::new(self.frame.version, self.frame.stream)
+    }
+
     /// The same, to outlive the connection's turn. The body of the frame is shared, not copied.
     pub(super) fn to_owned(self) -> OwnedCall {
         OwnedCall {
@@ -179,6 +184,7 @@ impl<'a> Call<'a> {
             work: self.work.clone(),
             tells_charge: self.tells_charge,
             has_waited: self.has_waited,
+            was_slowed: self.was_slowed,
         }
     }
 }
@@ -193,6 +199,7 @@ pub(super) struct OwnedCall {
     pub(super) work: Cell<Work>,
     tells_charge: bool,
     pub(super) has_waited: bool,
+    pub(super) was_slowed: bool,
 }
 
 enum Several {
@@ -252,30 +259,8 @@ impl OwnedCall {
             work: &self.work,
             tells_charge: self.tells_charge,
             has_waited: self.has_waited,
+            was_slowed: self.was_slowed,
             answer_to: None,
         })
-    }
-}
-
-/// When a request is to give up: its time is up, or its client is gone.
-pub(super) struct Until<'a> {
-    pub(super) at: Instant,
-    pub(super) is_abandoned: Option<&'a AtomicBool>,
-}
-
-impl coordinator::Deadline for Until<'_> {
-    fn is_over(&self) -> bool {
-        self.is_abandoned.is_some_and(|flag| flag.load(Ordering::Relaxed))
-            || world::now() >= self.at
-    }
-}
-
-/// Set when nobody waits for the answer any more.
-#[derive(Default)]
-pub(super) struct Abandon(pub(super) Arc<AtomicBool>);
-
-impl Drop for Abandon {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }

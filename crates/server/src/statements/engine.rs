@@ -7,41 +7,42 @@ use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use coordinator::{
-    Answer, Coordinator, ExecuteError, Executed, Reply, RequestContext, Rows, Waiting,
+    Answer, Bounds, Coordinator, ExecuteError, Executed, Reply, RequestContext, Rows, Waiting,
 };
 use cql::ast::BatchKind;
 use plan::expression::bound_count;
 use plan::{BatchItem, BatchLimits, BatchPlan, BindContext, ModifyPlan, Plan};
 use protocol::{
     ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead,
-    StatementSource, Version,
+    StatementSource, Version, WriteType,
 };
-use replica::{AnswerTo, Asking, CommitError};
+use replica::{Asking, CommitError, WithoutRoom};
 use schema::Schema;
 use schema::system::StatementFacts;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::{Done, Outcome};
 use units::budget::ClientId;
 use units::{Charge, Work};
 
+use super::apart::OwnTask;
+use super::bounds::{Apart, InTurn, OwnThread};
 use super::cache::{PreparedStatements, Statement};
-use super::call::{Abandon, Call, ChargePayload, OwnedCall, Until, strength};
+use super::call::{Call, ChargePayload, strength};
+use super::held_back::NoRoom;
 use super::promised::{Logged, PromisedCall};
 use super::trace::Trace;
 use super::values::Bound;
 use super::{access, consistency, encode, plans};
 use crate::config::{ServerRetry, Timeouts};
 use crate::connection::Wait;
-use crate::load::{Holding, Load};
+use crate::load::{GRAIN_BYTES, Holding, Load, Overload};
 use crate::reply::Failure;
 use crate::roles::{self, LoginError, LoginGate, Performer, RoleKeeper, Target};
-use crate::session::{Client, Effect, Finished, Statements, Step};
+use crate::session::{Client, Effect, Statements, Step, Turn};
 use crate::world::{self, Uuids};
 
 /// The id of what is not one statement; paging states are bound to ids.
@@ -53,6 +54,9 @@ const PLANS_MAX: u32 = 10;
 
 /// Traces that are being written at once; one more is not kept, and the log says so.
 const TRACES_WRITING_MAX: usize = 1024;
+
+/// Scans that were begun and not ended; of these a few run at a time, in turns.
+const SCANS_BEGUN_MAX: usize = 64;
 
 /// What an engine is made of.
 pub(crate) struct Parts {
@@ -100,16 +104,18 @@ pub(super) struct Inner {
     pub(super) timeouts: Timeouts,
     batch_limits: BatchLimits,
     prepared: PreparedStatements,
-    scans: Arc<Semaphore>,
+    /// Turns of scans: so many run at a time.
+    pub(super) scans: Arc<Semaphore>,
+    pub(super) scans_begun: Arc<Semaphore>,
     traces: Arc<Semaphore>,
     pub(super) charging: Charging,
     /// Places for requests that wait: for the log, for a thread, for their budget.
-    waiting: Arc<Semaphore>,
+    pub(super) waiting: Arc<Semaphore>,
     /// Of these, how many may wait for their budget.
     pub(super) waiting_for_budget: Arc<Semaphore>,
     address: SocketAddr,
-    load: Arc<Load>,
-    is_cosmos: bool,
+    pub(super) load: Arc<Load>,
+    pub(super) is_cosmos: bool,
 }
 
 /// How far a call came.
@@ -122,14 +128,18 @@ pub(super) enum Ran {
     Promised(Logged),
     /// It would take long: it was not begun.
     Long(Long),
+    /// There is no room for the change: nothing was done.
+    NoRoom(NoRoom),
 }
 
 /// A call that is to run on a thread of its own.
 #[derive(Clone, Copy)]
 pub(super) struct Long {
-    is_scan: bool,
+    pub(super) is_scan: bool,
     /// How long the client waits, where the call does not look at the time itself.
-    patience: Option<Duration>,
+    pub(super) patience: Option<Duration>,
+    /// When its client is told that it took too long.
+    pub(super) until: Instant,
 }
 
 /// Where a call runs.
@@ -137,8 +147,8 @@ pub(super) struct Long {
 pub(super) enum Pace<'a> {
     /// In the turn of its connection.
     Inline,
-    /// On a thread of its own; the flag says that nobody waits any more.
-    Own(&'a AtomicBool),
+    /// On a thread of its own.
+    Own(&'a OwnThread),
 }
 
 impl Engine {
@@ -152,6 +162,7 @@ impl Engine {
             batch_limits: parts.batch_limits,
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             scans: Arc::new(Semaphore::new(parts.scans_max)),
+            scans_begun: Arc::new(Semaphore::new(SCANS_BEGUN_MAX)),
             traces: Arc::new(Semaphore::new(TRACES_WRITING_MAX)),
             waiting: Arc::new(Semaphore::new(parts.waiting_max)),
             waiting_for_budget: Arc::new(Semaphore::new(parts.waiting_max / 2)),
@@ -185,6 +196,92 @@ impl Engine {
     pub(crate) fn prepared_count(&self) -> usize {
         self.0.prepared.count()
     }
+
+    /// The first step of a call whose statements are planned. `place`: among all that wait, if it has one already.
+    fn begin(
+        &self,
+        call: Call<'_>,
+        schema: &Schema,
+        mut place: Option<OwnedSemaphorePermit>,
+        throws: bool,
+        out: &mut BytesMut,
+    ) -> Step {
+        if call.frame.body.len() >= GRAIN_BYTES && self.0.load.is_full() {
+            let failure = self.0.too_much(Overload::Memory);
+            return Step::Answered(encode::error(&call, &failure, out));
+        }
+        // A change that is in the log waits whether there is a place for it or not: so it has one before.
+        let is_change = match call.statements {
+            [one] => one.plan.is_modification(),
+            _ => true,
+        };
+        if is_change && place.is_none() {
+            place = self.0.place();
+            if place.is_none() {
+                return self.0.without_place(&call, throws, out);
+            }
+        }
+        match self.0.run(call, schema, Pace::Inline) {
+            Ok(Ran::Answered(answer)) => {
+                let outcome = Ok(answer);
+                self.0.settle(&call, &outcome);
+                Step::Answered(encode::answer(&call, outcome, out))
+            }
+            Ok(Ran::Promised(logged)) => {
+                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
+                Step::Promised(Box::new(PromisedCall { inner, call, logged, place }))
+            }
+            // Not here: its outcome was promised to the connection.
+            Ok(Ran::Waits(outcome, logged)) => {
+                Step::Waits(Box::pin(Arc::clone(&self.0).finish(call.to_owned(), outcome, logged)))
+            }
+            Ok(Ran::NoRoom(_)) if throws => {
+                let failure = self.0.too_much(Overload::Memory);
+                Step::Answered(encode::error(&call, &failure, out))
+            }
+            Ok(Ran::NoRoom(no_room)) => {
+                let inner = Arc::clone(&self.0);
+                Step::HeldBack(Box::pin(async move {
+                    inner.wait_for_room(no_room).await;
+                    place
+                }))
+            }
+            Ok(Ran::Long(long)) => {
+                let Some(place) = place.or_else(|| self.0.place()) else {
+                    return self.0.without_place(&call, throws, out);
+                };
+                let head = call.bare_head();
+                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
+                // In a task of its own: a client that does not take its answers must not keep the
+                // threads from others that wait for one.
+                let task = OwnTask(tokio::spawn(async move {
+                    let _place = place;
+                    let load = Arc::clone(&inner.load);
+                    let mut finished = inner.run_apart(call, long).await;
+                    finished.holding = Holding::of(&load, finished.message.capacity());
+                    finished
+                }));
+                Step::Waits(Box::pin(task.finished(head)))
+            }
+            Err(Failure::Execute(ExecuteError::Throttled(wait)))
+                if self.0.waits_for_budget(&call) =>
+            {
+                let Some(place) = place.or_else(|| self.0.place()) else {
+                    return self.0.without_place(&call, throws, out);
+                };
+                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
+                Step::Waits(Box::pin(async move {
+                    let _place = place;
+                    inner.wait_for_budget(call, wait).await
+                }))
+            }
+            Err(failure) => {
+                let outcome = Err(failure);
+                self.0.settle(&call, &outcome);
+                Step::Answered(encode::answer(&call, outcome, out))
+            }
+        }
+    }
 }
 
 impl Statements for Engine {
@@ -193,10 +290,10 @@ impl Statements for Engine {
         client: &Client,
         frame: &Frame,
         message: &RequestMessage<'_>,
-        answer_to: AnswerTo<'_>,
+        turn: Turn<'_>,
         out: &mut BytesMut,
     ) -> Step {
-        let started = world::now();
+        let Turn { arrived: started, answer_to, throws, was_slowed, place, .. } = turn;
         let trace = message.tracing.then(|| Arc::new(Trace::begin(&self.0.uuids, started)));
         let work = Cell::default();
         let mut call = Call {
@@ -209,6 +306,7 @@ impl Statements for Engine {
             work: &work,
             tells_charge: self.0.charging.tells && client.takes_payload,
             has_waited: false,
+            was_slowed,
             answer_to: Some(answer_to),
         };
         if let Some(parameters) = call.parameters() {
@@ -238,62 +336,23 @@ impl Statements for Engine {
             }
         }
         self.0.note(&call, "The statement is planned");
-        if self.0.waiting.available_permits() == 0 || self.0.load.is_full() {
-            return Step::Answered(encode::error(&call, &self.0.too_much(), out));
-        }
-        let place = || Arc::clone(&self.0.waiting).try_acquire_owned().ok();
-        match self.0.run(call, &schema, Pace::Inline) {
-            Ok(Ran::Answered(answer)) => {
-                let outcome = Ok(answer);
-                self.0.settle(&call, &outcome);
-                Step::Answered(encode::answer(&call, outcome, out))
-            }
-            Ok(Ran::Promised(logged)) => {
-                let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
-                Step::Promised(Box::new(PromisedCall { inner, call, logged, place }))
-            }
-            // Not here: its outcome was promised to the connection.
-            Ok(Ran::Waits(outcome, logged)) => {
-                Step::Waits(Box::pin(Arc::clone(&self.0).finish(call.to_owned(), outcome, logged)))
-            }
-            Ok(Ran::Long(long)) => {
-                let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
-                // In a task of its own: a client that does not take its answers must not keep the
-                // threads from others that wait for one.
-                let task = Apart(tokio::spawn(async move {
-                    let _place = place;
-                    let load = Arc::clone(&inner.load);
-                    let mut finished = inner.run_apart(call, long).await;
-                    finished.holding = Holding::of(&load, finished.message.capacity());
-                    finished
-                }));
-                let head = ResponseHead::new(frame.version, frame.stream);
-                Step::Waits(Box::pin(task.finished(head)))
-            }
-            Err(Failure::Execute(ExecuteError::Throttled(wait)))
-                if self.0.waits_for_budget(&call) =>
-            {
-                let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place());
-                Step::Waits(Box::pin(async move {
-                    let _place = place;
-                    inner.wait_for_budget(call, wait).await
-                }))
-            }
-            Err(failure) => {
-                let outcome = Err(failure);
-                self.0.settle(&call, &outcome);
-                Step::Answered(encode::answer(&call, outcome, out))
-            }
-        }
+        self.begin(call, &schema, place, throws, out)
     }
 
-    fn refuse(&self, client: &Client, version: Version, stream: i16, out: &mut BytesMut) -> Effect {
+    fn refuse(
+        &self,
+        client: &Client,
+        (version, stream): (Version, i16),
+        overload: Overload,
+        out: &mut BytesMut,
+    ) -> Effect {
         let tells = self.0.charging.tells && client.takes_payload;
         let payload = ChargePayload::of(Charge::ZERO, tells);
         let mut space = Default::default();
         let custom_payload = payload.pairs(&mut space);
         let head = ResponseHead { custom_payload, ..ResponseHead::new(version, stream) };
-        Effect::error(&head, &self.0.too_much().response(protocol::Consistency::One), out)
+        let failure = self.0.too_much(overload);
+        Effect::error(&head, &failure.response(protocol::Consistency::One), out)
     }
 
     fn end_turn(&self) {
@@ -324,46 +383,12 @@ impl Statements for Engine {
     }
 }
 
-/// A call that runs in a task of its own; given up when its client is gone.
-struct Apart(JoinHandle<Finished>);
-
-impl Apart {
-    async fn finished(mut self, head: ResponseHead<'static>) -> Finished {
-        match (&mut self.0).await {
-            Ok(finished) => finished,
-            Err(_) => {
-                let mut message = BytesMut::new();
-                let error = Failure::Bug.response(protocol::Consistency::One);
-                let effect = Effect::error(&head, &error, &mut message);
-                Finished::new(message, effect)
-            }
-        }
-    }
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 enum Located {
     One(Arc<Statement>),
     Batch(Vec<Arc<Statement>>),
 }
 
 impl Inner {
-    /// Why a request is refused when the node has too much to do.
-    pub(super) fn too_much(&self) -> Failure {
-        Failure::Execute(ExecuteError::Throttled(self.load.refuse()))
-    }
-
-    /// Whether there is no memory for an answer that may be large. What is left is for small ones: large
-    /// ones that nobody takes must not keep everybody out.
-    pub(super) fn is_full(&self) -> bool {
-        self.load.gives_up_unfinished()
-    }
-
     /// The statement that a request means; kept, if it is to be.
     fn statement(&self, call: &Call<'_>, schema: &Schema) -> Result<Arc<Statement>, Failure> {
         match &call.message.request {
@@ -463,7 +488,7 @@ impl Inner {
     }
 
     /// The world that values are bound in.
-    fn context(
+    pub(super) fn context(
         &self,
         parameters: Option<&QueryParameters<'_>>,
         version: Version,
@@ -490,9 +515,7 @@ impl Inner {
     ) -> Result<Ran, Failure> {
         let mut ran = self.with_plan(&call, |plan| self.run_plan(call, plan, schema, pace));
         for _ in 0..PLANS_MAX {
-            let Err(Failure::Execute(ExecuteError::Commit(CommitError::Stale))) = ran else {
-                break;
-            };
+            let Err(Failure::Write(CommitError::Stale, _)) = ran else { break };
             let schema = self.coordinator.schema();
             let statements = match &call.message.request {
                 Request::Batch(_) => self.batch_statements(&call, &schema)?,
@@ -521,18 +544,22 @@ impl Inner {
         {
             let is_truncate = matches!(plan, Plan::Truncate(_));
             let patience = is_truncate.then_some(self.timeouts.truncate);
-            return Ok(Ran::Long(Long { is_scan, patience }));
+            let until = call.started + plans::patience(&self.timeouts, &plan).1;
+            return Ok(Ran::Long(Long { is_scan, patience, until }));
         }
         if let Plan::Roles(statement) = &plan {
             return self.run_roles(call, statement, schema).map(Ran::Answered);
         }
         let (write_type, timeout) = plans::patience(&self.timeouts, &plan);
-        let deadline = Until {
-            at: call.started + timeout,
-            is_abandoned: match pace {
-                Pace::Inline => None,
-                Pace::Own(flag) => Some(flag),
-            },
+        let until = call.started + timeout;
+        let in_turn = InTurn::new(until);
+        let apart;
+        let bounds: &dyn Bounds = match pace {
+            Pace::Inline => &in_turn,
+            Pace::Own(thread) => {
+                apart = Apart { until, thread };
+                &apart
+            }
         };
         let statement_id = match call.statements {
             [one] => one.plan.id,
@@ -541,9 +568,10 @@ impl Inner {
         let request = RequestContext {
             paging_state: parameters.paging_state,
             statement_id,
-            deadline: &deadline,
+            bounds,
             keyspace: call.keyspace(),
             answer_to: call.answer_to,
+            without_room: WithoutRoom::ComesBack { was_slowed: call.was_slowed },
             work: call.work,
             throughput: call.throughput()?,
             asking: Asking {
@@ -552,12 +580,20 @@ impl Inner {
                 has_waited: call.has_waited,
             },
         };
-        let executed = self.coordinator.execute(plan, &request);
-        match executed.map_err(|error| Failure::of_execution(error, write_type))? {
+        let executed = match self.coordinator.execute(plan, &request) {
+            Err(ExecuteError::TooLong) => {
+                return Ok(Ran::Long(Long { is_scan: true, patience: None, until }));
+            }
+            Err(ExecuteError::Crowded) => return Err(self.too_much(Overload::Memory)),
+            executed => executed.map_err(|error| Failure::of_execution(error, write_type))?,
+        };
+        match executed {
             Executed::Done(answer) => {
                 self.after_definition(call.client, &answer.reply);
                 Ok(Ran::Answered(answer))
             }
+            Executed::NoRoom(_) if world::now() >= until => Err(Failure::WriteTimedOut(write_type)),
+            Executed::NoRoom(busy) => Ok(Ran::NoRoom(NoRoom { busy, until })),
             Executed::Waiting(waiting) => {
                 let Waiting { outcome, warnings, ticket } = waiting;
                 let logged = Logged { ticket, warnings, write_type, timeout };
@@ -627,77 +663,6 @@ impl Inner {
         }
     }
 
-    /// Runs a call that takes long on a thread of its own.
-    pub(super) async fn run_apart(self: Arc<Self>, call: OwnedCall, long: Long) -> Finished {
-        let abandon = Abandon::default();
-        let is_abandoned = Arc::clone(&abandon.0);
-        // Scans wait for each other, so that they leave room for everything else.
-        let permit = match long.is_scan {
-            true => Arc::clone(&self.scans).acquire_owned().await.ok(),
-            false => None,
-        };
-        if self.is_full() {
-            let failure = self.too_much();
-            return self.finished(&call, Err(failure));
-        }
-        // Held until the answer is there and counted: so that few are on their way at once.
-        let permit = Arc::new(permit);
-        let held = Arc::clone(&permit);
-        let inner = Arc::clone(&self);
-        let head = call.bare_head();
-        let waits = call.with(|call| Ok(self.waits_for_budget(&call))).unwrap_or(false);
-        let ran = tokio::task::spawn_blocking(move || {
-            let _held = held;
-            let schema = inner.coordinator.schema();
-            let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&is_abandoned)));
-            (call, ran)
-        });
-        let ran = match long.patience {
-            Some(patience) => match tokio::time::timeout(patience, ran).await {
-                Ok(ran) => ran,
-                // What was begun goes on; the client is told that nobody waits for it.
-                Err(_) => {
-                    let mut message = BytesMut::new();
-                    let error = Failure::TruncateTimedOut.response(protocol::Consistency::One);
-                    let effect = Effect::error(&head, &error, &mut message);
-                    return Finished::new(message, effect);
-                }
-            },
-            None => ran.await,
-        };
-        let Ok((call, ran)) = ran else {
-            // It panicked there, which is a bug; the others of this client go on.
-            let mut message = BytesMut::new();
-            let error = Failure::Bug.response(protocol::Consistency::One);
-            let effect = Effect::error(&head, &error, &mut message);
-            return Finished::new(message, effect);
-        };
-        drop(abandon);
-        match ran {
-            Ok(Ran::Waits(outcome, logged)) => self.finish(call, outcome, logged).await,
-            Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
-            Ok(Ran::Long(_) | Ran::Promised(_)) => self.finished(&call, Err(Failure::Bug)),
-            Err(Failure::Execute(ExecuteError::Throttled(wait))) if waits => {
-                drop(permit);
-                Box::pin(self.wait_for_budget(call, wait)).await
-            }
-            Err(failure) => self.finished(&call, Err(failure)),
-        }
-    }
-
-    pub(super) fn finished(
-        self: &Arc<Self>,
-        call: &OwnedCall,
-        outcome: Result<Answer, Failure>,
-    ) -> Finished {
-        let mut message = BytesMut::new();
-        let effect = call.with(|call| {
-            self.settle(&call, &outcome);
-            Ok(encode::answer(&call, outcome, &mut message))
-        });
-        Finished::new(message, effect.unwrap_or_default())
-    }
-
     /// Accounts for a call that is done.
     pub(super) fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
         if let [statement] = call.statements
@@ -755,31 +720,47 @@ impl Inner {
 
     /// Runs a write of our own.
     async fn write(&self, text: &str) -> Result<(), Failure> {
-        let waiting = {
-            let schema = self.coordinator.schema();
-            let statement = Statement::plan(text, &schema, None)?;
-            let context = self.context(None, Version::NEWEST);
-            let plan = statement.plan.bind(&plan::NoValues, &context)?;
-            let at = world::now() + self.timeouts.write;
-            let request = RequestContext {
-                paging_state: None,
-                statement_id: STATEMENT_ID_NONE,
-                deadline: &Until { at, is_abandoned: None },
-                keyspace: None,
-                answer_to: None,
-                work: &Cell::default(),
-                throughput: None,
-                asking: Asking { client: ClientId(0), waits: false, has_waited: true },
-            };
-            match self.coordinator.execute(plan, &request)? {
+        let until = world::now() + self.timeouts.write;
+        let mut was_slowed = false;
+        let waiting = loop {
+            match self.begin_write(text, until, was_slowed)? {
                 Executed::Done(_) => return Ok(()),
-                Executed::Waiting(waiting) => waiting.outcome.ok_or(Failure::Bug)?,
+                Executed::Waiting(waiting) => break waiting.outcome.ok_or(Failure::Bug)?,
+                Executed::NoRoom(_) if world::now() >= until => {
+                    return Err(Failure::WriteTimedOut(WriteType::Simple));
+                }
+                Executed::NoRoom(busy) => self.wait_for_room(NoRoom { busy, until }).await,
             }
+            was_slowed = true;
         };
         match waiting.await {
             Ok(outcome) => outcome.map(drop).map_err(|error| Failure::Execute(error.into())),
             Err(_) => Err(Failure::Execute(CommitError::Closed.into())),
         }
+    }
+
+    fn begin_write(
+        &self,
+        text: &str,
+        until: Instant,
+        was_slowed: bool,
+    ) -> Result<Executed, Failure> {
+        let schema = self.coordinator.schema();
+        let statement = Statement::plan(text, &schema, None)?;
+        let context = self.context(None, Version::NEWEST);
+        let plan = statement.plan.bind(&plan::NoValues, &context)?;
+        let request = RequestContext {
+            paging_state: None,
+            statement_id: STATEMENT_ID_NONE,
+            bounds: &InTurn::new(until),
+            keyspace: None,
+            answer_to: None,
+            without_room: WithoutRoom::ComesBack { was_slowed },
+            work: &Cell::default(),
+            throughput: None,
+            asking: Asking { client: ClientId(0), waits: false, has_waited: true },
+        };
+        Ok(self.coordinator.execute(plan, &request)?)
     }
 
     /// The rows of a conditional write. Its plan is made again from the same request, because a plan

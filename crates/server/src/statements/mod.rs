@@ -2,15 +2,19 @@
 //!
 //! Reading order: [`engine`] (the way of each request), [`cache`] (prepared statements), [`values`]
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
-//! [`promised`] (what waits for the log), [`encode`] (answers as messages), [`access`] (who may),
+//! [`promised`] (what waits for the log), [`held_back`] (what there is no room for), [`apart`] (what takes
+//! long), [`bounds`] (what a request may take), [`encode`] (answers as messages), [`access`] (who may),
 //! [`consistency`] (which levels make no sense), [`trace`].
 mod access;
+mod apart;
+mod bounds;
 mod budget_queue;
 mod cache;
 mod call;
 mod consistency;
 mod encode;
 mod engine;
+mod held_back;
 mod plans;
 mod promised;
 mod statistics;

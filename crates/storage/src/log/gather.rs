@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::Notify;
 use types::{SetId, TableId};
 
 use super::disk::{Disk, LogFile, is_disk_full};
@@ -46,6 +47,8 @@ pub(crate) enum AppendError {
     Ended,
     /// The one who appends does not want it any more, as things are by now.
     Withdrawn,
+    /// A record of so many bytes does not fit now, and was not to wait.
+    NoRoom(usize),
 }
 
 /// An entry that is about to be appended.
@@ -78,6 +81,8 @@ pub(crate) struct NewRecord<'r> {
     /// Whether the writer is woken. If not, a group commit begins with the next record that wakes it, or
     /// with [`Log::write_or_wake`].
     pub(crate) wakes: bool,
+    /// Whether it waits for room; if not, it may be refused for lack of it.
+    pub(crate) waits: bool,
 }
 
 /// What the system has too little of to go on writing, until it has more.
@@ -140,6 +145,8 @@ pub(crate) struct Shared<J> {
     pub(crate) progress: Condvar,
     /// The maker of spares waits here.
     pub(crate) spare_wanted: Condvar,
+    /// Told with `progress`, for appenders that do not wait on a thread.
+    pub(crate) room: Notify,
     pub(crate) synced: AtomicU64,
     /// The latest second of an entry. Changes under the lock.
     now_s: AtomicU32,
@@ -267,6 +274,7 @@ impl<J: Send + 'static> Log<J> {
             work: Condvar::new(),
             progress: Condvar::new(),
             spare_wanted: Condvar::new(),
+            room: Notify::new(),
             synced: AtomicU64::new(recovered.end),
             now_s: AtomicU32::new(recovered.now_s),
             failed: OnceLock::new(),
@@ -281,9 +289,9 @@ impl<J: Send + 'static> Log<J> {
         record: NewRecord<'_>,
         appending: &mut impl Appending<J>,
     ) -> Result<Appended, AppendError> {
-        let NewRecord { entries, body, now_s, is_last, wakes } = record;
+        let NewRecord { entries, body, now_s, is_last, wakes, waits } = record;
         let body_checksum = crc32fast::hash(body);
-        let mut gathering = self.make_room(entries.len() * ENTRY_HEAD_BYTES, body.len())?;
+        let mut gathering = self.make_room(entries.len() * ENTRY_HEAD_BYTES, body.len(), waits)?;
         if !gathering.ended.is_empty()
             && entries.iter().any(|entry| gathering.ended.contains(&entry.set))
         {
@@ -339,7 +347,7 @@ impl<J: Send + 'static> Log<J> {
         now_s: u32,
         job: impl FnOnce(Appended) -> Option<J>,
     ) -> Result<Appended, AppendError> {
-        let mut gathering = self.make_room(0, MARK_BYTES)?;
+        let mut gathering = self.make_room(0, MARK_BYTES, true)?;
         self.raise_now(&mut gathering, now_s);
         let position = gathering.next;
         let synced = self.shared.synced.load(Ordering::Acquire);
@@ -361,7 +369,7 @@ impl<J: Send + 'static> Log<J> {
         before_others: impl FnOnce(Appended) -> Option<J>,
     ) -> Result<Appended, AppendError> {
         let body = table.0.to_be_bytes();
-        let mut gathering = self.make_room(0, body.len())?;
+        let mut gathering = self.make_room(0, body.len(), true)?;
         let synced = self.shared.synced.load(Ordering::Acquire);
         let appended = gathering.push(kind, &[], &body, crc32fast::hash(&body), synced);
         if let Some(job) = before_others(appended) {
@@ -503,6 +511,7 @@ impl<J: Send + 'static> Log<J> {
             self.shared.work.notify_one();
             self.shared.spare_wanted.notify_one();
             self.shared.progress.notify_all();
+            self.shared.room.notify_waiters();
         }
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
@@ -521,6 +530,7 @@ impl<J: Send + 'static> Log<J> {
         &self,
         head: usize,
         body: usize,
+        waits: bool,
     ) -> Result<MutexGuard<'_, Gathering<J>>, AppendError> {
         let shared = &self.shared;
         let bytes = record_bytes(head, body);
@@ -560,8 +570,36 @@ impl<J: Send + 'static> Log<J> {
                 }
             }
             shared.work.notify_one();
+            if !waits {
+                return Err(AppendError::NoRoom(bytes));
+            }
             shared.progress.wait(&mut gathering);
         }
+    }
+
+    /// Waits until a record of so many bytes may fit, or is refused for another reason.
+    pub(crate) async fn room(&self, bytes: usize) {
+        loop {
+            let mut changed = std::pin::pin!(self.shared.room.notified());
+            // From here on no change is missed, so that what is looked at next cannot get old.
+            changed.as_mut().enable();
+            if self.may_fit(bytes) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn may_fit(&self, bytes: usize) -> bool {
+        let shared = &self.shared;
+        let gathering = shared.gathering.lock();
+        let is_over =
+            gathering.is_closing || gathering.shortage.is_some() || shared.failed.get().is_some();
+        let has_room = gathering.buffered_bytes == 0
+            || gathering.buffered_bytes + bytes <= shared.buffer_bytes_max;
+        let has_place = gathering.fits(bytes, shared.segment_bytes)
+            || !matches!(gathering.spare, Spare::Wanted);
+        is_over || has_room && has_place
     }
 
     fn wake_writer(&self, gathering: MutexGuard<'_, Gathering<J>>) {

@@ -1,7 +1,9 @@
 //! The log alone: what comes back after a stop of any kind.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -117,7 +119,7 @@ fn append_to(
 ) -> Result<Position, AppendError> {
     let entries = [NewEntry { set, kind: 1, body_bytes: u32::try_from(body.len()).unwrap() }];
     let now_s = u32::try_from(number).unwrap();
-    let record = NewRecord { entries: &entries, body, now_s, is_last: false, wakes };
+    let record = NewRecord { entries: &entries, body, now_s, is_last: false, wakes, waits: true };
     log.append_entries(record, &mut Told(number)).map(|appended| appended.end)
 }
 
@@ -346,6 +348,51 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
 /// Appends without telling the log's thread.
 fn append_quietly(log: &Log<u64>, number: u64) -> Result<Position, AppendError> {
     append_to(log, SetId(0), number, &body(number, 10), false)
+}
+
+#[test]
+fn an_appender_that_may_not_wait_is_told_that_there_is_no_room_and_when_there_is() {
+    let disk = SimDisk::default();
+    let durable = Durable::default();
+    let few_bytes = Options { log_buffer_bytes_max: 200, ..options(CommitMode::Group) };
+    let log = Log::start(
+        Arc::new(disk.clone()),
+        &few_bytes,
+        &Recovered::default(),
+        Box::new(durable.clone()),
+    );
+    let log = log.unwrap();
+    let append_now = |number: u64| {
+        let body = body(number, 50);
+        let body_bytes = u32::try_from(body.len()).unwrap();
+        let record = NewRecord {
+            entries: &[NewEntry { set: SetId(0), kind: 1, body_bytes }],
+            body: &body,
+            now_s: 0,
+            is_last: false,
+            wakes: false,
+            waits: false,
+        };
+        log.append_entries(record, &mut Told(number))
+    };
+    disk.slow_down(Duration::from_millis(20));
+    let mut refused = None;
+    let mut count = 0;
+    while refused.is_none() {
+        match append_now(count) {
+            Ok(_) => count += 1,
+            Err(AppendError::NoRoom(bytes)) => refused = Some(bytes),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    let mut room = pin!(log.room(refused.unwrap_or_default()));
+    while room.as_mut().poll(&mut context).is_pending() {
+        std::thread::yield_now();
+    }
+    append_now(count).unwrap();
+    log.close();
+    assert_eq!(durable.acknowledged(), (0..=count).collect::<Vec<_>>());
 }
 
 #[test]

@@ -193,6 +193,7 @@ fn take_group<J>(shared: &Shared<J>, gathering: &mut Gathering<J>, sync: bool) -
     };
     gathering.writer_is_busy = true;
     shared.progress.notify_all();
+    shared.room.notify_waiters();
     group
 }
 
@@ -472,6 +473,7 @@ impl<J: Send + 'static> Pen<J> {
             gathering.shortage = None;
             gathering.chunks.clear();
             self.shared.progress.notify_all();
+            self.shared.room.notify_waiters();
             self.shared.spare_wanted.notify_one();
             // The log's own thread has nothing more to do.
             self.shared.work.notify_one();
@@ -529,6 +531,7 @@ fn make_spares<J>(shared: &Shared<J>) {
             }
         };
         shared.progress.notify_all();
+        shared.room.notify_waiters();
         if !is_ready {
             shared.spare_wanted.wait_for(&mut gathering, SHORTAGE_RETRY);
         }

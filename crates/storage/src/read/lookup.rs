@@ -112,7 +112,7 @@ impl Reader<'_> {
             }
             let key = entry.key();
             self.entries_followed += 1;
-            if self.read_partition(&key)? == Flow::Stop || !self.goes_on() {
+            if self.read_partition(&key)? == Flow::Stop || !self.goes_on(0) {
                 return Ok(());
             }
             done = Some(key);
@@ -126,7 +126,7 @@ impl Reader<'_> {
         for item in lookup.items(view.seqno) {
             let (entry_key, value) = item.map_err(|error| lookup.failed(error))?;
             let entry = lookup.entry(&entry_key, &value)?;
-            if !self.goes_on() {
+            if !self.goes_on(0) {
                 return Ok(());
             }
             let is_over = entry.expires_at_s.is_some_and(|second| second <= self.command.now_s);

@@ -267,7 +267,7 @@ impl<'s, 'r> Slice<'s, 'r> {
                     }
                 }
             }
-            if !self.reader.goes_on() {
+            if !self.reader.goes_on(row.value.len()) {
                 return Ok(Flow::Stop);
             }
         }
@@ -354,7 +354,7 @@ impl<'s, 'r> Slice<'s, 'r> {
                 return Ok(flow);
             }
         }
-        Ok(if self.reader.goes_on() { Flow::Continue } else { Flow::Stop })
+        Ok(if self.reader.goes_on(value.len()) { Flow::Continue } else { Flow::Stop })
     }
 
     /// Brings what was gathered to the heads.

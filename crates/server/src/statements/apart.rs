@@ -1,0 +1,113 @@
+//! Calls that take long, on threads of their own.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use coordinator::{Answer, ExecuteError};
+use protocol::ResponseHead;
+use tokio::task::JoinHandle;
+
+use super::bounds::{Abandon, OwnThread};
+use super::call::OwnedCall;
+use super::encode;
+use super::engine::{Inner, Long, Pace, Ran};
+use crate::reply::Failure;
+use crate::session::{Effect, Finished};
+
+/// A call that runs in a task of its own; given up when its client is gone.
+pub(super) struct OwnTask(pub(super) JoinHandle<Finished>);
+
+impl OwnTask {
+    pub(super) async fn finished(mut self, head: ResponseHead<'static>) -> Finished {
+        match (&mut self.0).await {
+            Ok(finished) => finished,
+            Err(_) => {
+                let mut message = BytesMut::new();
+                let error = Failure::Bug.response(protocol::Consistency::One);
+                let effect = Effect::error(&head, &error, &mut message);
+                Finished::new(message, effect)
+            }
+        }
+    }
+}
+
+impl Drop for OwnTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Inner {
+    /// Runs a call that takes long on a thread of its own.
+    pub(super) async fn run_apart(self: Arc<Self>, call: OwnedCall, long: Long) -> Finished {
+        let abandon = Abandon::default();
+        // Scans wait for each other, so that they leave room for everything else.
+        let (mut scan, mut begun) = (None, None);
+        if long.is_scan {
+            let begin = Arc::clone(&self.scans_begun).acquire_owned();
+            let turn = Arc::clone(&self.scans).acquire_owned();
+            let both = async { Some((begin.await.ok()?, turn.await.ok()?)) };
+            let Ok(Some((begin, turn))) = tokio::time::timeout_at(long.until.into(), both).await
+            else {
+                return self.finished(&call, Err(ExecuteError::ReadTimedOut.into()));
+            };
+            (begun, scan) = (Some(begin), Some((Arc::clone(&self.scans), turn)));
+        }
+        // Held until the answer is there and counted: so that few are on their way at once.
+        let thread = OwnThread::new(&self.load, Arc::clone(&abandon.0), scan);
+        let inner = Arc::clone(&self);
+        let head = call.bare_head();
+        let waits = call.with(|call| Ok(self.waits_for_budget(&call))).unwrap_or(false);
+        let ran = tokio::task::spawn_blocking(move || {
+            let schema = inner.coordinator.schema();
+            let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&thread)));
+            (call, ran, thread)
+        });
+        let ran = match long.patience {
+            Some(patience) => match tokio::time::timeout(patience, ran).await {
+                Ok(ran) => ran,
+                // What was begun goes on; the client is told that nobody waits for it.
+                Err(_) => {
+                    let mut message = BytesMut::new();
+                    let error = Failure::TruncateTimedOut.response(protocol::Consistency::One);
+                    let effect = Effect::error(&head, &error, &mut message);
+                    return Finished::new(message, effect);
+                }
+            },
+            None => ran.await,
+        };
+        let Ok((call, ran, thread)) = ran else {
+            // It panicked there, which is a bug; the others of this client go on.
+            let mut message = BytesMut::new();
+            let error = Failure::Bug.response(protocol::Consistency::One);
+            let effect = Effect::error(&head, &error, &mut message);
+            return Finished::new(message, effect);
+        };
+        drop(abandon);
+        match ran {
+            Ok(Ran::Waits(outcome, logged)) => self.finish(call, outcome, logged).await,
+            Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
+            Ok(Ran::Long(_) | Ran::Promised(_) | Ran::NoRoom(_)) => {
+                self.finished(&call, Err(Failure::Bug))
+            }
+            Err(Failure::Execute(ExecuteError::Throttled(wait))) if waits => {
+                drop((thread, begun));
+                Box::pin(self.wait_for_budget(call, wait)).await
+            }
+            Err(failure) => self.finished(&call, Err(failure)),
+        }
+    }
+
+    pub(super) fn finished(
+        self: &Arc<Self>,
+        call: &OwnedCall,
+        outcome: Result<Answer, Failure>,
+    ) -> Finished {
+        let mut message = BytesMut::new();
+        let effect = call.with(|call| {
+            self.settle(&call, &outcome);
+            Ok(encode::answer(&call, outcome, &mut message))
+        });
+        Finished::new(message, effect.unwrap_or_default())
+    }
+}
