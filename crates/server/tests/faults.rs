@@ -293,6 +293,36 @@ fn descriptors_that_are_short_under_the_log_are_waited_for() {
     the_log_runs_short("short-open", Call::Open, EMFILE, "/log", "cannot be written now");
 }
 
+/// The sorted files of all tables.
+fn sorted_files(data_dir: &Path) -> Vec<PathBuf> {
+    let inside = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let trees = inside(data_dir.join("trees"));
+    let files = trees.flat_map(|tree| inside(tree.path().join("tables")));
+    let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_merge_without_room_leaves_nothing_behind_and_is_done_later() {
+    let mut bench = Bench::new("merge");
+    for round in 0..3 {
+        for number in 0..20 {
+            bench.write(100 * round + number).unwrap();
+        }
+        assert!(bench.command("flush").status.success());
+    }
+    let before = sorted_files(bench.node.data_dir());
+    bench.fail(Call::Write, 2, ENOSPC, true, "/tables/");
+    assert!(!bench.command("compact").status.success());
+    assert!(bench.board.failed(Call::Write).unwrap() > 0);
+    assert_eq!(sorted_files(bench.node.data_dir()), before);
+    bench.board.clear(Call::Write).unwrap();
+    assert!(bench.command("compact").status.success());
+    bench.write(1_000).unwrap();
+    bench.restart();
+}
+
 /// What a request is refused with: the code, and for a failed write its kind.
 fn refusal(client: &mut Client, text: &str) -> (i32, Option<WriteType>, String) {
     match client.query(text, &Execution::default()).unwrap().response {

@@ -23,6 +23,7 @@ use crate::index::{self, leftovers};
 use crate::log::{Log, Position, Shortage, is_disk_failure, is_disk_full, is_shortage};
 use crate::room::Busy;
 use crate::sizes::walk::walk_due;
+use crate::tree::engine::too_many_runs;
 use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::{sweep_deletions, sweep_spilled};
 
@@ -34,11 +35,16 @@ const DELAY_MIN: Duration = Duration::from_millis(1);
 const WAIT_ROUNDS_MAX: u32 = 500;
 /// With more runs of unsorted files writers are slowed down, so that compaction can follow.
 const UNSORTED_RUNS_FREE: usize = 16;
+/// With this many nothing is flushed until some were merged, long before a tree refuses it. Writes are refused when
+/// memory is full meanwhile.
+const UNSORTED_RUNS_MAX: usize = 128;
 /// How often the flusher looks around by itself.
 const FLUSHER_ROUND: Duration = Duration::from_millis(200);
 /// Stores that are flushed before the flusher looks again which are the largest, and shortens the log: with a thousand
 /// tables a look takes as long as a small flush.
 const FLUSHES_PER_LOOK: usize = 16;
+/// After so many of its rounds compactions are tried again that failed for want of something.
+const POSTPONED_ROUNDS: u64 = 25;
 /// How often partitions are looked for that should be counted.
 const COUNTER_ROUND: Duration = Duration::from_millis(200);
 /// Stores that may wait for a compaction; more are found again at their next flush.
@@ -273,6 +279,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     compactions: VecDeque<(Arc<TableStore>, Compaction)>,
+    /// Those that failed for want of room or descriptors, to be tried again a little later.
+    postponed: Vec<(Arc<TableStore>, Compaction)>,
+    /// What the last compaction that failed so was short of; none once one went well.
+    merge_shortage: Option<Arc<io::Error>>,
 }
 
 /// How much of a store is compacted.
@@ -401,7 +411,7 @@ impl Shared {
 
     fn run_flusher(&self) {
         let mut failures = RepeatedFailure::default();
-        loop {
+        for round in 1u64.. {
             {
                 let mut state = self.state.lock();
                 if self.is_stopping() {
@@ -411,6 +421,10 @@ impl Shared {
             }
             while self.flush_some(&mut failures) {}
             self.look_around();
+            if round.is_multiple_of(POSTPONED_ROUNDS) {
+                let postponed = std::mem::take(&mut self.state.lock().postponed);
+                postponed.iter().for_each(|(store, how)| self.queue_compaction(store, *how));
+            }
         }
     }
 
@@ -529,6 +543,12 @@ impl Shared {
         let Some(opened) = store.if_open() else {
             return Ok(());
         };
+        let runs = opened.tree.unsorted_runs().max(opened.indexes.unsorted_runs());
+        if runs >= UNSORTED_RUNS_MAX {
+            self.queue_compaction(store, Compaction::Usual);
+            let shortage = self.state.lock().merge_shortage.clone();
+            return Err(TreeError::Io(shortage.unwrap_or_else(|| Arc::new(too_many_runs()))));
+        }
         {
             let _flushing = self.flushing.lock();
             let floor_s = self.floor_s();
@@ -598,6 +618,7 @@ impl Shared {
     }
 
     fn run_compactor(&self) {
+        let mut failures = RepeatedFailure::default();
         loop {
             let (store, compaction) = {
                 let mut state = self.state.lock();
@@ -616,12 +637,27 @@ impl Shared {
                 Compaction::Purge => self.purge(&store),
             };
             match result {
-                Ok(()) => {}
+                Ok(()) => {
+                    if failures.over().is_some() {
+                        self.state.lock().merge_shortage = None;
+                    }
+                }
                 Err(_) if store.is_dropped() => {}
                 Err(error) => {
                     let error = self.judged(error);
                     self.core.damage.note_error(store.id, &error);
-                    tracing::error!(table = %store.id, %error, "a compaction failed");
+                    if let Some(count) = failures.another() {
+                        tracing::error!(table = %store.id, %error, count, "a compaction failed");
+                    }
+                    let mut state = self.state.lock();
+                    if let TreeError::Io(error) = error
+                        && is_shortage(&error)
+                    {
+                        state.merge_shortage = Some(error);
+                        if state.postponed.len() < WAITING_COMPACTIONS_MAX {
+                            state.postponed.push((store, compaction));
+                        }
+                    }
                 }
             }
         }

@@ -301,7 +301,8 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 
 /// Whether an error of a write or sync of sorted files says that the disk is not to be trusted any more.
 pub(crate) fn is_disk_failure(error: &io::Error) -> bool {
-    !is_shortage(error) && error.kind() != io::ErrorKind::NotFound
+    !is_shortage(error)
+        && !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::WouldBlock)
 }
 
 #[derive(Debug)]

@@ -1,15 +1,16 @@
 //! The library's tree behind a small trait of ours.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::Bound;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::FixedState;
 use lsm_tree::compaction::{Factory, Leveled};
 use lsm_tree::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
@@ -25,7 +26,7 @@ use smallvec::SmallVec;
 
 use super::buffer::{BufferKey, WriteBuffer};
 use super::courtesy::Courtesy;
-use super::files::{FileDamage, impossible_contents};
+use super::files::{FileDamage, impossible_contents, read_manifest};
 use super::layers::Layers;
 
 use crate::data_dir::sync_folder;
@@ -214,6 +215,16 @@ pub(crate) struct LsmTree {
     showing: Mutex<()>,
     seqno: SequenceNumberCounter,
     strategy: Arc<Leveled>,
+    /// Where the sorted files are.
+    tables: PathBuf,
+    merges: Mutex<Merges>,
+}
+
+/// Merges of sorted files, now and ever.
+#[derive(Debug, Default)]
+struct Merges {
+    running: usize,
+    begun: u64,
 }
 
 /// What readers read.
@@ -359,6 +370,15 @@ const FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// half as many, what is written comes to the disk half as often again.
 const UNSORTED_FILES_MAX: u8 = 8;
 
+/// With this many runs nothing is flushed until some were merged: the library counts them in a byte, and a manifest
+/// with more could not be read again.
+const UNSORTED_RUNS_MAX: usize = 200;
+
+/// Why nothing is flushed.
+pub(crate) fn too_many_runs() -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, "too many sorted files wait to be merged")
+}
+
 impl LsmTree {
     /// Opens the tree in a folder.
     pub(crate) fn open(
@@ -427,7 +447,54 @@ impl LsmTree {
             views: VecDeque::from([Arc::new(view)]),
         };
         let (layers, showing) = (RwLock::new(standing), Mutex::new(()));
-        Ok(LsmTree { files, layers, showing, seqno, strategy })
+        let (tables, merges) = (folder.join(FILES_FOLDER), Mutex::default());
+        Ok(LsmTree { files, layers, showing, seqno, strategy, tables, merges })
+    }
+
+    /// Merges files. What a merge that failed had written is removed: the library does that at the next start only,
+    /// and a disk that was nearly full would stay full of it.
+    fn merge<T>(&self, work: impl FnOnce() -> lsm_tree::Result<T>) -> Result<T, TreeError> {
+        let (before, number, is_alone) = {
+            let mut merges = self.merges.lock();
+            merges.running += 1;
+            merges.begun += 1;
+            (self.file_names(), merges.begun, merges.running == 1)
+        };
+        let result = work().map_err(tree_error);
+        let mut merges = self.merges.lock();
+        merges.running -= 1;
+        // Beside another merge it is not known whose files they are.
+        if result.is_err() && is_alone && merges.begun == number {
+            // Neither a flush nor another merge makes files meanwhile.
+            let _no_flush = self.files.get_flush_lock();
+            self.remove_leftovers(&before);
+        }
+        result
+    }
+
+    fn file_names(&self) -> HashSet<OsString, FixedState> {
+        let entries = fs::read_dir(&self.tables).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).collect()
+    }
+
+    /// Removes files that were not there before, and that no manifest names: neither the one in use nor the one on
+    /// the disk, which is newer where the merge failed with its last step.
+    fn remove_leftovers(&self, before: &HashSet<OsString, FixedState>) {
+        let Some(Ok(on_disk)) = self.tables.parent().map(read_manifest) else { return };
+        let version = self.files.current_version();
+        let runs = version.iter_levels().flat_map(|level| level.iter());
+        let files = runs.flat_map(|run| run.iter());
+        let mut named: HashSet<OsString, FixedState> =
+            files.map(|file| OsString::from(file.id().to_string())).collect();
+        named.extend(on_disk.iter().filter_map(|file| file.path.file_name()).map(OsString::from));
+        for name in self.file_names() {
+            if before.contains(&name) || named.contains(&name) {
+                continue;
+            }
+            if let Err(error) = fs::remove_file(self.tables.join(&name)) {
+                tracing::warn!(%error, file = %self.tables.join(&name).display(), "what a merge left stays");
+            }
+        }
     }
 
     /// What changes when a compaction did something.
@@ -560,6 +627,9 @@ impl SortedTree for LsmTree {
         let _one_at_a_time = self.files.get_flush_lock();
         self.forget_before(watermark);
         while let Some(buffer) = self.next_to_flush() {
+            if self.files.l0_run_count() >= UNSORTED_RUNS_MAX {
+                return Err(TreeError::Io(Arc::new(too_many_runs())));
+            }
             let items = NewestOfAll::new(&buffer);
             if let Some((tables, blobs)) = self.files.flush_to_tables(items).map_err(tree_error)? {
                 let registered =
@@ -575,7 +645,7 @@ impl SortedTree for LsmTree {
         self.forget_before(watermark);
         let before = self.shape();
         let strategy = Arc::clone(&self.strategy);
-        self.files.compact(strategy, watermark).map_err(tree_error)?;
+        self.merge(|| self.files.compact(strategy, watermark))?;
         let has_changed = self.shape() != before;
         if has_changed {
             self.show_files(None);
@@ -585,7 +655,7 @@ impl SortedTree for LsmTree {
 
     fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError> {
         self.forget_before(watermark);
-        self.files.major_compact(FILE_BYTES, watermark).map_err(tree_error)?;
+        self.merge(|| self.files.major_compact(FILE_BYTES, watermark))?;
         self.show_files(None);
         Ok(())
     }

@@ -163,3 +163,33 @@ fn what_was_flushed_is_seen_while_files_are_merged() {
         assert_eq!(lost, None, "a key, and the flush after which it was not seen");
     });
 }
+
+/// However many flushes come without a merge between them, the tree can be opened again with all that was flushed.
+#[test]
+fn more_files_than_a_manifest_can_name_are_refused() {
+    let folder = TestFolder::new("runs");
+    let shared = TreeShared::new(&Options::default());
+    let path = folder.path().join("tree");
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    let mut flushed = Vec::new();
+    for number in 0..300u16 {
+        let key = number.to_be_bytes();
+        // Over the same range each time, or they would be one run.
+        for key in [&[0u8, 0, 0], key.as_slice(), &[9]] {
+            tree.insert(key, TreeBytes::from(key), tree.draw_seqno());
+        }
+        tree.seal();
+        if tree.flush(tree.next_seqno()).is_ok() {
+            flushed.push(key);
+        }
+    }
+    drop(tree);
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    assert!(flushed.iter().all(|key| tree.get(key, LATEST).unwrap().is_some()));
+    assert!((100..256).contains(&flushed.len()), "{}", flushed.len());
+    // What was merged makes room for more.
+    while tree.compact(tree.next_seqno()).unwrap() {}
+    tree.insert(b"new", TreeBytes::from(*b"new"), tree.draw_seqno());
+    tree.seal();
+    tree.flush(tree.next_seqno()).unwrap();
+}
