@@ -168,6 +168,10 @@ impl storage::Clock for StorageClock {
     fn now_s(&self) -> u32 {
         u32::try_from(world::now_s()).unwrap_or(u32::MAX)
     }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_micros(world::steady_us())
+    }
 }
 
 impl Node {

@@ -390,17 +390,17 @@ fn idle_connections_leave_the_descriptors_of_files_alone() {
     for _ in 0..LIMIT {
         idle.push(std::net::TcpStream::connect(node.address()).unwrap());
     }
-    let value = "ab".repeat(2_000);
-    for number in 0..2_000 {
-        ask(&mut client, &format!("INSERT INTO f.t (n, v) VALUES ({number}, 0x{value})")).unwrap();
-    }
-    // The last ones were turned away, the first ones were not.
+    // The last ones are turned away, the first ones are not, until their time to say something is up.
     let mut byte = [0];
     let mut is_closed = |stream: &mut std::net::TcpStream| {
         stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
         std::io::Read::read(stream, &mut byte).is_ok_and(|count| count == 0)
     };
     assert!(is_closed(idle.last_mut().unwrap()) && !is_closed(idle.first_mut().unwrap()));
+    let value = "ab".repeat(2_000);
+    for number in 0..2_000 {
+        ask(&mut client, &format!("INSERT INTO f.t (n, v) VALUES ({number}, 0x{value})")).unwrap();
+    }
     drop(idle);
     // Places that are free again are given again.
     let mut tries = 0;

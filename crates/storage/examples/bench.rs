@@ -26,6 +26,10 @@ impl Clock for Zero {
     fn now_s(&self) -> u32 {
         1
     }
+
+    fn elapsed(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.now_s().into())
+    }
 }
 
 impl SchemaSource for Zero {

@@ -36,6 +36,10 @@ impl Clock for World {
     fn now_s(&self) -> u32 {
         1
     }
+
+    fn elapsed(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.now_s().into())
+    }
 }
 
 impl SchemaSource for World {

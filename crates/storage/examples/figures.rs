@@ -40,6 +40,10 @@ impl Clock for Now {
     fn now_s(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
+
+    fn elapsed(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.now_s().into())
+    }
 }
 
 struct NoSchema;

@@ -27,6 +27,7 @@ use crate::core::Core;
 use crate::entry::{Entries, Entry, EntryBody, EntryHeads};
 use crate::error::{CommitError, TreeError};
 use crate::log::{AppendError, Appended, DurableSink, EntryHead, Position, Shortage};
+use crate::options::Driver;
 use crate::promise::Reply;
 use crate::room::Busy;
 use crate::tree::keys::CLUSTERING_BYTES_MAX;
@@ -449,7 +450,11 @@ pub(crate) struct Appliers {
 impl Appliers {
     pub(crate) fn start(core: Arc<Core>, through: Arc<AppliedThrough>) -> io::Result<Appliers> {
         let mut appliers = Appliers { core, through, queues: Vec::new(), threads: Vec::new() };
-        for number in 0..appliers.core.options.apply_threads.max(1) {
+        let count = match appliers.core.options.driver {
+            Driver::Threads => appliers.core.options.apply_threads.max(1),
+            Driver::Steps => 0,
+        };
+        for number in 0..count {
             let (sender, receiver) = sync_channel(WAITING_GROUPS_MAX);
             let (core, through) = (Arc::clone(&appliers.core), Arc::clone(&appliers.through));
             let thread = Builder::new()
@@ -492,7 +497,8 @@ impl Appliers {
 impl Appliers {
     /// Has changes applied that are durable up to a place.
     fn apply(&self, jobs: Vec<Job>, end: Position, now_s: u32) {
-        if jobs.is_empty() || jobs.len() <= INLINE_JOBS_MAX && self.through.is_idle() {
+        let is_little = jobs.len() <= INLINE_JOBS_MAX && self.through.is_idle();
+        if jobs.is_empty() || self.queues.is_empty() || is_little {
             let number = self.through.begin(end, now_s, 1);
             let works = jobs.into_iter().map(Work::Whole).collect();
             apply_works(&self.core, works);

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, RwLock};
@@ -23,7 +24,7 @@ use crate::index::build::IndexBuilds;
 use crate::index::shape::IndexShape;
 use crate::log::Position;
 use crate::maintenance::Pressure;
-use crate::options::Options;
+use crate::options::{Driver, Options};
 use crate::schema_source::SchemaSource;
 use crate::sizes::{SizeBounds, SizesSeed};
 use crate::tree::engine::{TreeShared, is_established};
@@ -225,6 +226,14 @@ impl Core {
     /// The store of a table, if anything was ever written to it.
     pub(crate) fn store(&self, table: TableId) -> Option<Arc<TableStore>> {
         self.stores.read().by_table.get(&table).cloned()
+    }
+
+    /// Chores rest now and then, so that requests come first. Where there are no threads nobody would be served
+    /// meanwhile.
+    pub(crate) fn rest(&self, time: Duration) {
+        if self.options.driver == Driver::Threads {
+            std::thread::sleep(time);
+        }
     }
 
     /// Up to which second the files of a table may have been purged.

@@ -63,7 +63,7 @@ pub use index::build::IndexBuild;
 pub use index::check::IndexComparison;
 pub use log::{Disk, LogFile, RealDisk};
 pub use maintenance::TableStatistics;
-pub use options::{CommitMode, Options};
+pub use options::{CommitMode, Driver, Options};
 pub use promise::{AnswerTo, Mailbox};
 pub use room::{Busy, WithoutRoom};
 pub use salvage::{SalvageReport, salvage};

@@ -21,6 +21,7 @@ use crate::entry::Sweep;
 use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::{self, leftovers};
 use crate::log::{Log, Position, Shortage, is_disk_failure, is_disk_full, is_shortage};
+use crate::options::Driver;
 use crate::room::Busy;
 use crate::sizes::walk::walk_due;
 use crate::tree::engine::too_many_runs;
@@ -316,6 +317,9 @@ impl Maintenance {
             flushing: Mutex::new(()),
         });
         let mut threads = Vec::new();
+        if shared.core.options.driver == Driver::Steps {
+            return Ok(Maintenance { shared, threads: Mutex::new(threads) });
+        }
         let flusher = Arc::clone(&shared);
         threads.push(Builder::new().name("flush".into()).spawn(move || {
             stand_back(FLUSHER_NICE);
@@ -340,6 +344,20 @@ impl Maintenance {
             })?);
         }
         Ok(Maintenance { shared, threads: Mutex::new(threads) })
+    }
+
+    /// Where there are no threads: does what is due of each chore, in the same order every time.
+    pub(crate) fn step(&self) {
+        let (shared, mut failures) = (&self.shared, RepeatedFailure::default());
+        shared.flush_what_is_due(&mut failures);
+        shared.count_partitions();
+        loop {
+            let next = shared.state.lock().compactions.pop_front();
+            let Some((store, compaction)) = next else { break };
+            shared.compact_as(store, compaction, &mut failures);
+        }
+        let is_over = || shared.is_stopping() || shared.core.index_builds.is_idle();
+        index::build::run(&shared.core, &|store| shared.flush(store), &is_over);
     }
 
     /// Called after a write.
@@ -419,13 +437,17 @@ impl Shared {
                 }
                 self.flush_wanted.wait_for(&mut state, FLUSHER_ROUND);
             }
-            while self.flush_some(&mut failures) {}
-            self.look_around();
+            self.flush_what_is_due(&mut failures);
             if round.is_multiple_of(POSTPONED_ROUNDS) {
                 let postponed = std::mem::take(&mut self.state.lock().postponed);
                 postponed.iter().for_each(|(store, how)| self.queue_compaction(store, *how));
             }
         }
+    }
+
+    fn flush_what_is_due(&self, failures: &mut RepeatedFailure) {
+        while self.flush_some(failures) {}
+        self.look_around();
     }
 
     /// Flushes a few stores and shortens the log once; `false` when there is nothing to do, or it cannot be done.
@@ -466,7 +488,6 @@ impl Shared {
         is_well
     }
 
-    /// Counts partitions that may be large, or of which something died.
     fn run_counter(&self) {
         loop {
             {
@@ -476,26 +497,31 @@ impl Shared {
                 }
                 self.count_wanted.wait_for(&mut state, COUNTER_ROUND);
             }
-            let mut largest = 0;
-            for store in self.core.all_stores() {
-                let Some(opened) = store.if_open() else { continue };
-                let goes_on = || !self.is_stopping() && !store.is_dropped();
-                match leftovers::clear(&self.core, opened, &goes_on) {
-                    Err(error) if !store.is_dropped() => {
-                        tracing::error!(table = %store.id, %error, "an index keeps what was deleted");
-                    }
-                    Ok(()) | Err(_) => {}
-                }
-                match walk_due(&self.core, &store, opened, &goes_on) {
-                    Err(error) if !store.is_dropped() => {
-                        tracing::error!(table = %store.id, %error, "a partition could not be counted");
-                    }
-                    Ok(()) | Err(_) => {}
-                }
-                largest = largest.max(opened.sizes.largest_bytes());
-            }
-            self.core.sizes.node_largest.store(largest, Ordering::Relaxed);
+            self.count_partitions();
         }
+    }
+
+    /// Counts partitions that may be large, or of which something died.
+    fn count_partitions(&self) {
+        let mut largest = 0;
+        for store in self.core.all_stores() {
+            let Some(opened) = store.if_open() else { continue };
+            let goes_on = || !self.is_stopping() && !store.is_dropped();
+            match leftovers::clear(&self.core, opened, &goes_on) {
+                Err(error) if !store.is_dropped() => {
+                    tracing::error!(table = %store.id, %error, "an index keeps what was deleted");
+                }
+                Ok(()) | Err(_) => {}
+            }
+            match walk_due(&self.core, &store, opened, &goes_on) {
+                Err(error) if !store.is_dropped() => {
+                    tracing::error!(table = %store.id, %error, "a partition could not be counted");
+                }
+                Ok(()) | Err(_) => {}
+            }
+            largest = largest.max(opened.sizes.largest_bytes());
+        }
+        self.core.sizes.node_largest.store(largest, Ordering::Relaxed);
     }
 
     /// Sees what is due: merges for the sake of what is dead, and how far compaction lags.
@@ -632,31 +658,40 @@ impl Shared {
                     self.compaction_wanted.wait(&mut state);
                 }
             };
-            let result = match compaction {
-                Compaction::Usual => self.compact(&store),
-                Compaction::Purge => self.purge(&store),
-            };
-            match result {
-                Ok(()) => {
-                    if failures.over().is_some() {
-                        self.state.lock().merge_shortage = None;
-                    }
+            self.compact_as(store, compaction, &mut failures);
+        }
+    }
+
+    fn compact_as(
+        &self,
+        store: Arc<TableStore>,
+        compaction: Compaction,
+        failures: &mut RepeatedFailure,
+    ) {
+        let result = match compaction {
+            Compaction::Usual => self.compact(&store),
+            Compaction::Purge => self.purge(&store),
+        };
+        match result {
+            Ok(()) => {
+                if failures.over().is_some() {
+                    self.state.lock().merge_shortage = None;
                 }
-                Err(_) if store.is_dropped() => {}
-                Err(error) => {
-                    let error = self.judged(error);
-                    self.core.damage.note_error(store.id, &error);
-                    if let Some(count) = failures.another() {
-                        tracing::error!(table = %store.id, %error, count, "a compaction failed");
-                    }
-                    let mut state = self.state.lock();
-                    if let TreeError::Io(error) = error
-                        && is_shortage(&error)
-                    {
-                        state.merge_shortage = Some(error);
-                        if state.postponed.len() < WAITING_COMPACTIONS_MAX {
-                            state.postponed.push((store, compaction));
-                        }
+            }
+            Err(_) if store.is_dropped() => {}
+            Err(error) => {
+                let error = self.judged(error);
+                self.core.damage.note_error(store.id, &error);
+                if let Some(count) = failures.another() {
+                    tracing::error!(table = %store.id, %error, count, "a compaction failed");
+                }
+                let mut state = self.state.lock();
+                if let TreeError::Io(error) = error
+                    && is_shortage(&error)
+                {
+                    state.merge_shortage = Some(error);
+                    if state.postponed.len() < WAITING_COMPACTIONS_MAX {
+                        state.postponed.push((store, compaction));
                     }
                 }
             }

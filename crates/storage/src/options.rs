@@ -23,11 +23,23 @@ impl CommitMode {
         CommitMode::Periodic { sync_interval: Duration::from_secs(10) };
 }
 
+/// Who does storage's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Threads of its own.
+    Threads,
+    /// Whoever calls [`crate::Storage::step`], and whoever waits for something: in one thread, always in the
+    /// same order.
+    Steps,
+}
+
 /// The settings of storage. Every bound has its name here.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// When a commit is acknowledged.
     pub commit: CommitMode,
+    /// Who does the work.
+    pub driver: Driver,
     /// The size of one log file. A change may take half of it.
     pub segment_bytes: u64,
     /// How large the log may grow before memtables are flushed to shorten it.
@@ -71,6 +83,7 @@ impl Default for Options {
         const MIB: u64 = 1024 * 1024;
         Options {
             commit: CommitMode::Group,
+            driver: Driver::Threads,
             segment_bytes: 32 * MIB,
             log_bytes_max: 256 * MIB,
             log_buffer_bytes_max: 64 * 1024 * 1024,

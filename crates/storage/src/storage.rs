@@ -31,8 +31,8 @@ use crate::log::frame::RecordKind;
 use crate::log::recovery::{Recovered, Replayed, recover};
 use crate::log::survey::{Survey, survey};
 use crate::log::{
-    Appended, Appending, Cut, Disk, DurableSink, EntryHead, EntryId, Log, NewEntry, NewRecord,
-    Position, RealDisk, Shortage,
+    Appended, Appending, Cut, Disk, DurableSink, Elapsed, EntryHead, EntryId, Log, NewEntry,
+    NewRecord, Position, RealDisk, Shortage,
 };
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
@@ -193,7 +193,9 @@ impl Storage {
             Appliers::start(Arc::clone(&core), Arc::clone(&through))
                 .map_err(OpenError::io(&log_path))?,
         );
-        let log = Log::start(disk, &core.options, &recovered, sink);
+        let clock = Arc::clone(&core.clock);
+        let elapsed: Elapsed = Arc::new(move || clock.elapsed());
+        let log = Log::start(disk, &core.options, &recovered, sink, elapsed);
         let log = Arc::new(log.map_err(OpenError::io(&log_path))?);
         let set_locks = Arc::new(SetLocks::default());
         let group_through = match core.options.commit {
@@ -212,6 +214,13 @@ impl Storage {
             Storage { data_dir, core, log, through, set_locks, committer, maintenance, is_closed };
         storage.maintenance.release_log();
         Ok(storage)
+    }
+
+    /// With [`crate::Driver::Steps`]: writes and syncs what was appended, applies it, and does the chores that are
+    /// due. Nothing happens between two steps but what callers wait for.
+    pub fn step(&self) {
+        while self.log.step() {}
+        self.maintenance.step();
     }
 
     /// Why nothing is acknowledged any more, if that is so: only a restart helps.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::{RingToken, TableId};
 
 use super::keys::entry_key;
@@ -13,6 +13,7 @@ use super::shape::CoveredRow;
 use super::tree::{BuildState, IndexTree};
 use crate::core::Core;
 use crate::error::TreeError;
+use crate::options::Driver;
 use crate::spill::thaw_value;
 use crate::tree::deletions;
 use crate::tree::engine::LATEST;
@@ -53,6 +54,11 @@ impl IndexBuilds {
         self.changed.notify_all();
     }
 
+    /// Whether none waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.lock().is_empty()
+    }
+
     fn rest(&self, time: Duration) {
         let mut queue = self.queue.lock();
         self.changed.wait_for(&mut queue, time);
@@ -61,7 +67,7 @@ impl IndexBuilds {
     fn next(&self, is_stopping: &dyn Fn() -> bool) -> Option<(Arc<TableStore>, TableId)> {
         let mut queue = self.queue.lock();
         loop {
-            if is_stopping() {
+            if MutexGuard::unlocked(&mut queue, is_stopping) {
                 return None;
             }
             // It stays in the queue until it is done, so that it is not queued twice.
@@ -151,7 +157,9 @@ fn build(
         if state.is_built {
             return Ok(Built::Done);
         }
-        core.index_builds.rest(REST);
+        if core.options.driver == Driver::Threads {
+            core.index_builds.rest(REST);
+        }
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn clear(
                 Some(next) => cursor = next,
                 None => break,
             }
-            std::thread::sleep(REST);
+            core.rest(REST);
         }
     }
     Ok(())

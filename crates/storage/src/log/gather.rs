@@ -19,7 +19,7 @@ use super::frame::{
 };
 use super::recovery::Recovered;
 use super::writer::{self, DurableSink, Pen, SharedPen};
-use crate::options::{CommitMode, Options};
+use crate::options::{CommitMode, Driver, Options};
 
 /// Spare files wait under names that begin so until they become segments.
 pub(crate) const SPARE_PREFIX: &str = "spare-";
@@ -101,6 +101,9 @@ impl Shortage {
     }
 }
 
+/// Tells the time since some moment: when to sync, and how long that takes. Decides nothing that is replayed.
+pub(crate) type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
+
 /// Where a record is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Appended {
@@ -135,6 +138,10 @@ impl<J: Send + 'static> fmt::Debug for Log<J> {
 pub(crate) struct Shared<J> {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) mode: CommitMode,
+    /// No threads: whoever waits takes turns instead.
+    pub(crate) is_stepped: bool,
+    /// Time since some moment, for intervals.
+    pub(crate) elapsed: Elapsed,
     pub(crate) segment_bytes: u64,
     pub(crate) write_interval: Duration,
     buffer_bytes_max: usize,
@@ -169,6 +176,8 @@ pub(crate) struct Gathering<J> {
     pub(crate) is_unprepared: bool,
     /// A segment that is not needed any more, to be the spare after this one.
     pub(crate) recycled: Option<SpareFile>,
+    /// Names spare files.
+    pub(crate) spare_number: u64,
     indexes: HashMap<SetId, u64, FixedState>,
     /// Sets whose last entry was appended.
     ended: HashSet<SetId, FixedState>,
@@ -231,6 +240,7 @@ impl<J: Send + 'static> Log<J> {
         options: &Options,
         recovered: &Recovered,
         sink: Box<dyn DurableSink<J>>,
+        elapsed: Elapsed,
     ) -> std::io::Result<Log<J>> {
         let name = format!("{SPARE_PREFIX}{:016x}", recovered.end);
         let file = disk.create(&name, options.segment_bytes)?;
@@ -247,6 +257,7 @@ impl<J: Send + 'static> Log<J> {
             spare: Spare::Wanted,
             is_unprepared: false,
             recycled: None,
+            spare_number: 0,
             indexes: recovered.indexes.clone(),
             ended: HashSet::default(),
             now_s: recovered.now_s,
@@ -267,6 +278,8 @@ impl<J: Send + 'static> Log<J> {
         let shared = Arc::new(Shared {
             disk,
             mode: options.commit,
+            is_stepped: options.driver == Driver::Steps,
+            elapsed,
             segment_bytes: options.segment_bytes,
             write_interval: options.write_interval,
             buffer_bytes_max: options.log_buffer_bytes_max,
@@ -279,7 +292,11 @@ impl<J: Send + 'static> Log<J> {
             now_s: AtomicU32::new(recovered.now_s),
             failed: OnceLock::new(),
         });
-        let (pen, threads) = writer::start_threads(&shared, sink)?;
+        let pen = writer::new_pen(&shared, sink);
+        let threads = match options.driver {
+            Driver::Threads => writer::start_threads(&shared, &pen)?,
+            Driver::Steps => Vec::new(),
+        };
         Ok(Log { shared, pen, threads: Mutex::new(threads) })
     }
 
@@ -379,6 +396,20 @@ impl<J: Send + 'static> Log<J> {
         Ok(appended)
     }
 
+    /// A log without threads takes a turn; whether anything was done.
+    pub(crate) fn step(&self) -> bool {
+        self.shared.is_stepped && writer::step(&self.shared, &self.pen)
+    }
+
+    /// Waits until something has changed; `false` if nothing will, because nobody else is there to do it.
+    fn wait(&self, gathering: &mut MutexGuard<'_, Gathering<J>>) -> bool {
+        if !self.shared.is_stepped {
+            self.shared.progress.wait(gathering);
+            return true;
+        }
+        MutexGuard::unlocked(gathering, || self.step())
+    }
+
     /// Has written what was appended: by the caller itself, who then waits for the disk, where it is little and
     /// nobody else writes; else by the log's own thread.
     pub(crate) fn write_or_wake(&self) {
@@ -406,7 +437,9 @@ impl<J: Send + 'static> Log<J> {
             }
             gathering.sync_wanted = true;
             shared.work.notify_one();
-            shared.progress.wait(&mut gathering);
+            if !self.wait(&mut gathering) {
+                return Err(AppendError::Closed);
+            }
         }
     }
 
@@ -450,7 +483,9 @@ impl<J: Send + 'static> Log<J> {
         {
             gathering.sync_wanted = true;
             shared.work.notify_one();
-            shared.progress.wait(&mut gathering);
+            if !self.wait(&mut gathering) {
+                return;
+            }
         }
     }
 
@@ -516,6 +551,7 @@ impl<J: Send + 'static> Log<J> {
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
+        while self.step() {}
         self.pen.lock().put_down();
     }
 
@@ -570,10 +606,9 @@ impl<J: Send + 'static> Log<J> {
                 }
             }
             shared.work.notify_one();
-            if !waits {
+            if !waits || !self.wait(&mut gathering) {
                 return Err(AppendError::NoRoom(bytes));
             }
-            shared.progress.wait(&mut gathering);
         }
     }
 
@@ -626,6 +661,11 @@ impl<J> Gathering<J> {
     /// Whether the writer has something to do in group mode.
     pub(crate) fn has_work(&self) -> bool {
         !self.chunks.is_empty() || self.is_interrupted()
+    }
+
+    /// Whether the next segment is ready to begin.
+    pub(crate) fn has_spare(&self) -> bool {
+        matches!(self.spare, Spare::Ready(_)) && !self.is_unprepared
     }
 
     /// Whether something else than appended records is waited for.

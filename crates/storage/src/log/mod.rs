@@ -35,6 +35,7 @@ pub use disk::{Disk, LogFile, RealDisk};
 pub(crate) use disk::{is_disk_failure, is_disk_full, is_shortage};
 pub(crate) use frame::{EntryHead, EntryId, Position};
 pub(crate) use gather::{
-    AppendError, Appended, Appending, Cut, Log, NewEntry, NewRecord, Shortage, segment_name,
+    AppendError, Appended, Appending, Cut, Elapsed, Log, NewEntry, NewRecord, Shortage,
+    segment_name,
 };
 pub(crate) use writer::DurableSink;

@@ -13,7 +13,7 @@ use super::disk::Disk;
 use super::frame::{EntryHead, EntryId, Frame, Mark, Position, read_frame};
 use super::recovery::{Recovered, Replayed, recover};
 use super::simulated_disk::{Random, SimDisk};
-use super::{AppendError, Appended, Appending, DurableSink, Log, NewEntry, NewRecord};
+use super::{AppendError, Appended, Appending, DurableSink, Elapsed, Log, NewEntry, NewRecord};
 use crate::error::OpenError;
 use crate::options::{CommitMode, Options};
 
@@ -86,8 +86,16 @@ fn read_back(disk: &SimDisk) -> Result<(Recovered, Found), OpenError> {
 fn start(disk: &SimDisk, mode: CommitMode, recovered: &Recovered) -> (Log<u64>, Durable) {
     let durable = Durable::default();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    let log = Log::start(disk, &options(mode), recovered, Box::new(durable.clone())).unwrap();
+    let log =
+        Log::start(disk, &options(mode), recovered, Box::new(durable.clone()), steady()).unwrap();
     (log, durable)
+}
+
+/// Time as it passes.
+#[expect(clippy::disallowed_methods, reason = "the log's own thread is tested with real time")]
+fn steady() -> Elapsed {
+    let start = std::time::Instant::now();
+    Arc::new(move || start.elapsed())
 }
 
 fn append(log: &Log<u64>, number: u64, padding: usize) -> Result<Position, AppendError> {
@@ -360,6 +368,7 @@ fn an_appender_that_may_not_wait_is_told_that_there_is_no_room_and_when_there_is
         &few_bytes,
         &Recovered::default(),
         Box::new(durable.clone()),
+        steady(),
     );
     let log = log.unwrap();
     let append_now = |number: u64| {

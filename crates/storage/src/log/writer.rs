@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -40,29 +40,33 @@ pub(crate) trait DurableSink<J>: Send {
     fn is_quick(&self, job: &J) -> bool;
 }
 
-pub(crate) fn start_threads<J: Send + 'static>(
-    shared: &Arc<Shared<J>>,
-    sink: Box<dyn DurableSink<J>>,
-) -> io::Result<(SharedPen<J>, Vec<JoinHandle<()>>)> {
-    let pen = Arc::new(Mutex::new(Pen {
+/// The pen of a log; nobody writes by himself yet.
+pub(crate) fn new_pen<J>(shared: &Arc<Shared<J>>, sink: Box<dyn DurableSink<J>>) -> SharedPen<J> {
+    Arc::new(Mutex::new(Pen {
         shared: Arc::clone(shared),
         sink: Some(sink),
         file: None,
         is_dirty: false,
         written: 0,
-        last_sync: now(),
+        last_sync: (shared.elapsed)(),
         usual_sync: Duration::ZERO,
         oldest: None,
         unfinished: None,
         is_short: false,
-    }));
-    let (thread_pen, thread_shared) = (Arc::clone(&pen), Arc::clone(shared));
+    }))
+}
+
+pub(crate) fn start_threads<J: Send + 'static>(
+    shared: &Arc<Shared<J>>,
+    pen: &SharedPen<J>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let (thread_pen, thread_shared) = (Arc::clone(pen), Arc::clone(shared));
     let writer = Builder::new()
         .name("log-writer".into())
         .spawn(move || run_writer(&thread_shared, &thread_pen))?;
     let shared = Arc::clone(shared);
     let spares = Builder::new().name("log-spare".into()).spawn(move || make_spares(&shared))?;
-    Ok((pen, vec![writer, spares]))
+    Ok(vec![writer, spares])
 }
 
 /// Whoever holds it writes. It is taken before a group is, so that groups are written in their order.
@@ -74,7 +78,7 @@ pub(crate) struct Pen<J> {
     is_dirty: bool,
     /// Where the written log ends.
     written: Position,
-    last_sync: Instant,
+    last_sync: Duration,
     /// How long a sync takes, about.
     usual_sync: Duration,
     /// From where the log is needed, until the mark that says so is synced.
@@ -118,34 +122,38 @@ fn run_writer<J: Send + 'static>(shared: &Shared<J>, pen: &Mutex<Pen<J>>) {
         if shared.mode == CommitMode::Group {
             wait_for_work(shared);
         }
-        let mut pen = pen.lock();
-        match pen.take() {
-            Next::Nothing => {}
-            Next::Group(group) => {
-                if pen.write_group(group).is_break() {
-                    return;
-                }
-            }
-            Next::Over => {
-                let failure = shared.gathering.lock().disk_failure.take();
-                if let Some(why) = failure {
-                    pen.fail(&io::Error::other(why.to_string()), Vec::new());
-                }
-                return;
-            }
+        if pen.lock().turn() == Turn::Last {
+            return;
         }
     }
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Idle,
+    Wrote,
+    /// Nothing will ever be written again.
+    Last,
+}
+
+/// A log without threads: whoever needs it to go on has it take a turn. Whether anything was done.
+pub(crate) fn step<J: Send + 'static>(shared: &Shared<J>, pen: &Mutex<Pen<J>>) -> bool {
+    let spare = spare_turn(shared) == SpareTurn::Made;
+    // Whoever applies a group may want to append: he finds the pen taken, and his record waits for the next turn.
+    let Some(mut pen) = pen.try_lock() else { return spare };
+    pen.turn() == Turn::Wrote || spare
 }
 
 /// Where something is short: until it is time to try again.
 fn wait_out_shortage<J>(shared: &Shared<J>) {
     let mut gathering = shared.gathering.lock();
-    let until = now() + SHORTAGE_RETRY;
+    let begun = (shared.elapsed)();
     while gathering.shortage.is_some() && !gathering.is_closing && gathering.disk_failure.is_none()
     {
-        if shared.work.wait_until(&mut gathering, until).timed_out() {
-            return;
-        }
+        let waited = (shared.elapsed)().saturating_sub(begun);
+        let Some(left) = SHORTAGE_RETRY.checked_sub(waited) else { return };
+        shared.work.wait_for(&mut gathering, left);
     }
 }
 
@@ -198,6 +206,24 @@ fn take_group<J>(shared: &Shared<J>, gathering: &mut Gathering<J>, sync: bool) -
 }
 
 impl<J: Send + 'static> Pen<J> {
+    /// Takes what there is to do, and does it.
+    fn turn(&mut self) -> Turn {
+        match self.take() {
+            Next::Nothing => Turn::Idle,
+            Next::Group(group) => match self.write_group(group) {
+                ControlFlow::Continue(()) => Turn::Wrote,
+                ControlFlow::Break(()) => Turn::Last,
+            },
+            Next::Over => {
+                let failure = self.shared.gathering.lock().disk_failure.take();
+                if let Some(why) = failure {
+                    self.fail(&io::Error::other(why.to_string()), Vec::new());
+                }
+                Turn::Last
+            }
+        }
+    }
+
     /// Writes what was appended, if it is little, nobody else writes, and a sync is quick. `false`: it was
     /// left to the log's own thread.
     pub(crate) fn write_lone_group(pen: &Mutex<Pen<J>>) -> bool {
@@ -258,7 +284,7 @@ impl<J: Send + 'static> Pen<J> {
             return ControlFlow::Break(());
         }
         if sync {
-            self.last_sync = now();
+            self.last_sync = (self.shared.elapsed)();
             self.publish_synced(end);
             if let Some(oldest) = self.oldest.take() {
                 self.remove_before(oldest);
@@ -335,18 +361,30 @@ impl<J: Send + 'static> Pen<J> {
                 true
             }
             CommitMode::Periodic { sync_interval } => {
-                self.wait_periodic(&mut gathering, sync_interval);
+                if !shared.is_stepped {
+                    self.wait_periodic(&mut gathering, sync_interval);
+                } else if !gathering.has_work() && !self.is_sync_due(sync_interval) {
+                    return Next::Nothing;
+                }
                 gathering.sync_wanted
                     || gathering.mark_wanted
                     || gathering.is_closing
                     || (self.is_dirty || !gathering.chunks.is_empty())
-                        && now().duration_since(self.last_sync) >= sync_interval
+                        && self.is_interval_over(sync_interval)
             }
         };
         if gathering.is_abandoned || gathering.disk_failure.is_some() {
             return Next::Over;
         }
         Next::Group(take_group(&shared, &mut gathering, sync))
+    }
+
+    fn is_interval_over(&self, sync_interval: Duration) -> bool {
+        (self.shared.elapsed)().saturating_sub(self.last_sync) >= sync_interval
+    }
+
+    fn is_sync_due(&self, sync_interval: Duration) -> bool {
+        self.is_dirty && self.is_interval_over(sync_interval)
     }
 
     /// Gathers for a moment, so that appending costs no wakeup; sleeps when nothing comes.
@@ -367,8 +405,7 @@ impl<J: Send + 'static> Pen<J> {
             }
             shared.work.wait_for(gathering, shared.write_interval);
             rounds += 1;
-            let due = self.is_dirty && now().duration_since(self.last_sync) >= sync_interval;
-            if !gathering.chunks.is_empty() || due {
+            if !gathering.chunks.is_empty() || self.is_sync_due(sync_interval) {
                 return;
             }
         }
@@ -410,11 +447,12 @@ impl<J: Send + 'static> Pen<J> {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let started = now();
+        let started = (self.shared.elapsed)();
         if let Some(file) = &mut self.file {
             file.sync()?;
         }
-        self.usual_sync = (self.usual_sync * 3 + now().duration_since(started)) / 4;
+        self.usual_sync =
+            (self.usual_sync * 3 + (self.shared.elapsed)().saturating_sub(started)) / 4;
         self.is_dirty = false;
         Ok(())
     }
@@ -489,59 +527,73 @@ impl<J: Send + 'static> Pen<J> {
 
 /// Keeps a spare segment ready.
 fn make_spares<J>(shared: &Shared<J>) {
-    let mut number = 0u64;
-    let mut gathering = shared.gathering.lock();
     loop {
+        let turn = spare_turn(shared);
+        let mut gathering = shared.gathering.lock();
         if gathering.is_closing || shared.failed.get().is_some() {
             return;
         }
-        if matches!(gathering.spare, Spare::Ready(_)) {
-            if !std::mem::take(&mut gathering.is_unprepared) {
-                shared.spare_wanted.wait(&mut gathering);
-                continue;
-            }
-            drop(gathering);
-            let prepared = shared.disk.prepare();
-            gathering = shared.gathering.lock();
-            if prepared.is_err() {
-                gathering.is_unprepared = true;
+        match turn {
+            SpareTurn::Made => {}
+            SpareTurn::Short => {
                 shared.spare_wanted.wait_for(&mut gathering, SHORTAGE_RETRY);
             }
-            continue;
-        }
-        let recycled = gathering.recycled.take();
-        drop(gathering);
-        let made = match (shared.disk.prepare(), recycled) {
-            (Ok(()), Some(recycled)) => Ok(recycled),
-            (Ok(()), None) => {
-                number += 1;
-                let name = format!("{SPARE_PREFIX}{number}");
-                let created = shared.disk.create(&name, shared.segment_bytes);
-                created.map(|file| SpareFile { name, file }).map_err(|error| (error, None))
+            SpareTurn::Idle => {
+                if gathering.has_spare() {
+                    shared.spare_wanted.wait(&mut gathering);
+                }
             }
-            (Err(error), recycled) => Err((error, recycled)),
-        };
-        gathering = shared.gathering.lock();
-        let is_ready = made.is_ok();
-        gathering.spare = match made {
-            Ok(spare) => Spare::Ready(spare),
-            Err((error, recycled)) => {
-                gathering.recycled = recycled.or(gathering.recycled.take());
-                Spare::Short(Shortage::of(&error))
-            }
-        };
-        shared.progress.notify_all();
-        shared.room.notify_waiters();
-        if !is_ready {
-            shared.spare_wanted.wait_for(&mut gathering, SHORTAGE_RETRY);
         }
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this thread owns its loop; when it syncs decides nothing that is replayed"
-)]
-fn now() -> Instant {
-    Instant::now()
+/// What came of looking for a spare segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SpareTurn {
+    Idle,
+    Made,
+    /// For want of room or descriptors.
+    Short,
+}
+
+/// Makes a spare segment ready if there is none, and what the next segment needs beside it.
+fn spare_turn<J>(shared: &Shared<J>) -> SpareTurn {
+    let mut gathering = shared.gathering.lock();
+    if gathering.is_closing || shared.failed.get().is_some() || gathering.has_spare() {
+        return SpareTurn::Idle;
+    }
+    if matches!(gathering.spare, Spare::Ready(_)) {
+        gathering.is_unprepared = false;
+        drop(gathering);
+        if shared.disk.prepare().is_ok() {
+            return SpareTurn::Made;
+        }
+        shared.gathering.lock().is_unprepared = true;
+        return SpareTurn::Short;
+    }
+    let recycled = gathering.recycled.take();
+    gathering.spare_number += 1;
+    let number = gathering.spare_number;
+    drop(gathering);
+    let made = match (shared.disk.prepare(), recycled) {
+        (Ok(()), Some(recycled)) => Ok(recycled),
+        (Ok(()), None) => {
+            let name = format!("{SPARE_PREFIX}{number}");
+            let created = shared.disk.create(&name, shared.segment_bytes);
+            created.map(|file| SpareFile { name, file }).map_err(|error| (error, None))
+        }
+        (Err(error), recycled) => Err((error, recycled)),
+    };
+    let mut gathering = shared.gathering.lock();
+    let is_ready = made.is_ok();
+    gathering.spare = match made {
+        Ok(spare) => Spare::Ready(spare),
+        Err((error, recycled)) => {
+            gathering.recycled = recycled.or(gathering.recycled.take());
+            Spare::Short(Shortage::of(&error))
+        }
+    };
+    shared.progress.notify_all();
+    shared.room.notify_waiters();
+    if is_ready { SpareTurn::Made } else { SpareTurn::Short }
 }

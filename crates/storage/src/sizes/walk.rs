@@ -119,7 +119,7 @@ fn walk(
             Ok(Some(next)) if goes_on() => {
                 start = next;
                 // A long walk leaves most of the time to those who write.
-                std::thread::sleep(REST);
+                core.rest(REST);
             }
             Ok(None) => return Ok(()),
             Ok(Some(_)) => {

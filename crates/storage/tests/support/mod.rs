@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use schema::{Column, ColumnKind, Table, TableOptions, TableShape};
@@ -42,6 +43,10 @@ pub(crate) struct FixedClock(pub(crate) AtomicU32);
 impl Clock for FixedClock {
     fn now_s(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed).into())
     }
 }
 
