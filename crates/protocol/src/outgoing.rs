@@ -9,6 +9,10 @@ use crate::outer_frame::{self, PAYLOAD_BYTES_MAX};
 use crate::version::Version;
 use crate::wire;
 
+/// Room for messages beyond this is given back once they are framed: a large answer is not in memory twice while its
+/// client takes it.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 /// What a connection has to send. Messages are appended to [`Outgoing::messages`] as they are made;
 /// [`Outgoing::seal`] compresses them and packs them into frames, and hands out the bytes to write.
 /// Messages that are sealed together share their outer frames (v5).
@@ -121,6 +125,9 @@ impl Outgoing {
             }
         }
         self.messages.clear();
+        if self.messages.capacity() > KEPT_BYTES_MAX {
+            self.messages = BytesMut::new();
+        }
         &mut self.sealed
     }
 }

@@ -49,6 +49,8 @@ const MEMTABLE_SHARE: u64 = 128;
 /// Writes kept in memory are never sized above this by themselves: more only delays the work, and a
 /// node that is written to for a while always has about half of it in use.
 const MEMTABLE_BYTES_MAX: u64 = 1 << 30;
+/// Appended and not yet written bytes of the log are never bounded below this.
+const LOG_BUFFER_BYTES_MIN: usize = 4 << 20;
 /// Descriptors that are left for everything but clients and sorted files: the log, documents, compactions, readers
 /// of the metrics, questions.
 const DESCRIPTORS_RESERVED: u64 = 192;
@@ -399,6 +401,7 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
     let memory_bytes = world::memory_bytes();
     let share = |part: u64| (memory_bytes / part).max(MEMORY_SHARE_BYTES_MIN);
     let memtables = || share(MEMTABLE_SHARE).min(MEMTABLE_BYTES_MAX);
+    let memtable_bytes_max = config.memory.memtables.unwrap_or_else(memtables);
     let cores = world::core_count();
     storage::Options {
         commit: match config.storage.commit {
@@ -411,6 +414,8 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
         row_cache_bytes_max: config.memory.row_cache.unwrap_or_else(|| share(ROW_CACHE_SHARE_MAX)),
         head_cache_bytes: config.memory.head_cache.unwrap_or_else(|| share(HEAD_CACHE_SHARE)),
         block_cache_bytes: config.memory.block_cache.unwrap_or_else(|| share(BLOCK_CACHE_SHARE)),
+/// Appended and not yet written bytes of the log are never bounded below this.
+const LOG_BUFFER_BYTES_MIN: usize = 4 << 20;
         memtable_bytes_max: config.memory.memtables.unwrap_or_else(memtables),
         open_files_max: Descriptors::of(descriptor_limit, config.limits.connections).files_max,
         weigh: config.units.charge.then_some(replica::weigh),

@@ -93,7 +93,7 @@ pub(crate) struct Connection<'a, S> {
     /// Bytes arrived that were not decoded to their end.
     may_hold_frames: bool,
     load: &'a Arc<Load>,
-    /// What of it is in memory: what arrived, and what is to be written.
+    /// What of it is in memory: what arrived, what waits, and what is to be written.
     holding: Holding,
     /// The client keeps us waiting.
     stall: Option<Stall>,
@@ -112,8 +112,6 @@ struct HeldBack {
     frame: Frame,
     arrived: Instant,
     wait: Wait<Option<OwnedSemaphorePermit>>,
-    /// Its memory, where it is large.
-    _holding: Option<Holding>,
 }
 
 /// What is remembered of a request that waits.
@@ -121,8 +119,6 @@ struct Tag {
     kind: RequestKind,
     started: Instant,
     bytes: usize,
-    /// Its memory, where it is large.
-    _holding: Option<Holding>,
 }
 
 /// Since when nothing moves.
@@ -318,6 +314,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         let Poll::Ready(place) = held_back.wait.as_mut().poll(cx) else { return false };
         let Some(HeldBack { frame, arrived, .. }) = self.held_back.take() else { return false };
         self.was_slowed = true;
+        self.waiting_bytes -= frame.body.len();
         if let Some(kind) = kind_of(frame.opcode) {
             self.serve_now(&frame, kind, arrived, place, true);
         }
@@ -410,8 +407,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                 self.has_new_promises = true;
             }
             Ok(Step::HeldBack(wait)) => {
-                let _holding = Holding::of(self.load, frame.body.len());
-                self.held_back = Some(HeldBack { frame: frame.clone(), arrived, wait, _holding });
+                self.waiting_bytes += frame.body.len();
+                self.held_back = Some(HeldBack { frame: frame.clone(), arrived, wait });
             }
             Err(_) => {
                 tracing::error!(opcode = ?frame.opcode, "a request failed by a bug of the server");
@@ -429,7 +426,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     fn tag(&mut self, frame: &Frame, kind: RequestKind, started: Instant) -> Tag {
         let bytes = frame.body.len();
         self.waiting_bytes += bytes;
-        Tag { kind, started, bytes, _holding: Holding::of(self.load, bytes) }
+        Tag { kind, started, bytes }
     }
 
     /// Counts a request that waited, as [`Connection::settle`].
@@ -608,8 +605,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     fn account(&mut self) {
         // Of answers what is taken up, not what is used of it: their buffers grow by doubling. A request that
         // arrives is judged by what has come of it.
-        let bytes =
-            self.inbound.len() + self.decoder.assembled_bytes() + self.outgoing.capacity_bytes();
+        let bytes = self.inbound.len()
+            + self.decoder.assembled_bytes()
+            + self.waiting_bytes
+            + self.outgoing.capacity_bytes();
         if bytes >= GRAIN_BYTES || !self.holding.is_none() {
             self.holding.set(bytes);
         }
@@ -635,7 +634,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     /// time.
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> bool {
         self.account();
-        let waits_for_us = self.outgoing.is_empty() && (self.may_hold_frames || !self.may_serve());
+        let is_at_work = self.may_hold_frames || self.waiting_count() > 0 || !self.may_serve();
+        let waits_for_us = self.outgoing.is_empty() && is_at_work;
         if self.holding.is_none() || waits_for_us {
             self.stall = None;
             return false;

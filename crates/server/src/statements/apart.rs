@@ -11,6 +11,7 @@ use super::bounds::{Abandon, OwnThread};
 use super::call::OwnedCall;
 use super::encode;
 use super::engine::{Inner, Long, Pace, Ran};
+use crate::load::Holding;
 use crate::reply::Failure;
 use crate::session::{Effect, Finished};
 
@@ -108,6 +109,8 @@ impl Inner {
             self.settle(&call, &outcome);
             Ok(encode::answer(&call, outcome, &mut message))
         });
-        Finished::new(message, effect.unwrap_or_default())
+        let mut finished = Finished::new(message, effect.unwrap_or_default());
+        finished.holding = Holding::of(&self.load, finished.message.capacity());
+        finished
     }
 }

@@ -39,7 +39,7 @@ use super::values::Bound;
 use super::{access, consistency, encode, plans};
 use crate::config::{ServerRetry, Timeouts};
 use crate::connection::Wait;
-use crate::load::{GRAIN_BYTES, Holding, Load, Overload};
+use crate::load::{GRAIN_BYTES, Load, Overload};
 use crate::reply::Failure;
 use crate::roles::{self, LoginError, LoginGate, Performer, RoleKeeper, Target};
 use crate::session::{Client, Effect, Statements, Step, Turn};
@@ -256,10 +256,7 @@ impl Engine {
                 // threads from others that wait for one.
                 let task = OwnTask(tokio::spawn(async move {
                     let _place = place;
-                    let load = Arc::clone(&inner.load);
-                    let mut finished = inner.run_apart(call, long).await;
-                    finished.holding = Holding::of(&load, finished.message.capacity());
-                    finished
+                    inner.run_apart(call, long).await
                 }));
                 Step::Waits(Box::pin(task.finished(head)))
             }

@@ -1,10 +1,11 @@
 //! Overload without provisioning: a node alone against far more than it can serve.
 //!
-//!     overload --binary FILE [--seconds N] [--connections N] [--set KEY=VALUE]...
+//!     overload --binary FILE [--seconds N] [--connections N] [--only appetite] [--set KEY=VALUE]...
 //!
 //! First the peak, by a closed loop that keeps just enough requests under way; then ten times as many at once, by
 //! clients that wait as they are told and by clients that do not; then very many connections. At last clients that
-//! never read their answers, and clients that begin huge requests and never end them, beside one that behaves. Told are the
+//! never read their answers, clients that begin huge requests and never end them, clients that ask for all of a large table
+//! at once, and clients that write more than storage can follow, each beside one that behaves. Told are the
 //! requests served and refused in a second, how long those took, and the memory of the node. It fails when less than
 //! nine tenths of the peak are served, when memory runs away, or when the one that behaves is not served. The load runs on the
 //! same machine and may be what is too slow: so what counts is also the processor time that a request takes the node.
@@ -39,6 +40,12 @@ const REQUEST_MEMORY: &str = "memory.requests=256MiB";
 /// Clients that do not read, and clients that begin and do not end.
 const SLOW: usize = 400;
 const PAGE_ROWS: u64 = 2_000;
+/// The table that greedy clients ask for as a whole: partitions, and the bytes of each.
+const GREEDY_PARTITIONS: u64 = 1_000;
+const GREEDY_BYTES: usize = 300 * 1024;
+const GREEDY: Shape = Shape { connections: 3, window: 1 };
+const LARGE_WRITES: Shape = Shape { connections: 12, window: 32 };
+const LARGE_WRITE_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy)]
 struct Shape {
@@ -50,6 +57,8 @@ struct Options {
     binary: String,
     seconds: u64,
     connections: usize,
+    /// Only the phases beside greedy clients.
+    only_appetite: bool,
     settings: Vec<String>,
 }
 
@@ -59,6 +68,8 @@ struct Figures {
     /// Server CPU for each that was served.
     cpu_us: f64,
     memory_mb: u64,
+    /// Refused, or answered with another error.
+    failed_count: u64,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -77,8 +88,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn parse() -> Result<Options, Box<dyn Error>> {
-    let mut options =
-        Options { binary: String::new(), seconds: 8, connections: 5000, settings: Vec::new() };
+    let mut options = Options {
+        binary: String::new(),
+        seconds: 8,
+        connections: 5000,
+        only_appetite: false,
+        settings: Vec::new(),
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or(format!("{word} needs a value"))?;
@@ -87,6 +103,7 @@ fn parse() -> Result<Options, Box<dyn Error>> {
             "--seconds" => options.seconds = value.parse()?,
             "--connections" => options.connections = value.parse()?,
             "--set" => options.settings.push(value),
+            "--only" if value == "appetite" => options.only_appetite = true,
             _ => return Err(format!("no argument {word}").into()),
         }
     }
@@ -101,7 +118,9 @@ async fn run(options: &Options, node: &Node) -> Result<Vec<String>, Box<dyn Erro
     );
     let mut failures = Vec::new();
     let mut peak_mb = 0;
-    for (name, statement) in [("insert", insert), ("read", read)] {
+    let phases =
+        if options.only_appetite { vec![] } else { vec![("insert", insert), ("read", read)] };
+    for (name, statement) in phases {
         let flow = Flow {
             address: address.clone(),
             statement,
@@ -154,9 +173,8 @@ async fn run(options: &Options, node: &Node) -> Result<Vec<String>, Box<dyn Erro
         manners: Manners::Obedient,
         pause: Some(Duration::from_millis(5)),
     };
-    for (what, task) in
-        [("readers that do not read", Rude::NeverReads), ("huge requests", Rude::NeverEnds)]
-    {
+    let rude = [("readers that do not read", Rude::NeverReads), ("huge requests", Rude::NeverEnds)];
+    for (what, task) in rude.into_iter().filter(|_| !options.only_appetite) {
         let rude = be_rude(&address, &scan, task).await?;
         let phase = Phase { node, flow: &good, seconds: options.seconds };
         let told = format!("beside {SLOW} {what}");
@@ -170,6 +188,71 @@ async fn run(options: &Options, node: &Node) -> Result<Vec<String>, Box<dyn Erro
         }
         drop(rude);
     }
+    failures.extend(beside_appetite(options, node, &good).await?);
+    Ok(failures)
+}
+
+/// One that behaves beside clients that ask for too much at a time, and beside clients that write too much.
+async fn beside_appetite(
+    options: &Options,
+    node: &Node,
+    good: &Flow,
+) -> Result<Vec<String>, Box<dyn Error>> {
+    let address = node.address();
+    let keys: Vec<String> = (0..GREEDY_PARTITIONS).map(|key| key.to_string()).collect();
+    let select = format!("SELECT * FROM overload.greedy WHERE k IN ({})", keys.join(", "));
+    let insert = "INSERT INTO overload.greedy (k, v) VALUES (?, ?)";
+    let select = Flow {
+        statement: prepared(&address, &select)?,
+        values: Arc::new(|_| Vec::new()),
+        manners: Manners::Careless,
+        pause: None,
+        ..good.clone()
+    };
+    let insert = Flow {
+        statement: prepared(&address, insert)?,
+        values: Arc::new(|number| {
+            let key = i64::try_from(GREEDY_PARTITIONS + number % 10_000).unwrap_or_default();
+            vec![key.to_be_bytes().to_vec(), vec![7; LARGE_WRITE_BYTES]]
+        }),
+        ..select.clone()
+    };
+    let mut failures = Vec::new();
+    for (what, shape, flow) in
+        [("greedy SELECTs", GREEDY, &select), ("large writes", LARGE_WRITES, &insert)]
+    {
+        let begin = Instant::now();
+        let end = begin + Duration::from_secs(options.seconds + 1);
+        let mut others = JoinSet::new();
+        for number in 0..shape.connections as u64 {
+            let flow = Flow { first: number << 32, window: shape.window, ..flow.clone() };
+            others.spawn(async move { flow.run(begin, end).await });
+        }
+        let phase = Phase { node, flow: good, seconds: options.seconds };
+        let told = format!("beside {} x {} {what}", shape.connections, shape.window);
+        let alone = Shape { connections: 1, window: 1 };
+        let figures = phase.run(&told, alone, Manners::Careless).await?;
+        let mut tallies = Vec::new();
+        while let Some(tally) = others.join_next().await {
+            tallies.push(tally??);
+        }
+        let Some(mut all) = Tally::of_all(&tallies) else { return Err("no client ran".into()) };
+        println!(
+            "    {what}: {} served, {} refused, {} failed {:?}; p50 {:.0} ms, p99 {:.0} ms",
+            all.good,
+            all.refused,
+            all.failed,
+            all.failures.first(),
+            f64::from(quantile(&mut all.latencies_us, 0.5)) / 1000.0,
+            f64::from(quantile(&mut all.latencies_us, 0.99)) / 1000.0,
+        );
+        if figures.failed_count > 0 {
+            failures.push(format!("{told}: {} requests failed", figures.failed_count));
+        }
+        if what == "large writes" && all.refused + all.failed > 0 {
+            failures.push(format!("{told}: {} were refused", all.refused + all.failed));
+        }
+    }
     Ok(failures)
 }
 
@@ -180,6 +263,7 @@ fn set_up(address: &str) -> Result<[Vec<u8>; 3], Box<dyn Error>> {
         "CREATE KEYSPACE IF NOT EXISTS overload WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "CREATE TABLE IF NOT EXISTS overload.kv (k bigint PRIMARY KEY, a blob, b blob, c int)",
         "CREATE TABLE IF NOT EXISTS overload.pages (k int, t bigint, v blob, PRIMARY KEY (k, t))",
+        "CREATE TABLE IF NOT EXISTS overload.greedy (k bigint PRIMARY KEY, v blob)",
     ] {
         client.query(statement, &Execution::default())?;
     }
@@ -196,6 +280,15 @@ fn set_up(address: &str) -> Result<[Vec<u8>; 3], Box<dyn Error>> {
     for first in (0..PAGE_ROWS).step_by(100) {
         let rows: Vec<Execution> = (first..first + 100).map(of_row).collect();
         client.execute_many(&row, &rows)?;
+    }
+    let greedy = client.prepare("INSERT INTO overload.greedy (k, v) VALUES (?, ?)")?;
+    let greedy = greedy.map_err(|message| format!("{:?}", message.response))?;
+    for key in 0..GREEDY_PARTITIONS {
+        let values = vec![
+            OwnedValue::Bytes(key.to_be_bytes().to_vec()),
+            OwnedValue::Bytes(vec![7; GREEDY_BYTES]),
+        ];
+        client.execute_many(&greedy, &[Execution { values, ..Execution::default() }])?;
     }
     let prepared_insert = client.prepare(insert)?;
     let prepared_insert = prepared_insert.map_err(|message| format!("{:?}", message.response))?;
@@ -294,7 +387,8 @@ impl Phase<'_> {
             ms(most),
             cpu_us,
         );
-        Ok(Figures { good_per_second: good, cpu_us, memory_mb })
+        let failed_count = all.refused + all.failed;
+        Ok(Figures { good_per_second: good, cpu_us, memory_mb, failed_count })
     }
 }
 
