@@ -225,6 +225,10 @@ pub(crate) enum Spare {
     Short(Shortage),
 }
 
+/// A chunk of so many bytes is followed by another one: appenders hold the lock, and a buffer that grows on and on is
+/// copied whole each time it does.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+
 /// Bytes that go to one place of one segment.
 pub(crate) struct Chunk {
     /// The segment begins with this chunk.
@@ -711,7 +715,8 @@ impl<J> Gathering<J> {
         body_checksum: u32,
     ) -> Appended {
         let (next, segment_start) = (self.next, self.segment_start);
-        if self.chunks.is_empty() {
+        let is_full = |chunk: &Chunk| chunk.bytes.len() >= CHUNK_BYTES_MAX;
+        if self.chunks.last().is_none_or(is_full) {
             let bytes = std::mem::take(&mut self.reusable);
             self.chunks.push(Chunk { begins: None, offset: next - segment_start, bytes });
         }

@@ -405,6 +405,24 @@ fn an_appender_that_may_not_wait_is_told_that_there_is_no_room_and_when_there_is
 }
 
 #[test]
+fn what_is_gathered_lies_in_pieces_of_bounded_length() {
+    let disk = SimDisk::default();
+    let options = Options { segment_bytes: 64 << 20, ..options(CommitMode::Group) };
+    let sink = Box::new(Durable::default());
+    let log = Log::start(Arc::new(disk.clone()), &options, &Recovered::default(), sink).unwrap();
+    for number in 0..80 {
+        let sets = [SetId(0)].into_iter();
+        let body = body(number, 64 << 10);
+        log.append_change(sets, false, false, true, &body, |_, _| Some(number)).unwrap();
+    }
+    let longest = log.shared.gathering.lock().chunks.iter().map(|chunk| chunk.bytes.len()).max();
+    assert!(longest.unwrap_or_default() < (1 << 20) + (66 << 10), "{longest:?}");
+    log.close();
+    let (_, found) = read_back(&disk).unwrap();
+    assert_eq!(found.len(), 80);
+}
+
+#[test]
 fn a_lone_writer_writes_and_syncs_by_itself() {
     let disk = SimDisk::default();
     let (log, durable) = start(&disk, CommitMode::Group, &Recovered::default());
