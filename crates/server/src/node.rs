@@ -414,9 +414,11 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
         row_cache_bytes_max: config.memory.row_cache.unwrap_or_else(|| share(ROW_CACHE_SHARE_MAX)),
         head_cache_bytes: config.memory.head_cache.unwrap_or_else(|| share(HEAD_CACHE_SHARE)),
         block_cache_bytes: config.memory.block_cache.unwrap_or_else(|| share(BLOCK_CACHE_SHARE)),
-/// Appended and not yet written bytes of the log are never bounded below this.
-const LOG_BUFFER_BYTES_MIN: usize = 4 << 20;
-        memtable_bytes_max: config.memory.memtables.unwrap_or_else(memtables),
+        memtable_bytes_max,
+        // What waits for the disk becomes memtables next: no more of it than of them.
+        log_buffer_bytes_max: usize::try_from(memtable_bytes_max)
+            .unwrap_or(usize::MAX)
+            .clamp(LOG_BUFFER_BYTES_MIN, defaults.log_buffer_bytes_max),
         open_files_max: Descriptors::of(descriptor_limit, config.limits.connections).files_max,
         weigh: config.units.charge.then_some(replica::weigh),
         apply_threads: cores.max(1),
