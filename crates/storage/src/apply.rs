@@ -25,18 +25,18 @@ use crate::error::{CommitError, TreeError};
 use crate::heads::{Head, HeadBounds, Unfit};
 use crate::index::maintain::{DeletedIn, IndexWrites, remove_covered};
 use crate::index::shape::{CoveredRow, RowName};
-use crate::log::Position;
 use crate::merge::condition::Judgement;
 use crate::merge::row::{Before, LiveSum, merge};
 use crate::merge::{MergeError, condition};
 use crate::spill::{CellWrites, Frozen, Loaded};
 use crate::tree::deletions::{self, PartitionDeletions};
-use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{Applied, OpenStore, SetProgress, TableStore};
 use crate::weigh::Touched;
 pub(crate) use judged::Judged;
 use measure::RowSizes;
+use node_log::Position;
+use tree::engine::{LATEST, TreeBytes};
 
 /// Where a mutation stands in the log.
 #[derive(Clone, Copy, Debug)]

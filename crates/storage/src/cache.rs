@@ -20,7 +20,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
-use crate::tree::engine::TreeBytes;
+use tree::engine::TreeBytes;
 
 /// A row's value in the tree; `None` when it is known that there is none.
 pub(crate) type CachedRow = Option<TreeBytes>;

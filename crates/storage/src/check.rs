@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use types::TableId;
+use types::codec::Malformed;
 
 use crate::core::split_folder_name;
 use crate::data_dir::DataDir;
 use crate::entry::{EntryBody, decode_first_form};
 use crate::error::{Affected, OpenError};
 use crate::index::tree::is_index_folder;
-use crate::log::recovery::{Replayed, recover};
-use crate::log::survey::survey;
-use crate::log::{Disk, ReadOnlyDisk};
-use crate::tree::engine::{FILES_FOLDER, is_established};
-use crate::tree::files::{FileDamage, read_manifest, verify_file};
+use node_log::recovery::{Replayed, recover};
+use node_log::survey::survey;
+use node_log::{Disk, ReadOnlyDisk};
+use tree::engine::{FILES_FOLDER, is_established};
+use tree::files::{FileDamage, read_manifest, verify_file};
 
 /// One thing that is not as it was written.
 #[derive(Clone, Debug)]
@@ -161,12 +162,12 @@ fn check_log(data_dir: &DataDir, report: &mut CheckReport) -> Result<(), OpenErr
             Replayed::Entries { entries, .. } => {
                 change_count += 1;
                 for (head, body) in entries {
-                    EntryBody::decode(head.kind, body).map_err(|_| malformed_change(data_dir))?;
+                    EntryBody::decode(head.kind, body).map_err(|Malformed| MALFORMED.to_owned())?;
                 }
             }
             Replayed::Change { entries, body, .. } => {
                 change_count += 1;
-                decode_first_form(&entries, body).map_err(|_| malformed_change(data_dir))?;
+                decode_first_form(&entries, body).map_err(|Malformed| MALFORMED.to_owned())?;
             }
             Replayed::Truncate { .. } | Replayed::Drop { .. } => {}
         }
@@ -189,21 +190,15 @@ fn check_log(data_dir: &DataDir, report: &mut CheckReport) -> Result<(), OpenErr
     }
     // What a start refuses is told, also where reading on found nothing.
     if !report.findings.iter().any(|finding| finding.affected == Affected::Log)
-        && let Err(error) = recover(&disk, |_| Ok(()))
+        && let Err(error) = recover::<OpenError>(&disk, |_| Ok(()))
     {
         report.findings.push(of_open_error(data_dir, error, Affected::Log));
     }
     Ok(())
 }
 
-fn malformed_change(data_dir: &DataDir) -> OpenError {
-    OpenError::Damaged {
-        path: data_dir.log_folder(),
-        offset: 0,
-        what: "a change does not follow its format",
-        affected: Affected::Log,
-    }
-}
+/// What is told of an entry that cannot be read.
+const MALFORMED: &str = "an entry does not follow its format";
 
 pub(crate) fn of_open_error(data_dir: &DataDir, error: OpenError, affected: Affected) -> Finding {
     match error {

@@ -26,12 +26,12 @@ use crate::apply::{Place, apply, apply_define};
 use crate::core::Core;
 use crate::entry::{Entries, Entry, EntryBody, EntryHeads};
 use crate::error::{CommitError, TreeError};
-use crate::log::{AppendError, Appended, DurableSink, EntryHead, Position, Shortage};
 use crate::options::Driver;
 use crate::promise::Reply;
 use crate::room::Busy;
 use crate::tree::keys::CLUSTERING_BYTES_MAX;
 use crate::tree::store::{Applied, TableStore};
+use node_log::{AppendError, Appended, DurableSink, EntryHead, Position, Shortage};
 
 /// What became of a change, one outcome for each mutation in order. An error of one mutation stands
 /// for all; positions in lists that are not there are found before anything is logged.
@@ -148,17 +148,16 @@ pub(crate) fn validate(mutation: &Mutation) -> Result<(), CommitError> {
     Ok(())
 }
 
-impl From<AppendError> for TreeError {
-    fn from(error: AppendError) -> TreeError {
-        let why = match error {
-            AppendError::Short(Shortage::DiskFull) => io::ErrorKind::StorageFull.into(),
-            AppendError::Short(Shortage::Other(why)) => {
-                io::Error::new(io::ErrorKind::OutOfMemory, why.to_string())
-            }
-            error => return TreeError::Corrupt(Arc::from(CommitError::from(error).to_string())),
-        };
-        TreeError::Io(Arc::new(why))
-    }
+/// Why sorted files cannot be written, where it is the log that cannot.
+pub(crate) fn log_unwritten(error: AppendError) -> TreeError {
+    let why = match error {
+        AppendError::Short(Shortage::DiskFull) => io::ErrorKind::StorageFull.into(),
+        AppendError::Short(Shortage::Other(why)) => {
+            io::Error::new(io::ErrorKind::OutOfMemory, why.to_string())
+        }
+        error => return TreeError::Corrupt(Arc::from(CommitError::from(error).to_string())),
+    };
+    TreeError::Io(Arc::new(why))
 }
 
 impl From<AppendError> for CommitError {

@@ -15,10 +15,10 @@ use crate::core::Core;
 use crate::definition::{Definitions, Standing};
 use crate::entry::{Define, Entries, Entry, EntryBody, EntryHeads, Sweep};
 use crate::error::{CommitError, TreeError};
-use crate::log::{AppendError, Appended, Appending, EntryHead, Log, NewEntry, NewRecord};
 use crate::options::CommitMode;
 use crate::promise::{AnswerTo, Promise, Reply};
 use crate::room::Busy;
+use node_log::{AppendError, Appended, Appending, EntryHead, Log, NewEntry, NewRecord};
 
 /// What is kept of the memory that a record is encoded in.
 const BODY_BYTES_KEPT: usize = 64 * 1024;

@@ -22,15 +22,15 @@ use crate::error::{Affected, CommitError, OpenError, TreeError};
 use crate::heads::Heads;
 use crate::index::build::IndexBuilds;
 use crate::index::shape::IndexShape;
-use crate::log::Position;
 use crate::maintenance::Pressure;
 use crate::options::{Driver, Options};
 use crate::schema_source::SchemaSource;
 use crate::sizes::{SizeBounds, SizesSeed};
-use crate::tree::engine::{TreeShared, is_established};
-use crate::tree::files::read_manifest;
 use crate::tree::purge::PurgeFactory;
 use crate::tree::store::{EndedSets, LogIndexes, StoreSeed, TableStore};
+use node_log::Position;
+use tree::engine::{TreeShared, is_established};
+use tree::files::read_manifest;
 
 /// Tables in whose files damage was met.
 #[derive(Debug, Default)]
@@ -141,7 +141,7 @@ impl Core {
             poison: Poison::default(),
             definitions: Definitions::default(),
             locate: OnceLock::new(),
-            tree_shared: TreeShared::new(&options),
+            tree_shared: TreeShared::new(options.block_cache_bytes, options.open_files_max),
             sizes: SizesSeed {
                 bounds: SizeBounds {
                     logical_bytes_max: options.logical_partition_bytes_max,

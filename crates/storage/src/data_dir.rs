@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+pub(crate) use tree::engine::sync_folder;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -252,11 +253,6 @@ fn document_checksum(head: &[u8], body: &[u8]) -> u32 {
     hasher.update(head);
     hasher.update(body);
     hasher.finalize()
-}
-
-/// Makes what was created, renamed or removed in a folder last.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use types::codec::{
 use types::{Mutation, SetId, TableId};
 
 use crate::definition::Definition;
-use crate::log::{EntryHead, EntryId};
+use node_log::{EntryHead, EntryId};
 
 /// What kind of entry it is; the number stands in its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

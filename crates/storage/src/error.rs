@@ -5,7 +5,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use types::{CorruptRow, Refusal, TableId};
+use node_log::LogError;
+pub use tree::TreeError;
+use types::{Refusal, TableId};
 
 /// The data folder cannot be opened. The message says which file and what to do.
 #[derive(Debug)]
@@ -136,29 +138,17 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// The sorted files of a table failed.
-#[derive(Clone, Debug)]
-pub enum TreeError {
-    /// The operating system refused.
-    Io(Arc<io::Error>),
-    /// A block or file is not what was written.
-    Corrupt(Arc<str>),
-}
-
-impl fmt::Display for TreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TreeError::Io(error) => write!(f, "{error}"),
-            TreeError::Corrupt(what) => write!(f, "damaged: {what}"),
+impl From<LogError> for OpenError {
+    fn from(error: LogError) -> OpenError {
+        match error {
+            LogError::Io { path, error } => OpenError::Io { path, error },
+            LogError::Damaged { path, offset, what } => {
+                OpenError::Damaged { path, offset, what, affected: Affected::Log }
+            }
+            LogError::UnknownVersion { path, version } => {
+                OpenError::UnknownVersion { path, version }
+            }
         }
-    }
-}
-
-impl std::error::Error for TreeError {}
-
-impl From<CorruptRow> for TreeError {
-    fn from(corrupt: CorruptRow) -> TreeError {
-        TreeError::Corrupt(Arc::from(corrupt.to_string()))
     }
 }
 

@@ -8,15 +8,15 @@ use crate::index::keys::EntryValue;
 use types::codec::{Decoder, MUTATION_FORM, encode_mutation};
 
 use crate::entry::{EntryBody, decode_first_form};
-use crate::log::EntryId;
-use crate::log::frame::{
-    ENTRY_ID_BYTES, EntryHead, Frame, Mark, SegmentHead, decode_states, read_frame, split_record,
-};
 use crate::tree::deletions::decode_range;
-use crate::tree::engine::TreeBytes;
 use crate::tree::keys::{
     cells_prefix, row_of_cell, split_cut_key, split_deletion, split_prefix, split_row_key,
 };
+use node_log::EntryId;
+use node_log::frame::{
+    ENTRY_ID_BYTES, EntryHead, Frame, Mark, SegmentHead, decode_states, read_frame, split_record,
+};
+use tree::engine::TreeBytes;
 
 /// A record of the log, as a whole and as the body of one; a head and a mark.
 pub fn log_record(bytes: &[u8]) {

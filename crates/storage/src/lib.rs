@@ -32,7 +32,6 @@ mod error;
 pub mod fuzzed;
 mod heads;
 mod index;
-mod log;
 mod maintenance;
 #[doc(hidden)]
 pub mod measured;
@@ -61,8 +60,8 @@ pub use data_dir::DataDir;
 pub use error::{Affected, CommitError, OpenError, ReadError, TreeError};
 pub use index::build::IndexBuild;
 pub use index::check::IndexComparison;
-pub use log::{Disk, LogFile, RealDisk};
 pub use maintenance::TableStatistics;
+pub use node_log::{Disk, LogFile, RealDisk};
 pub use options::{CommitMode, Driver, Options};
 pub use promise::{AnswerTo, Mailbox};
 pub use room::{Busy, WithoutRoom};

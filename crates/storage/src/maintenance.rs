@@ -13,20 +13,20 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 use types::{RingToken, TableId};
 
-use crate::commit::{AppliedThrough, Durable, SetLocks};
+use crate::commit::{AppliedThrough, Durable, SetLocks, log_unwritten};
 use crate::committer::Committer;
 use crate::core::Core;
 use crate::data_dir::sync_folder;
 use crate::entry::Sweep;
 use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::{self, leftovers};
-use crate::log::{Log, Position, Shortage, is_disk_failure, is_disk_full, is_shortage};
 use crate::options::Driver;
 use crate::room::Busy;
 use crate::sizes::walk::walk_due;
-use crate::tree::engine::too_many_runs;
 use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::{sweep_deletions, sweep_spilled};
+use node_log::{Log, Position, Shortage, is_disk_failure, is_disk_full, is_shortage};
+use tree::engine::too_many_runs;
 
 /// The longest a writer is slowed down at a time.
 const DELAY_MAX: Duration = Duration::from_millis(10);
@@ -586,7 +586,7 @@ impl Shared {
             }
             // Sorted files never know more than the log.
             let end = self.log.end();
-            self.log.sync_through(end).map_err(TreeError::from)?;
+            self.log.sync_through(end).map_err(log_unwritten)?;
             let freed = match opened.flush_sealed() {
                 Ok(freed) => freed,
                 Err(_) if store.is_dropped() => return Ok(()),

@@ -4,8 +4,8 @@ use types::{CorruptRow, Mutation, RowChange, RowView};
 
 use types::codec::{MUTATION_FORM, encode_mutation, push_length};
 
-use crate::log::frame::{ENTRY_HEAD_BYTES, RecordKind, push_record};
 use crate::merge::row::{Before, merge};
+use node_log::frame::{ENTRY_HEAD_BYTES, RecordKind, push_record};
 
 /// Merges a change into a stored row, as applying it does; nothing when it cannot be merged.
 pub fn merge_row(row: Option<&[u8]>, change: &RowChange) -> Result<Vec<u8>, CorruptRow> {

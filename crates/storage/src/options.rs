@@ -2,36 +2,10 @@
 
 use std::time::Duration;
 
+use node_log::LogOptions;
+pub use node_log::{CommitMode, Driver};
+
 use crate::weigh::Weigh;
-
-/// When a commit is acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommitMode {
-    /// After it is on the disk: one fsync for all writers that wait at that moment.
-    Group,
-    /// After it is in memory. It reaches the operating system within [`Options::write_interval`]
-    /// and the disk at the next interval, as Cassandra does by default.
-    Periodic {
-        /// How often the log is synced.
-        sync_interval: Duration,
-    },
-}
-
-impl CommitMode {
-    /// Cassandra's default.
-    pub const PERIODIC: CommitMode =
-        CommitMode::Periodic { sync_interval: Duration::from_secs(10) };
-}
-
-/// Who does storage's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
-    /// Threads of its own.
-    Threads,
-    /// Whoever calls [`crate::Storage::step`], and whoever waits for something: in one thread, always in the
-    /// same order.
-    Steps,
-}
 
 /// The settings of storage. Every bound has its name here.
 #[derive(Clone, Debug)]
@@ -102,6 +76,18 @@ impl Default for Options {
             tombstone_retention_s: 600,
             logical_partition_bytes_max: 20_000_000_000,
             physical_partition_bytes_max: 30_000_000_000,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn log(&self) -> LogOptions {
+        LogOptions {
+            commit: self.commit,
+            driver: self.driver,
+            segment_bytes: self.segment_bytes,
+            buffer_bytes_max: self.log_buffer_bytes_max,
+            write_interval: self.write_interval,
         }
     }
 }

@@ -21,10 +21,10 @@ use crate::core::Core;
 use crate::error::{ReadError, TreeError};
 use crate::spill::thaw_value;
 use crate::tree::deletions::{self, PartitionDeletions};
-use crate::tree::engine::{LATEST, SeqNo, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{OpenStore, TableStore};
 use spilled::has_spilled;
+use tree::engine::{LATEST, SeqNo, TreeBytes};
 
 /// The sink is asked whether to go on once in so many rows.
 const ROWS_PER_QUESTION: usize = 256;

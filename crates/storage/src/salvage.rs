@@ -14,12 +14,12 @@ use crate::clock::Clock;
 use crate::data_dir::{DataDir, sync_folder};
 use crate::error::{Affected, OpenError, TreeError};
 use crate::index::tree::is_index_folder;
-use crate::log::{Disk, ReadOnlyDisk};
 use crate::options::Options;
 use crate::schema_source::SchemaSource;
 use crate::storage::Storage;
-use crate::tree::engine::{FILES_FOLDER, LATEST, LsmTree, SortedTree, TreeShared, establish};
-use crate::tree::files::{FileDamage, read_manifest, salvage_entries, verify_file};
+use node_log::{Disk, ReadOnlyDisk};
+use tree::engine::{FILES_FOLDER, LATEST, LsmTree, SortedTree, TreeShared, establish};
+use tree::files::{FileDamage, read_manifest, salvage_entries, verify_file};
 
 /// A new tree is flushed when this much of it is in memory.
 const FLUSH_BYTES: u64 = 32 * 1024 * 1024;
@@ -78,7 +78,7 @@ pub fn salvage(
             }
         }
     }
-    let shared = TreeShared::new(&options);
+    let shared = TreeShared::new(options.block_cache_bytes, options.open_files_max);
     for tree in tree_folders(&from.trees_folder())? {
         save_tree(&tree, &to, &shared, &mut report, on_bytes)?;
     }

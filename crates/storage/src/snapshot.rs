@@ -20,10 +20,10 @@ use types::TableId;
 use crate::data_dir::{self, DataDir, sync_folder};
 use crate::error::{OpenError, TreeError};
 use crate::index::tree::index_folders;
-use crate::log::{Cut, Position, segment_name};
 use crate::storage::Storage;
-use crate::tree::engine::{FILES_FOLDER, MARKER, is_established};
-use crate::tree::files::read_manifest;
+use node_log::{Cut, Position, segment_name};
+use tree::engine::{FILES_FOLDER, MARKER, is_established};
+use tree::files::read_manifest;
 
 /// Where snapshots are, in a data folder.
 const FOLDER: &str = "snapshots";

@@ -17,8 +17,8 @@ use types::{
 };
 
 use crate::error::TreeError;
-use crate::tree::engine::{SeqNo, SortedTree, TreeBytes};
 use crate::tree::keys;
+use tree::engine::{SeqNo, SortedTree, TreeBytes};
 
 /// What stays in a row.
 #[derive(Clone, Copy, Debug)]

@@ -27,13 +27,6 @@ use crate::index;
 use crate::index::build::IndexBuild;
 use crate::index::check::IndexComparison;
 use crate::index::shape::IndexShape;
-use crate::log::frame::RecordKind;
-use crate::log::recovery::{Recovered, Replayed, recover};
-use crate::log::survey::{Survey, survey};
-use crate::log::{
-    Appended, Appending, Cut, Disk, DurableSink, Elapsed, EntryHead, EntryId, Log, NewEntry,
-    NewRecord, Position, RealDisk, Shortage,
-};
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::promise::AnswerTo;
@@ -45,6 +38,13 @@ use crate::sizes::{self, LogicalSize, RangeSize, TableSizes};
 use crate::slots::Slots;
 use crate::snapshot::{EmptyLog, log_failed};
 use crate::tree::store::Applied;
+use node_log::frame::RecordKind;
+use node_log::recovery::{Recovered, Replayed, recover};
+use node_log::survey::{Survey, survey};
+use node_log::{
+    Appended, Appending, Cut, Disk, DurableSink, Elapsed, EntryHead, EntryId, Log, NewEntry,
+    NewRecord, Position, RealDisk, Shortage,
+};
 
 /// A clean stop leaves at most this much to be replayed.
 const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
@@ -151,7 +151,10 @@ impl Storage {
             if matches!(replayed, Replayed::Change { .. } | Replayed::Entries { .. }) {
                 change_count += 1;
             }
-            replay(&core, replayed)
+            replay(&core, replayed).map_err(|error| match error {
+                OpenError::Damaged { what, .. } => what.to_owned(),
+                other => other.to_string(),
+            })
         })?;
         let recovered = &mut survey.recovered;
         // Sorted files may know of changes that the log has lost.
@@ -195,7 +198,7 @@ impl Storage {
         );
         let clock = Arc::clone(&core.clock);
         let elapsed: Elapsed = Arc::new(move || clock.elapsed());
-        let log = Log::start(disk, &core.options, &recovered, sink, elapsed);
+        let log = Log::start(disk, &core.options.log(), &recovered, sink, elapsed);
         let log = Arc::new(log.map_err(OpenError::io(&log_path))?);
         let set_locks = Arc::new(SetLocks::default());
         let group_through = match core.options.commit {

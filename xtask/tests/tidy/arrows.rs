@@ -7,7 +7,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use crate::{assert_none, root};
 
 /// The table of ARCHITECTURE.md: a crate, and the crates it may use. Every crate may use `types`.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("types", &[]),
     ("protocol", &[]),
     ("cql", &[]),
@@ -15,7 +15,9 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("units", &[]),
     ("partition", &["units"]),
     ("plan", &["cql", "schema"]),
-    ("storage", &["schema"]),
+    ("node-log", &[]),
+    ("tree", &[]),
+    ("storage", &["schema", "node-log", "tree"]),
     ("replica", &["storage", "units", "partition"]),
     ("coordinator", &["plan", "partition", "replica", "units"]),
     ("cluster", &["partition", "replica"]),

@@ -9,9 +9,9 @@ use crate::error::{CommitError, TreeError};
 use crate::merge::row::{LiveSum, Measure};
 use crate::sizes::{Noted, RowDelta, RowRuler, Size};
 use crate::tree::deletions;
-use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys;
 use crate::weigh::Touched;
+use tree::engine::{LATEST, TreeBytes};
 
 /// The size of a row before and after a mutation; `None` where nothing of it is live.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,8 +6,8 @@ use super::{CACHE_ID_BYTES, Change, PendingRow};
 use crate::error::{CommitError, TreeError};
 use crate::merge::row::{After, Before, merge};
 use crate::spill::{self, CellReader, Frozen, Loaded, SpillBounds, Want};
-use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys;
+use tree::engine::{LATEST, TreeBytes};
 
 impl Change<'_> {
     pub(super) fn spill_bounds(&self) -> SpillBounds {

@@ -13,10 +13,10 @@ use crate::index::maintain::{IndexWrites, read_row};
 use crate::index::shape::CoveredRow;
 use crate::spill::thaw_value;
 use crate::tree::deletions::{self, PartitionDeletions};
-use crate::tree::engine::{LATEST, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::{rows_end, uncovered};
+use tree::engine::{LATEST, TreeBytes};
 
 /// What a sweep changes, worked out before anything is written.
 #[derive(Default)]

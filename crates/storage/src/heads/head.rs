@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use types::{ClusteringRange, CorruptRow, LiveCells, RowView};
 
-use crate::tree::engine::TreeBytes;
+use tree::engine::TreeBytes;
 
 /// How much a head may hold.
 #[derive(Clone, Copy, Debug)]

@@ -16,9 +16,9 @@ use crate::error::TreeError;
 use crate::options::Driver;
 use crate::spill::thaw_value;
 use crate::tree::deletions;
-use crate::tree::engine::LATEST;
 use crate::tree::keys::SPACE_ROWS;
 use crate::tree::store::{OpenStore, TableStore};
+use tree::engine::LATEST;
 
 /// Rows that are looked at while nothing is applied to the table.
 const ROWS_PER_MOMENT: usize = 64;

@@ -11,9 +11,9 @@ use super::tree::IndexTree;
 use crate::error::TreeError;
 use crate::spill::thaw_value;
 use crate::tree::deletions;
-use crate::tree::engine::SeqNo;
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{OpenStore, TableStore};
+use tree::engine::SeqNo;
 
 /// What a comparison of an index with its table found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! ring token, partition key, kind, clustering key. So the entries of a value lie in the order of
 //! the table, and those of a logical partition or of a part of the ring lie together.
 
-use crate::tree::engine::TreeBytes;
+use tree::engine::TreeBytes;
 
 /// How far the index was built.
 pub(crate) const SPACE_STATE: u8 = 0;

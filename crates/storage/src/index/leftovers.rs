@@ -21,9 +21,9 @@ use crate::core::Core;
 use crate::error::TreeError;
 use crate::spill::thaw_value;
 use crate::tree::deletions::PartitionDeletions;
-use crate::tree::engine::{LATEST, SortedTree, TreeBytes};
 use crate::tree::keys::{self, SPACE_LEFTOVERS, SPACE_ROWS};
 use crate::tree::store::OpenStore;
+use tree::engine::{LATEST, SortedTree, TreeBytes};
 
 /// Entries of so many rows are removed in the apply of a deletion.
 pub(crate) const ROWS_AT_ONCE_MAX: usize = 1024;

@@ -11,8 +11,8 @@ use super::tree::IndexTree;
 use crate::error::TreeError;
 use crate::spill::thaw_value;
 use crate::tree::deletions::PartitionDeletions;
-use crate::tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
+use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 
 /// What a change does to the indexes of its table.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use types::TableId;
 use super::shape::IndexShape;
 use super::tree::{Beside, BuildState, IndexTree, remove_strangers};
 use crate::error::TreeError;
-use crate::tree::engine::{LATEST, SeqNo, SortedTree};
 use crate::tree::keys::SPACE_ROWS;
+use tree::engine::{LATEST, SeqNo, SortedTree};
 
 /// The opened indexes of a table. Changed while no change is applied; a table without any is asked
 /// one flag.

@@ -17,10 +17,10 @@ use super::keys::{EntryValue, SPACE_ENTRIES, SPACE_STATE};
 use super::shape::IndexShape;
 use crate::data_dir::sync_folder;
 use crate::error::TreeError;
-use crate::tree::engine::{
+use crate::tree::purge::PurgeFactory;
+use tree::engine::{
     LATEST, LsmTree, MARKER, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
 };
-use crate::tree::purge::PurgeFactory;
 
 const FOLDER_PREFIX: &str = "index-";
 

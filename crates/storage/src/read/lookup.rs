@@ -16,9 +16,9 @@ use crate::core::Core;
 use crate::error::TreeError;
 use crate::index::keys::{EntryValue, value_prefix};
 use crate::index::tree::IndexTree;
-use crate::tree::engine::{LATEST, SeqNo, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{SetProgress, TableStore};
+use tree::engine::{LATEST, SeqNo, TreeBytes};
 
 /// Rows of one partition that are fetched together.
 const RUN_ROWS_MAX: usize = 64;
@@ -232,7 +232,7 @@ struct Lookup<'l> {
 }
 
 impl Lookup<'_> {
-    fn items(&self, seqno: SeqNo) -> crate::tree::engine::TreeIter {
+    fn items(&self, seqno: SeqNo) -> tree::engine::TreeIter {
         self.index.tree.range(&self.start, &self.end, seqno)
     }
 

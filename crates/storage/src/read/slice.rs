@@ -13,9 +13,9 @@ use crate::error::TreeError;
 use crate::heads::{self, Found, Head, HeadRow, HeadStatic, Heads, may_live};
 use crate::tree::covering::{Covering, SlicePart};
 use crate::tree::deletions::partition_deletion_us;
-use crate::tree::engine::{SeqNo, TreeBytes};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::Snapshot;
+use tree::engine::{SeqNo, TreeBytes};
 
 /// A row goes into a head although it has expired, if that is no longer ago than this: another
 /// request may have looked at the clock a little earlier.

@@ -5,8 +5,8 @@ use types::{LiveCells, RowView, SpilledKind, SpilledPart, with_spilled};
 use super::{Partition, Reader};
 use crate::error::TreeError;
 use crate::spill::{self, CellReader, Thawed, Want};
-use crate::tree::engine::TreeBytes;
 use crate::tree::keys::{self, SPACE_ROWS};
+use tree::engine::TreeBytes;
 
 /// Whether parts of a value are kept elsewhere. Such a row is never behind a partition key that was
 /// cut.

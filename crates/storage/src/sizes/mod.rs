@@ -28,12 +28,12 @@ use parking_lot::Mutex;
 use types::{PartitionKey, RingRange, RingToken};
 
 use crate::error::TreeError;
-use crate::tree::engine::{LATEST, SortedTree, TreeBytes};
 use crate::tree::keys::SPACE_SIZES;
 use ring::RingSums;
 pub(crate) use row_size::{RowRuler, Size};
 use sketch::Sketch;
 use tracked::Tracked;
+use tree::engine::{LATEST, SortedTree, TreeBytes};
 use walk::Walk;
 
 /// So many logical partitions of a table are tracked whatever their size.

@@ -16,9 +16,9 @@ use crate::core::Core;
 use crate::error::TreeError;
 use crate::spill::elements_of;
 use crate::tree::deletions::PartitionDeletions;
-use crate::tree::engine::LATEST;
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{OpenStore, TableStore};
+use tree::engine::LATEST;
 
 /// Rows that are looked at while nothing is applied.
 const ROWS_PER_MOMENT: usize = 64;

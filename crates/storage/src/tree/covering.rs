@@ -1,9 +1,9 @@
 //! The deletions over the rows of a slice, read as the rows are: never more of them than rows.
 
 use super::deletions::{DeletedPartitions, RangeDeletion, decode_range, partition_deletion_us};
-use super::engine::{SeqNo, SortedTree, TreeIter};
 use super::keys::{SPACE_DELETIONS, push_range_deletion, push_range_deletions_end};
 use crate::error::TreeError;
+use tree::engine::{SeqNo, SortedTree, TreeIter};
 
 /// Which part of a partition is read, and how.
 #[derive(Clone, Copy, Debug)]

@@ -13,13 +13,13 @@ use foldhash::fast::FixedState;
 use parking_lot::RwLock;
 use types::{ClusteringRange, Deletion};
 
-use super::engine::{SeqNo, SortedTree, TreeBytes};
 use super::keys::{
     self, DeletionKey, SPACE_DELETIONS, push_partition_deletion, push_range_deletion,
     push_range_deletions_end,
 };
 use crate::error::TreeError;
 use crate::merge::reconcile::newer_deletion;
+use tree::engine::{SeqNo, SortedTree, TreeBytes};
 
 const VALUE_VERSION: u8 = 1;
 

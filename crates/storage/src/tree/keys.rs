@@ -12,7 +12,7 @@ pub(crate) const SPACE_PROGRESS: u8 = 0;
 /// Partition deletions and range tombstones.
 pub(crate) const SPACE_DELETIONS: u8 = 1;
 /// Static rows and rows.
-pub(crate) const SPACE_ROWS: u8 = 2;
+pub(crate) const SPACE_ROWS: u8 = tree::EVEN_SPACE;
 /// Cells that were spilled from their rows.
 pub(crate) const SPACE_CELLS: u8 = 4;
 

@@ -1,19 +1,11 @@
-//! The sorted trees: what a table's keys look like, the library behind a trait of ours, and what
-//! storage keeps beside each tree.
+//! What storage keeps in and beside a table's tree: how keys look, how far each set was applied, what is deleted,
+//! and how what is dead goes.
 //!
-//! Reading order: [`keys`], [`engine`] with [`buffer`], [`layers`] and [`courtesy`], [`store`], [`deletions`]; [`files`] for the bytes on disk; [`purge`] and [`sweep`] for
-//! what is dead.
+//! Reading order: [`keys`], [`store`], [`deletions`] and [`covering`]; [`purge`] and [`sweep`] for what is dead.
 
-mod buffer;
-mod courtesy;
 pub(crate) mod covering;
 pub(crate) mod deletions;
-pub(crate) mod engine;
-#[cfg(test)]
-mod engine_tests;
-pub(crate) mod files;
 pub(crate) mod keys;
-mod layers;
 pub(crate) mod purge;
 pub(crate) mod store;
 pub(crate) mod sweep;

@@ -10,10 +10,10 @@ use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 use types::{CellRef, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter};
 
-use super::courtesy::Courtesy;
-use super::engine::TreeBytes;
 use super::keys::{self, SPACE_ROWS};
 use crate::merge::row::is_dead_before;
+use tree::courtesy::Courtesy;
+use tree::engine::TreeBytes;
 
 /// Makes a filter for each compaction of one table. It purges up to the horizon that the table's sorted
 /// files hold with their replay points: whatever is replayed over those files takes what died before for gone.

@@ -28,9 +28,6 @@ use schema::KeyShape;
 use types::{SetId, TableId};
 
 use super::deletions::DeletedPartitions;
-use super::engine::{
-    LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
-};
 use super::keys::{SPACE_DEFINITIONS, SPACE_HORIZON, SPACE_PROGRESS, definition_key, progress_key};
 use super::purge::PurgeFactory;
 use crate::core::Poison;
@@ -40,8 +37,11 @@ use crate::index::leftovers::Leftovers;
 use crate::index::set::IndexSet;
 use crate::index::shape::IndexShape;
 use crate::index::tree::{Beside, IndexTree};
-use crate::log::Position;
 use crate::sizes::{SizesSeed, TableSizes};
+use node_log::Position;
+use tree::engine::{
+    LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
+};
 
 /// The last entry of every replica set that recovery found in the log.
 pub(crate) type LogIndexes = HashMap<SetId, u64, FixedState>;

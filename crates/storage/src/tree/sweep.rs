@@ -13,7 +13,6 @@ use bytes::Bytes;
 use types::{CorruptRow, RowChange, RowPosition, RowView, RowWriter, TableId};
 
 use super::deletions::PartitionDeletions;
-use super::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 use super::keys::{self, SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS};
 use super::purge::{Purged, purge_row};
 use super::store::{OpenStore, TableStore};
@@ -22,6 +21,7 @@ use crate::entry::Sweep;
 use crate::error::TreeError;
 use crate::merge::row::{Before, merge};
 use crate::spill::{self, CellReader, SpillBounds};
+use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 
 /// Rows that one entry looks at.
 const ROWS_PER_SWEEP_MAX: usize = 1_000;

@@ -8,44 +8,45 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::disk::Disk;
-use super::frame::{BadHead, Mark, Position, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, record_bytes};
-use super::recovery::{
-    NEWEST_MISSING, Recovered, Replayed, Segment, find_segments, head_of, knows_of_a_sync,
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::frame::{BadHead, Mark, Position, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, record_bytes};
+use crate::recovery::{
+    NEWEST_MISSING, Recovered, Replayed, Segment, Stopped, find_segments, head_of, knows_of_a_sync,
 };
-use crate::error::OpenError;
 
 /// A part of the log that cannot be read.
 #[derive(Clone, Debug)]
-pub(crate) struct Gap {
-    pub(crate) path: PathBuf,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) what: String,
+pub struct Gap {
+    pub path: PathBuf,
+    pub offset: u64,
+    pub bytes: u64,
+    pub what: String,
 }
 
 /// What was seen.
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
-    pub(crate) recovered: Recovered,
-    pub(crate) gaps: Vec<Gap>,
-    pub(crate) segment_count: u64,
-    pub(crate) bytes: u64,
+pub struct Survey {
+    pub recovered: Recovered,
+    pub gaps: Vec<Gap>,
+    pub segment_count: u64,
+    pub bytes: u64,
 }
 
-/// Reads every record that can be read and hands those that change tables to `replay`.
-pub(crate) fn survey(
+/// Reads every record that can be read and hands those that change tables to `replay`, which says what is wrong with
+/// one that it cannot take.
+pub fn survey(
     disk: &Arc<dyn Disk>,
-    mut replay: impl FnMut(Replayed) -> Result<(), OpenError>,
-) -> Result<Survey, OpenError> {
+    mut replay: impl FnMut(Replayed) -> Result<(), String>,
+) -> Result<Survey, LogError> {
     let mut survey = Survey::default();
     let found = find_segments(disk)?;
     let segments = found.segments;
     for (number, (start, name)) in segments.iter().enumerate() {
         let next_start = segments.get(number + 1).map(|(start, _)| *start);
         let path = disk.path(name);
-        let file = disk.open(name).map_err(OpenError::io(&path))?;
-        let bytes = Bytes::from(file.read_all().map_err(OpenError::io(&path))?);
+        let file = disk.open(name).map_err(LogError::io(&path))?;
+        let bytes = Bytes::from(file.read_all().map_err(LogError::io(&path))?);
         survey.segment_count += 1;
         survey.bytes += bytes.len() as u64;
         let mut at = Reader { survey: &mut survey, next_start, oldest: None };
@@ -94,7 +95,7 @@ impl Reader<'_> {
     fn read(
         &mut self,
         mut segment: Segment,
-        replay: &mut impl FnMut(Replayed) -> Result<(), OpenError>,
+        replay: &mut impl FnMut(Replayed) -> Result<(), String>,
     ) {
         loop {
             let read = segment.read(&mut self.survey.recovered, &mut self.oldest, 0, &mut *replay);
@@ -102,8 +103,9 @@ impl Reader<'_> {
             let what = match read {
                 Ok(()) if self.next_start == Some(end) => return,
                 Ok(()) => "a record is not what was written".to_owned(),
-                Err(OpenError::Damaged { what, .. }) => what.to_owned(),
-                Err(other) => other.to_string(),
+                Err(Stopped::Log(LogError::Damaged { what, .. })) => what.to_owned(),
+                Err(Stopped::Log(other)) => other.to_string(),
+                Err(Stopped::Replay(what)) => what,
             };
             let offset = end - segment.start;
             let tail = segment.tail(end);

@@ -12,30 +12,40 @@
 //! then, and only a restart reads it. A step before the sync that failed for want of room, descriptors or memory is
 //! no such failure: nothing more is accepted, and the step is taken again until it goes well.
 //!
+//! It must not know rows, trees, or what an entry means: an entry is a set, a kind, a place and bytes.
+//!
 //! Reading order: [`frame`] for the bytes, [`recovery`] for reading them back,
 //! [`survey`] for reading past damage,
 //! [`gather`] for appending, [`writer`] for the thread.
 
-pub(crate) mod disk;
-pub(crate) mod frame;
+#![allow(missing_docs, reason = "comments say what a name does not")]
+
+pub mod disk;
+mod error;
+pub mod frame;
 mod gather;
-pub(crate) mod recovery;
-pub(crate) mod survey;
+mod options;
+pub mod recovery;
+/// A disk that can lose power, for tests and simulations.
+pub mod simulated_disk;
+pub mod survey;
 mod writer;
 
 #[cfg(test)]
 mod frame_tests;
 #[cfg(test)]
-mod simulated_disk;
+mod test_folder;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use disk::ReadOnlyDisk;
+pub use disk::ReadOnlyDisk;
 pub use disk::{Disk, LogFile, RealDisk};
-pub(crate) use disk::{is_disk_failure, is_disk_full, is_shortage};
-pub(crate) use frame::{EntryHead, EntryId, Position};
-pub(crate) use gather::{
+pub use disk::{is_disk_failure, is_disk_full, is_shortage};
+pub use error::LogError;
+pub use frame::{EntryHead, EntryId, Position};
+pub use gather::{
     AppendError, Appended, Appending, Cut, Elapsed, Log, NewEntry, NewRecord, Shortage,
     segment_name,
 };
-pub(crate) use writer::DurableSink;
+pub use options::{CommitMode, Driver, LogOptions};
+pub use writer::DurableSink;

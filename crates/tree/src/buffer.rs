@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
-use super::courtesy::Courtesy;
-use super::engine::{SeqNo, TreeBytes};
-use super::keys::SPACE_ROWS;
+use crate::EVEN_SPACE;
+use crate::courtesy::Courtesy;
+use crate::engine::{SeqNo, TreeBytes};
 
 /// What an entry takes beside the bytes of its key and value: its share of a node, and two headers.
 const ENTRY_BYTES: i64 = 136;
@@ -30,17 +30,17 @@ const PART_BITS_MAX: u32 = 13;
 
 /// A key whose first bytes can be compared without looking elsewhere in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BufferKey {
+pub(crate) struct BufferKey {
     head: u64,
     bytes: TreeBytes,
 }
 
 impl BufferKey {
-    pub(super) fn new(bytes: &[u8]) -> BufferKey {
+    pub(crate) fn new(bytes: &[u8]) -> BufferKey {
         BufferKey { head: head(bytes), bytes: TreeBytes::from(bytes) }
     }
 
-    pub(super) fn bytes(&self) -> &TreeBytes {
+    pub(crate) fn bytes(&self) -> &TreeBytes {
         &self.bytes
     }
 }
@@ -144,10 +144,10 @@ impl Versions {
 type Part = BTreeMap<BufferKey, Versions>;
 
 /// A key with what it was set to; `None`: it was removed.
-pub(super) type BufferItem = (TreeBytes, Option<TreeBytes>);
+pub(crate) type BufferItem = (TreeBytes, Option<TreeBytes>);
 
 /// Keys in order with their versions.
-pub(super) struct WriteBuffer {
+pub(crate) struct WriteBuffer {
     /// What comes before the rows, the rows by their ring tokens, what comes after them.
     parts: Box<[RwLock<Part>]>,
     row_part_bits: u32,
@@ -162,14 +162,14 @@ impl fmt::Debug for WriteBuffer {
 
 /// Which end of a range is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     Front,
     Back,
 }
 
 impl WriteBuffer {
     /// An empty one for about so many keys.
-    pub(super) fn for_keys(key_count: usize) -> WriteBuffer {
+    pub(crate) fn for_keys(key_count: usize) -> WriteBuffer {
         let wanted = (key_count / KEYS_PER_PART).max(1);
         let row_part_bits = wanted.ilog2().clamp(PART_BITS_MIN, PART_BITS_MAX);
         let part_count = (1 << row_part_bits) + 2;
@@ -178,7 +178,7 @@ impl WriteBuffer {
     }
 
     /// Gives its memory back, and lets others run meanwhile.
-    pub(super) fn free(self) {
+    pub(crate) fn free(self) {
         let mut courtesy = Courtesy::default();
         for part in Vec::from(self.parts) {
             part.into_inner().into_iter().for_each(|_| courtesy.on_row());
@@ -188,20 +188,20 @@ impl WriteBuffer {
     /// Where a key lives: parts are in the order of their keys.
     fn part_index(&self, head: u64) -> usize {
         match (head >> 56) as u8 {
-            SPACE_ROWS => 1 + ((head << 8) >> (64 - self.row_part_bits)) as usize,
-            space if space < SPACE_ROWS => 0,
+            EVEN_SPACE => 1 + ((head << 8) >> (64 - self.row_part_bits)) as usize,
+            space if space < EVEN_SPACE => 0,
             _ => self.parts.len().saturating_sub(1),
         }
     }
 
     /// How many keys there are.
-    pub(super) fn key_count(&self) -> usize {
+    pub(crate) fn key_count(&self) -> usize {
         self.key_count.load(Ordering::Relaxed)
     }
 
     /// Writes a value, or that there is none, and forgets what nobody can read who reads from `readers_from` on;
     /// returns by how many bytes memory grew.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &self,
         key: &[u8],
         value: Option<TreeBytes>,
@@ -235,13 +235,13 @@ impl WriteBuffer {
     }
 
     /// What a key was set to before `seqno`: `None` if nothing is known here, `Some(None)` if it was removed.
-    pub(super) fn get(&self, key: &BufferKey, seqno: SeqNo) -> Option<Option<TreeBytes>> {
+    pub(crate) fn get(&self, key: &BufferKey, seqno: SeqNo) -> Option<Option<TreeBytes>> {
         let part = self.parts.get(self.part_index(key.head))?.read();
         part.get(key)?.before(seqno).map(|version| version.value.clone())
     }
 
     /// Appends up to `count` keys from one end of a range, as they were before `seqno`.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         (start, end): (&Bound<BufferKey>, &Bound<BufferKey>),
         seqno: SeqNo,
@@ -276,7 +276,7 @@ impl WriteBuffer {
     }
 
     /// Keys after `last` with the newest version of each, for a buffer that is not written to any more.
-    pub(super) fn newest_after(
+    pub(crate) fn newest_after(
         &self,
         last: Option<&BufferKey>,
         count: usize,
@@ -309,7 +309,7 @@ fn bound_key(bound: &Bound<BufferKey>) -> Option<&BufferKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::engine::LATEST;
+    use crate::engine::LATEST;
 
     /// Somebody reads every version.
     const ALL_READ: SeqNo = 0;
@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn row_key(token: u128, rest: &[u8]) -> Vec<u8> {
-        [&[SPACE_ROWS], token.to_be_bytes().as_slice(), rest].concat()
+        [&[EVEN_SPACE], token.to_be_bytes().as_slice(), rest].concat()
     }
 
     #[test]
@@ -370,7 +370,7 @@ mod tests {
             .map(|number| row_key(number.wrapping_mul(u128::MAX / 499), b"row"))
             .collect();
         // The end of one key is the beginning of another, and keys are shorter than their heads.
-        for odd in [&[0u8] as &[u8], &[0, 0], &[1, 7], &[SPACE_ROWS], &[3], &[4, 200], &[5]] {
+        for odd in [&[0u8] as &[u8], &[0, 0], &[1, 7], &[EVEN_SPACE], &[3], &[4, 200], &[5]] {
             keys.push(odd.to_vec());
         }
         for (number, key) in keys.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use types::SetId;
 
-use super::frame::{
+use crate::frame::{
     EntryHead, Frame, LONE_TERM, Mark, RecordKind, SegmentHead, SetState, decode_states,
     encode_states, push_record, read_frame,
 };

@@ -24,34 +24,32 @@ use lsm_tree::{
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::buffer::{BufferKey, WriteBuffer};
-use super::courtesy::Courtesy;
-use super::files::{FileDamage, impossible_contents, read_manifest};
-use super::layers::Layers;
+use crate::buffer::{BufferKey, WriteBuffer};
+use crate::courtesy::Courtesy;
+use crate::files::{FileDamage, impossible_contents, read_manifest};
+use crate::layers::Layers;
 
-use crate::data_dir::sync_folder;
 use crate::error::TreeError;
-use crate::options::Options;
 
 /// Bytes as the tree hands them out: shared, not copied.
-pub(crate) type TreeBytes = lsm_tree::Slice;
+pub type TreeBytes = lsm_tree::Slice;
 
 /// The tree's own order of writes. Drawn when a change is applied; says nothing about the log.
-pub(crate) type SeqNo = u64;
+pub type SeqNo = u64;
 
 /// Sees everything.
-pub(crate) const LATEST: SeqNo = SeqNo::MAX;
+pub const LATEST: SeqNo = SeqNo::MAX;
 /// Sees nothing.
 const EARLIEST: SeqNo = 0;
 
 /// A key with its value, or why it could not be read.
-pub(crate) type TreeItem = Result<(TreeBytes, TreeBytes), TreeError>;
+pub type TreeItem = Result<(TreeBytes, TreeBytes), TreeError>;
 
 /// Keys and values in order, from both ends.
-pub(crate) type TreeIter = Box<dyn DoubleEndedIterator<Item = TreeItem> + Send>;
+pub type TreeIter = Box<dyn DoubleEndedIterator<Item = TreeItem> + Send>;
 
 /// What storage asks of a sorted tree.
-pub(crate) trait SortedTree: Send + Sync + fmt::Debug {
+pub trait SortedTree: Send + Sync + fmt::Debug {
     /// The newest value of a key before `seqno`.
     fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<TreeBytes>, TreeError>;
     /// Keys from `start` (inside) to `end` (outside) as they were before `seqno`.
@@ -96,7 +94,7 @@ pub(crate) trait SortedTree: Send + Sync + fmt::Debug {
 
 /// What all trees share.
 #[derive(Clone)]
-pub(crate) struct TreeShared {
+pub struct TreeShared {
     cache: Arc<Cache>,
     descriptors: Arc<DescriptorTable>,
     empty: Arc<OnceLock<EmptyTree>>,
@@ -110,17 +108,17 @@ struct EmptyTree {
 }
 
 /// Stands in the folder of a tree that was flushed: from then on the log relies on it.
-pub(crate) const MARKER: &str = "helenus";
+pub const MARKER: &str = "helenus";
 /// What the library calls the folder of its sorted files.
-pub(crate) const FILES_FOLDER: &str = "tables";
+pub const FILES_FOLDER: &str = "tables";
 
 /// Whether a folder holds a tree that the log relies on.
-pub(crate) fn is_established(folder: &Path) -> bool {
+pub fn is_established(folder: &Path) -> bool {
     folder.join(MARKER).exists()
 }
 
 /// From now on the log relies on this tree. Lasting.
-pub(crate) fn establish(folder: &Path) -> Result<(), TreeError> {
+pub fn establish(folder: &Path) -> Result<(), TreeError> {
     // The marker last: where it is, everything else is.
     let made = sync_files(folder)
         .and_then(|()| sync_folder(&folder.join(FILES_FOLDER)))
@@ -177,16 +175,16 @@ impl fmt::Debug for TreeShared {
 }
 
 impl TreeShared {
-    pub(crate) fn new(options: &Options) -> TreeShared {
+    pub fn new(block_cache_bytes: u64, open_files_max: usize) -> TreeShared {
         TreeShared {
-            cache: Arc::new(Cache::with_capacity_bytes(options.block_cache_bytes)),
-            descriptors: Arc::new(DescriptorTable::new(options.open_files_max)),
+            cache: Arc::new(Cache::with_capacity_bytes(block_cache_bytes)),
+            descriptors: Arc::new(DescriptorTable::new(open_files_max)),
             empty: Arc::default(),
         }
     }
 
     /// Puts a tree without rows into a folder.
-    pub(crate) fn create(&self, folder: &Path) -> Result<(), TreeError> {
+    pub fn create(&self, folder: &Path) -> Result<(), TreeError> {
         let empty = match self.empty.get() {
             Some(empty) => empty,
             None => {
@@ -207,7 +205,7 @@ impl TreeShared {
 /// **Readers beside a flush.** The library holds a lock over the sync of its manifest, which every read of its
 /// own takes. Ours do not: they read through the last [`FileView`] that was taken when no such change was
 /// under way.
-pub(crate) struct LsmTree {
+pub struct LsmTree {
     files: Tree,
     layers: RwLock<Standing>,
     /// Held from the look at the files until it is shown: a flush and a compaction may end at the same time, and
@@ -375,13 +373,13 @@ const UNSORTED_FILES_MAX: u8 = 8;
 const UNSORTED_RUNS_MAX: usize = 200;
 
 /// Why nothing is flushed.
-pub(crate) fn too_many_runs() -> io::Error {
+pub fn too_many_runs() -> io::Error {
     io::Error::new(io::ErrorKind::WouldBlock, "too many sorted files wait to be merged")
 }
 
 impl LsmTree {
     /// Opens the tree in a folder.
-    pub(crate) fn open(
+    pub fn open(
         folder: &Path,
         shared: &TreeShared,
         filter: Option<Arc<dyn Factory>>,
@@ -390,7 +388,7 @@ impl LsmTree {
     }
 
     /// Opens the tree in a folder; its sequence numbers are those of another tree.
-    pub(crate) fn open_beside(
+    pub fn open_beside(
         folder: &Path,
         shared: &TreeShared,
         filter: Option<Arc<dyn Factory>>,
@@ -682,4 +680,9 @@ impl SortedTree for LsmTree {
     fn counter(&self) -> SequenceNumberCounter {
         self.seqno.clone()
     }
+}
+
+/// Makes names in a folder last.
+pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    File::open(folder)?.sync_all()
 }

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::disk::{LogFile, is_shortage};
-use super::frame::Position;
-use super::gather::{
+use crate::disk::{LogFile, is_shortage};
+use crate::frame::Position;
+use crate::gather::{
     Chunk, Gathering, REUSABLE_BYTES_MAX, SPARE_PREFIX, Shared, Shortage, Spare, SpareFile,
     segment_name,
 };
@@ -31,7 +31,7 @@ const LONE_JOBS_MAX: usize = 4;
 const LONE_SYNC_MAX: Duration = Duration::from_micros(500);
 
 /// Who is told when records are durable, in the order of the log.
-pub(crate) trait DurableSink<J>: Send {
+pub trait DurableSink<J>: Send {
     /// These are durable.
     fn on_durable(&mut self, jobs: Vec<J>);
     /// The log failed; it is unknown whether these will be found after a restart.

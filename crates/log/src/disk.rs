@@ -230,12 +230,12 @@ fn newest(path: &Path) -> io::Result<Option<u64>> {
 
 /// The log of a folder that must not be changed: what recovery would tidy up stays.
 #[derive(Debug)]
-pub(crate) struct ReadOnlyDisk {
+pub struct ReadOnlyDisk {
     folder: PathBuf,
 }
 
 impl ReadOnlyDisk {
-    pub(crate) fn new(folder: PathBuf) -> ReadOnlyDisk {
+    pub fn new(folder: PathBuf) -> ReadOnlyDisk {
         ReadOnlyDisk { folder }
     }
 }
@@ -284,13 +284,13 @@ impl Disk for ReadOnlyDisk {
 }
 
 /// Whether there was no room.
-pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Whether the system was short of something that comes back: of room, of descriptors, of memory. Never to be
 /// asked about a sync: whatever its error, what it was to make last may be gone.
-pub(crate) fn is_shortage(error: &io::Error) -> bool {
+pub fn is_shortage(error: &io::Error) -> bool {
     let is_passing =
         matches!(
             error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
@@ -300,7 +300,7 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// Whether an error of a write or sync of sorted files says that the disk is not to be trusted any more.
-pub(crate) fn is_disk_failure(error: &io::Error) -> bool {
+pub fn is_disk_failure(error: &io::Error) -> bool {
     !is_shortage(error)
         && !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::WouldBlock)
 }

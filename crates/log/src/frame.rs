@@ -6,26 +6,26 @@
 use types::SetId;
 
 /// A place in the log: bytes since the first segment began. Never reused.
-pub(crate) type Position = u64;
+pub type Position = u64;
 
-pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"HELENLOG";
-pub(crate) const LOG_VERSION: u16 = 2;
+pub const SEGMENT_MAGIC: [u8; 8] = *b"HELENLOG";
+pub const LOG_VERSION: u16 = 2;
 /// Segments from this version on can be read.
 const LOG_VERSION_MIN: u16 = 1;
-pub(crate) const SEGMENT_HEAD_BYTES: usize = 32;
+pub const SEGMENT_HEAD_BYTES: usize = 32;
 /// Length, kind, checksum, length of the head.
-pub(crate) const RECORD_HEAD_BYTES: usize = 4 + 1 + 4 + 2;
+pub const RECORD_HEAD_BYTES: usize = 4 + 1 + 4 + 2;
 
 const MARK_MAGIC: [u8; 8] = *b"HELMARK2";
 const FIRST_MARK_MAGIC: [u8; 8] = *b"HELGROUP";
 /// Magic, own position, synced up to, oldest position, second, checksum.
-pub(crate) const MARK_BYTES: usize = 8 + 8 + 8 + 8 + 4 + 4;
+pub const MARK_BYTES: usize = 8 + 8 + 8 + 8 + 4 + 4;
 /// As the first version of the log wrote it: without the second.
 const FIRST_MARK_BYTES: usize = 8 + 8 + 8 + 8 + 4;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordKind {
+pub enum RecordKind {
     /// The first record of a group: up to where the log was known to be synced.
     Mark = 1,
     /// Version 1: the last entry index of every replica set, at the start of a segment.
@@ -45,7 +45,7 @@ pub(crate) enum RecordKind {
 }
 
 impl RecordKind {
-    pub(crate) fn from_byte(byte: u8) -> Option<RecordKind> {
+    pub fn from_byte(byte: u8) -> Option<RecordKind> {
         match byte {
             1 => Some(RecordKind::Mark),
             2 => Some(RecordKind::SetIndexes),
@@ -61,26 +61,26 @@ impl RecordKind {
 }
 
 /// The term of everything that a set of one member writes: there is nobody to elect.
-pub(crate) const LONE_TERM: u64 = 1;
+pub const LONE_TERM: u64 = 1;
 
 /// What the log knows of an entry; what its body means is for others to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntryHead {
-    pub(crate) set: SetId,
-    pub(crate) kind: u8,
-    pub(crate) term: u64,
-    pub(crate) index: u64,
+pub struct EntryHead {
+    pub set: SetId,
+    pub kind: u8,
+    pub term: u64,
+    pub index: u64,
     /// The second at which the entry is judged. It never falls.
-    pub(crate) now_s: u32,
+    pub now_s: u32,
     /// How much of the record's body is this entry's.
-    pub(crate) body_bytes: u32,
+    pub body_bytes: u32,
 }
 
 /// Set, kind, term, index, second, length of the body.
-pub(crate) const ENTRY_HEAD_BYTES: usize = 4 + 1 + 8 + 8 + 4 + 4;
+pub const ENTRY_HEAD_BYTES: usize = 4 + 1 + 8 + 8 + 4 + 4;
 
 impl EntryHead {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; ENTRY_HEAD_BYTES];
         {
             let (set, rest) = bytes.split_at_mut(4);
@@ -99,7 +99,7 @@ impl EntryHead {
     }
 
     /// The heads of a record; `None` if they are none, or do not fit its body.
-    pub(crate) fn decode_all(head: &[u8], body_bytes: usize) -> Option<Vec<EntryHead>> {
+    pub fn decode_all(head: &[u8], body_bytes: usize) -> Option<Vec<EntryHead>> {
         let (chunks, rest) = head.as_chunks::<ENTRY_HEAD_BYTES>();
         let heads: Vec<EntryHead> =
             chunks.iter().map(|chunk| EntryHead::decode(chunk)).collect::<Option<_>>()?;
@@ -128,9 +128,9 @@ impl EntryHead {
 
 /// How far the log of a set is, as every segment says at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SetState {
-    pub(crate) set: SetId,
-    pub(crate) index: u64,
+pub struct SetState {
+    pub set: SetId,
+    pub index: u64,
 }
 
 /// The first byte of a *states* record.
@@ -140,7 +140,7 @@ const STATE_LONE: u8 = 0;
 /// Set, what kind of state follows, term and index of the last entry.
 const LONE_STATE_BYTES: usize = 4 + 1 + 8 + 8;
 
-pub(crate) fn encode_states(states: impl Iterator<Item = SetState>, out: &mut Vec<u8>) {
+pub fn encode_states(states: impl Iterator<Item = SetState>, out: &mut Vec<u8>) {
     out.push(STATES_VERSION);
     for state in states {
         out.extend_from_slice(&state.set.0.to_be_bytes());
@@ -150,7 +150,7 @@ pub(crate) fn encode_states(states: impl Iterator<Item = SetState>, out: &mut Ve
     }
 }
 
-pub(crate) fn decode_states(body: &[u8]) -> Option<Vec<SetState>> {
+pub fn decode_states(body: &[u8]) -> Option<Vec<SetState>> {
     let (chunks, rest) = body.strip_prefix(&[STATES_VERSION])?.as_chunks::<LONE_STATE_BYTES>();
     let decode = |chunk: &[u8; LONE_STATE_BYTES]| {
         let (set, rest) = chunk.split_first_chunk::<4>()?;
@@ -165,15 +165,15 @@ pub(crate) fn decode_states(body: &[u8]) -> Option<Vec<SetState>> {
 
 /// One entry of a replica set within a change of version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntryId {
-    pub(crate) set: SetId,
-    pub(crate) index: u64,
+pub struct EntryId {
+    pub set: SetId,
+    pub index: u64,
 }
 
-pub(crate) const ENTRY_ID_BYTES: usize = 12;
+pub const ENTRY_ID_BYTES: usize = 12;
 
 /// Appends the record and returns its checksum, the next link of the chain.
-pub(crate) fn push_record(
+pub fn push_record(
     out: &mut Vec<u8>,
     chain: u32,
     kind: RecordKind,
@@ -204,28 +204,28 @@ fn record_checksum(chain: u32, length: u32, kind: u8, head: &[u8], body_checksum
 }
 
 /// How many bytes a record takes.
-pub(crate) fn record_bytes(head: usize, body: usize) -> usize {
+pub fn record_bytes(head: usize, body: usize) -> usize {
     RECORD_HEAD_BYTES + head + body
 }
 
 /// A record, borrowed from the bytes of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordRef<'a> {
-    pub(crate) kind: u8,
-    pub(crate) checksum: u32,
-    pub(crate) head: &'a [u8],
-    pub(crate) body: &'a [u8],
+pub struct RecordRef<'a> {
+    pub kind: u8,
+    pub checksum: u32,
+    pub head: &'a [u8],
+    pub body: &'a [u8],
 }
 
 impl RecordRef<'_> {
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         record_bytes(self.head.len(), self.body.len())
     }
 }
 
 /// What stands at a place of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Frame<'a> {
+pub enum Frame<'a> {
     Record(RecordRef<'a>),
     /// Zeros: nothing was written here.
     Blank,
@@ -234,7 +234,7 @@ pub(crate) enum Frame<'a> {
 }
 
 /// Reads the frame at the start of `bytes`.
-pub(crate) fn read_frame(bytes: &[u8], chain: u32) -> Frame<'_> {
+pub fn read_frame(bytes: &[u8], chain: u32) -> Frame<'_> {
     let Some((head, rest)) = bytes.split_first_chunk::<RECORD_HEAD_BYTES>() else {
         return if bytes.iter().all(|byte| *byte == 0) { Frame::Blank } else { Frame::Bad };
     };
@@ -258,7 +258,7 @@ pub(crate) fn read_frame(bytes: &[u8], chain: u32) -> Frame<'_> {
 }
 
 /// Kind and body of what may be a record at the start of `bytes`, and what comes behind it.
-pub(crate) fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+pub fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<RECORD_HEAD_BYTES>()?;
     let [l0, l1, l2, l3, kind, _, _, _, _, h0, h1] = *head;
     let length = usize::try_from(u32::from_be_bytes([l0, l1, l2, l3])).ok()?;
@@ -269,16 +269,16 @@ pub(crate) fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 /// The head of a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SegmentHead {
+pub struct SegmentHead {
     /// Where in the log it begins.
-    pub(crate) start: Position,
+    pub start: Position,
     /// The checksum of the last record before it.
-    pub(crate) chain: u32,
+    pub chain: u32,
 }
 
 /// Why the head of a segment cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadHead {
+pub enum BadHead {
     /// Zeros: the segment was made ready, and never begun.
     Blank,
     Damaged,
@@ -286,7 +286,7 @@ pub(crate) enum BadHead {
 }
 
 impl SegmentHead {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&SEGMENT_MAGIC);
         out.extend_from_slice(&LOG_VERSION.to_be_bytes());
@@ -298,7 +298,7 @@ impl SegmentHead {
         out.extend_from_slice(&checksum.to_be_bytes());
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHead, BadHead> {
+    pub fn decode(bytes: &[u8]) -> Result<SegmentHead, BadHead> {
         let head = bytes.first_chunk::<SEGMENT_HEAD_BYTES>().ok_or(BadHead::Damaged)?;
         if *head == [0; SEGMENT_HEAD_BYTES] {
             return Err(BadHead::Blank);
@@ -325,19 +325,19 @@ impl SegmentHead {
 
 /// What a group says about the log. It can be recognised without what stands before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub struct Mark {
     /// Where its record begins.
-    pub(crate) position: Position,
+    pub position: Position,
     /// Everything before this was synced when the group was gathered.
-    pub(crate) synced: Position,
+    pub synced: Position,
     /// The first position that is still needed.
-    pub(crate) oldest: Position,
+    pub oldest: Position,
     /// No entry before it has a later second, none behind it an earlier one. Zero in version 1.
-    pub(crate) now_s: u32,
+    pub now_s: u32,
 }
 
 impl Mark {
-    pub(crate) fn encode(&self) -> [u8; MARK_BYTES] {
+    pub fn encode(&self) -> [u8; MARK_BYTES] {
         let mut bytes = [0; MARK_BYTES];
         let (checked, checksum) = bytes.split_at_mut(MARK_BYTES - 4);
         let parts = [
@@ -356,7 +356,7 @@ impl Mark {
     }
 
     /// How many bytes a mark takes that begins so.
-    pub(crate) fn encoded_bytes(bytes: &[u8]) -> Option<usize> {
+    pub fn encoded_bytes(bytes: &[u8]) -> Option<usize> {
         match *bytes.first_chunk::<8>()? {
             MARK_MAGIC => Some(MARK_BYTES),
             FIRST_MARK_MAGIC => Some(FIRST_MARK_BYTES),
@@ -364,7 +364,7 @@ impl Mark {
         }
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Mark> {
+    pub fn decode(bytes: &[u8]) -> Option<Mark> {
         let bytes = bytes.get(..Mark::encoded_bytes(bytes)?)?;
         let (checked, checksum) = bytes.split_last_chunk::<4>()?;
         let (_, rest) = checked.split_first_chunk::<8>()?;
@@ -382,7 +382,7 @@ impl Mark {
     }
 
     /// Every mark in a run of bytes that may begin anywhere.
-    pub(crate) fn search(bytes: &[u8]) -> impl Iterator<Item = Mark> + '_ {
+    pub fn search(bytes: &[u8]) -> impl Iterator<Item = Mark> + '_ {
         let mut offset = 0;
         std::iter::from_fn(move || {
             let [first, ..] = MARK_MAGIC;

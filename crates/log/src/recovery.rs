@@ -14,31 +14,31 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 use types::{SetId, TableId};
 
-use super::disk::Disk;
-use super::frame::{
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::frame::{
     BadHead, ENTRY_ID_BYTES, EntryHead, EntryId, Frame, Mark, Position, RecordKind, RecordRef,
     SEGMENT_HEAD_BYTES, SegmentHead, decode_states, read_frame, split_record,
 };
-use super::gather::{SPARE_PREFIX, segment_name};
-use crate::error::{Affected, OpenError};
+use crate::gather::{SPARE_PREFIX, segment_name};
 
 /// What the log holds, and where it goes on.
 #[derive(Debug, Default)]
-pub(crate) struct Recovered {
-    pub(crate) end: Position,
-    pub(crate) chain: u32,
-    pub(crate) indexes: HashMap<SetId, u64, FixedState>,
+pub struct Recovered {
+    pub end: Position,
+    pub chain: u32,
+    pub indexes: HashMap<SetId, u64, FixedState>,
     /// The latest second of an entry.
-    pub(crate) now_s: u32,
-    pub(crate) oldest: Position,
-    pub(crate) segment_starts: Vec<Position>,
+    pub now_s: u32,
+    pub oldest: Position,
+    pub segment_starts: Vec<Position>,
     /// How many bytes behind the last good record were cut.
-    pub(crate) torn_bytes: u64,
+    pub torn_bytes: u64,
 }
 
 /// A record that changes tables.
 #[derive(Debug)]
-pub(crate) enum Replayed {
+pub enum Replayed {
     /// Entries with their bodies, in order.
     Entries {
         position: Position,
@@ -60,26 +60,26 @@ pub(crate) enum Replayed {
 }
 
 /// Reads every record in order and hands those that change tables to `replay`.
-pub(crate) fn recover(
+pub fn recover<E: From<LogError>>(
     disk: &Arc<dyn Disk>,
-    mut replay: impl FnMut(Replayed) -> Result<(), OpenError>,
-) -> Result<Recovered, OpenError> {
+    mut replay: impl FnMut(Replayed) -> Result<(), E>,
+) -> Result<Recovered, E> {
     let mut recovered = Recovered::default();
     let Segments { segments, removed, needed_from, newest_missing } = find_segments(disk)?;
     if let Some(path) = newest_missing {
-        return Err(damaged(path, 0, NEWEST_MISSING));
+        return Err(damaged(path, 0, NEWEST_MISSING).into());
     }
     for name in removed {
-        disk.remove(&name).map_err(OpenError::io(disk.path(&name)))?;
+        disk.remove(&name).map_err(LogError::io(disk.path(&name)))?;
     }
     let mut last_mark_oldest = None;
     for (number, (start, name)) in segments.iter().enumerate() {
         let is_last = number + 1 == segments.len();
         let path = disk.path(name);
-        let mut file = disk.open(name).map_err(OpenError::io(&path))?;
+        let mut file = disk.open(name).map_err(LogError::io(&path))?;
         // What is read may be in the operating system's memory only; trees must not outlive it.
-        file.sync().map_err(OpenError::io(&path))?;
-        let bytes = Bytes::from(file.read_all().map_err(OpenError::io(&path))?);
+        file.sync().map_err(LogError::io(&path))?;
+        let bytes = Bytes::from(file.read_all().map_err(LogError::io(&path))?);
         match head_of(&bytes, *start) {
             Ok(head) if head.start == *start && is_next(&recovered, head, number) => {
                 recovered.end = head.start;
@@ -91,22 +91,26 @@ pub(crate) fn recover(
                 if is_last && !knows_of_a_sync(&bytes, *start) =>
             {
                 if *start != recovered.end {
-                    disk.remove(name).map_err(OpenError::io(&path))?;
+                    disk.remove(name).map_err(LogError::io(&path))?;
                 }
                 break;
             }
-            Ok(_) => return Err(damaged(path, 0, "the segment before it is missing or cut short")),
+            Ok(_) => {
+                let what = "the segment before it is missing or cut short";
+                return Err(damaged(path, 0, what).into());
+            }
             Err(BadHead::UnknownVersion(version)) => {
-                return Err(OpenError::UnknownVersion { path, version });
+                return Err(LogError::UnknownVersion { path, version }.into());
             }
             Err(BadHead::Blank | BadHead::Damaged) => {
-                return Err(damaged(path, 0, "the head of the segment is not readable"));
+                return Err(damaged(path, 0, "the head of the segment is not readable").into());
             }
         }
         recovered.segment_starts.push(*start);
         recovered.end += SEGMENT_HEAD_BYTES as u64;
         let mut segment = Segment { path, bytes, start: *start };
-        segment.read(&mut recovered, &mut last_mark_oldest, needed_from, &mut replay)?;
+        let read = segment.read(&mut recovered, &mut last_mark_oldest, needed_from, &mut replay);
+        read.map_err(Stopped::into_error)?;
         let is_followed = segments.get(number + 1).is_some_and(|(next, _)| *next == recovered.end);
         if !is_followed {
             check_tail(disk, &segment, &segments, number, &mut recovered)?;
@@ -116,36 +120,36 @@ pub(crate) fn recover(
     if let Some((first, name)) = segments.first()
         && *first > recovered.oldest
     {
-        return Err(damaged(disk.path(name), 0, "the segment before it is missing"));
+        return Err(damaged(disk.path(name), 0, "the segment before it is missing").into());
     }
     Ok(recovered)
 }
 
 /// The head of a segment. That of the segment which the file was before it was used again is none.
-pub(super) fn head_of(bytes: &[u8], start: Position) -> Result<SegmentHead, BadHead> {
+pub(crate) fn head_of(bytes: &[u8], start: Position) -> Result<SegmentHead, BadHead> {
     match SegmentHead::decode(bytes) {
         Ok(head) if head.start < start => Err(BadHead::Blank),
         other => other,
     }
 }
 
-pub(super) const NEWEST_MISSING: &str = "the newest segment of the log is missing";
+pub(crate) const NEWEST_MISSING: &str = "the newest segment of the log is missing";
 
 /// What of the log is on the disk.
-pub(super) struct Segments {
+pub(crate) struct Segments {
     /// The segments by their start.
-    pub(super) segments: Vec<(Position, String)>,
+    pub(crate) segments: Vec<(Position, String)>,
     /// Those that were removed before, and came back with a loss of power; perhaps not all of them did.
     removed: Vec<String>,
     /// What the newest mark says is needed.
     needed_from: Position,
     /// The newest segment that was ever begun is not there, nor a later one.
-    pub(super) newest_missing: Option<PathBuf>,
+    pub(crate) newest_missing: Option<PathBuf>,
 }
 
-pub(super) fn find_segments(disk: &Arc<dyn Disk>) -> Result<Segments, OpenError> {
+pub(crate) fn find_segments(disk: &Arc<dyn Disk>) -> Result<Segments, LogError> {
     let mut segments = list_segments(disk)?;
-    let newest = disk.newest().map_err(OpenError::io(disk.path("")))?;
+    let newest = disk.newest().map_err(LogError::io(disk.path("")))?;
     let is_missing = |newest: &Position| segments.last().is_some_and(|(last, _)| last < newest);
     let newest_missing = newest.filter(is_missing).map(|start| disk.path(&segment_name(start)));
     let needed_from = needed_from(disk, &segments)?;
@@ -159,11 +163,11 @@ fn is_next(recovered: &Recovered, head: SegmentHead, number: usize) -> bool {
 }
 
 /// The segments by their start. Spares of an earlier run go.
-fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, OpenError> {
+fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, LogError> {
     let mut segments = Vec::new();
-    for name in disk.list().map_err(OpenError::io(disk.path("")))? {
+    for name in disk.list().map_err(LogError::io(disk.path("")))? {
         if name.starts_with(SPARE_PREFIX) {
-            disk.remove(&name).map_err(OpenError::io(disk.path(&name)))?;
+            disk.remove(&name).map_err(LogError::io(disk.path(&name)))?;
         } else if let Some(start) = name.strip_suffix(".log") {
             let start = Position::from_str_radix(start, 16)
                 .map_err(|_| damaged(disk.path(&name), 0, "not the name of a log segment"))?;
@@ -179,11 +183,11 @@ fn list_segments(disk: &Arc<dyn Disk>) -> Result<Vec<(Position, String)>, OpenEr
 fn needed_from(
     disk: &Arc<dyn Disk>,
     segments: &[(Position, String)],
-) -> Result<Position, OpenError> {
+) -> Result<Position, LogError> {
     for (start, name) in segments.iter().rev() {
         let path = disk.path(name);
-        let file = disk.open(name).map_err(OpenError::io(&path))?;
-        let bytes = file.read_all().map_err(OpenError::io(&path))?;
+        let file = disk.open(name).map_err(LogError::io(&path))?;
+        let bytes = file.read_all().map_err(LogError::io(&path))?;
         let mut rest = bytes.get(SEGMENT_HEAD_BYTES..).unwrap_or_default();
         let mut newest = None;
         while let Some((kind, body, behind)) = split_record(rest) {
@@ -203,7 +207,7 @@ fn needed_from(
 }
 
 /// Whether a mark in these bytes says that the log was synced past a place.
-pub(super) fn knows_of_a_sync(bytes: &[u8], past: Position) -> bool {
+pub(crate) fn knows_of_a_sync(bytes: &[u8], past: Position) -> bool {
     bytes.iter().any(|byte| *byte != 0) && Mark::search(bytes).any(|mark| mark.synced > past)
 }
 
@@ -214,7 +218,7 @@ fn check_tail(
     segments: &[(Position, String)],
     number: usize,
     recovered: &mut Recovered,
-) -> Result<(), OpenError> {
+) -> Result<(), LogError> {
     let offset = recovered.end - segment.start;
     let tail = segment.tail(recovered.end);
     let error =
@@ -224,8 +228,8 @@ fn check_tail(
     }
     for (start, name) in segments.iter().skip(number + 1) {
         let path = disk.path(name);
-        let file = disk.open(name).map_err(OpenError::io(&path))?;
-        let bytes = file.read_all().map_err(OpenError::io(&path))?;
+        let file = disk.open(name).map_err(LogError::io(&path))?;
+        let bytes = file.read_all().map_err(LogError::io(&path))?;
         if knows_of_a_sync(&bytes, recovered.end) || head_of(&bytes, *start).is_ok() {
             // A segment is only begun when the one before it is synced.
             return Err(error());
@@ -239,14 +243,30 @@ fn check_tail(
     Ok(())
 }
 
-pub(super) struct Segment {
-    pub(super) path: PathBuf,
-    pub(super) bytes: Bytes,
-    pub(super) start: Position,
+/// Why reading stopped.
+pub(crate) enum Stopped<E> {
+    Log(LogError),
+    /// Whoever was handed a record could not take it.
+    Replay(E),
+}
+
+impl<E: From<LogError>> Stopped<E> {
+    fn into_error(self) -> E {
+        match self {
+            Stopped::Log(error) => error.into(),
+            Stopped::Replay(error) => error,
+        }
+    }
+}
+
+pub(crate) struct Segment {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Bytes,
+    pub(crate) start: Position,
 }
 
 impl Segment {
-    pub(super) fn tail(&self, from: Position) -> &[u8] {
+    pub(crate) fn tail(&self, from: Position) -> &[u8] {
         usize::try_from(from - self.start)
             .ok()
             .and_then(|offset| self.bytes.get(offset..))
@@ -254,13 +274,13 @@ impl Segment {
     }
 
     /// Reads records up to the first that is none.
-    pub(super) fn read(
+    pub(crate) fn read<E>(
         &mut self,
         recovered: &mut Recovered,
         last_mark_oldest: &mut Option<Position>,
         needed_from: Position,
-        replay: &mut impl FnMut(Replayed) -> Result<(), OpenError>,
-    ) -> Result<(), OpenError> {
+        replay: &mut impl FnMut(Replayed) -> Result<(), E>,
+    ) -> Result<(), Stopped<E>> {
         loop {
             let position = recovered.end;
             let record = match read_frame(self.tail(position), recovered.chain) {
@@ -275,18 +295,22 @@ impl Segment {
             let checksum = record.checksum;
             match RecordKind::from_byte(record.kind) {
                 Some(RecordKind::Mark) => {
-                    let mark = Mark::decode(record.body).ok_or_else(malformed)?;
+                    let mark =
+                        Mark::decode(record.body).ok_or_else(malformed).map_err(Stopped::Log)?;
                     *last_mark_oldest = Some(mark.oldest);
                     recovered.now_s = recovered.now_s.max(mark.now_s);
                 }
                 Some(RecordKind::States) => {
-                    for state in decode_states(record.body).ok_or_else(malformed)? {
+                    for state in
+                        decode_states(record.body).ok_or_else(malformed).map_err(Stopped::Log)?
+                    {
                         recovered.indexes.insert(state.set, state.index);
                     }
                 }
                 Some(RecordKind::Entries) => {
                     let heads = EntryHead::decode_all(record.head, record.body.len())
-                        .ok_or_else(malformed)?;
+                        .ok_or_else(malformed)
+                        .map_err(Stopped::Log)?;
                     for head in &heads {
                         recovered.indexes.insert(head.set, head.index);
                         recovered.now_s = recovered.now_s.max(head.now_s);
@@ -298,30 +322,36 @@ impl Segment {
                             let bytes = body.split_to((head.body_bytes as usize).min(body.len()));
                             (head, bytes)
                         });
-                        replay(Replayed::Entries { position, entries: entries.collect() })?;
+                        replay(Replayed::Entries { position, entries: entries.collect() })
+                            .map_err(Stopped::Replay)?;
                     }
                 }
                 Some(RecordKind::SetIndexes) => {
-                    for id in entry_ids(record.body).ok_or_else(malformed)? {
+                    for id in entry_ids(record.body).ok_or_else(malformed).map_err(Stopped::Log)? {
                         recovered.indexes.insert(id.set, id.index);
                     }
                 }
                 Some(RecordKind::Change) => {
-                    let entries = entry_ids(record.head).ok_or_else(malformed)?;
+                    let entries =
+                        entry_ids(record.head).ok_or_else(malformed).map_err(Stopped::Log)?;
                     for id in &entries {
                         recovered.indexes.insert(id.set, id.index);
                     }
                     if position >= needed_from {
                         let body = self.bytes.slice_ref(record.body);
-                        replay(Replayed::Change { position, entries, body })?;
+                        replay(Replayed::Change { position, entries, body })
+                            .map_err(Stopped::Replay)?;
                     }
                 }
                 Some(RecordKind::Truncate) => {
-                    let table = table_id(&record).ok_or_else(malformed)?;
-                    replay(Replayed::Truncate { position, table })?;
+                    let table = table_id(&record).ok_or_else(malformed).map_err(Stopped::Log)?;
+                    replay(Replayed::Truncate { position, table }).map_err(Stopped::Replay)?;
                 }
                 Some(RecordKind::Drop) => {
-                    replay(Replayed::Drop { table: table_id(&record).ok_or_else(malformed)? })?;
+                    replay(Replayed::Drop {
+                        table: table_id(&record).ok_or_else(malformed).map_err(Stopped::Log)?,
+                    })
+                    .map_err(Stopped::Replay)?;
                 }
                 Some(RecordKind::SegmentEnd) => {
                     recovered.end = next;
@@ -329,10 +359,8 @@ impl Segment {
                     return Ok(());
                 }
                 None => {
-                    return Err(OpenError::UnknownVersion {
-                        path: self.path.clone(),
-                        version: u16::from(record.kind),
-                    });
+                    let (path, version) = (self.path.clone(), u16::from(record.kind));
+                    return Err(Stopped::Log(LogError::UnknownVersion { path, version }));
                 }
             }
             recovered.end = next;
@@ -341,8 +369,8 @@ impl Segment {
     }
 }
 
-fn damaged(path: PathBuf, offset: u64, what: &'static str) -> OpenError {
-    OpenError::Damaged { path, offset, what, affected: Affected::Log }
+fn damaged(path: PathBuf, offset: u64, what: &'static str) -> LogError {
+    LogError::Damaged { path, offset, what }
 }
 
 fn table_id(record: &RecordRef<'_>) -> Option<TableId> {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::buffer::{BufferItem, BufferKey, End, WriteBuffer};
-use super::engine::{SeqNo, TreeItem, TreeIter};
+use crate::buffer::{BufferItem, BufferKey, End, WriteBuffer};
+use crate::engine::{SeqNo, TreeItem, TreeIter};
 use crate::error::TreeError;
 
 /// So many keys are taken from a buffer at first, for short ranges, and at most, while a scan goes on: a
@@ -117,13 +117,13 @@ impl Layer {
 }
 
 /// Several layers as one, the newest first.
-pub(super) struct Layers {
+pub(crate) struct Layers {
     layers: Vec<Layer>,
 }
 
 impl Layers {
     /// The range over buffers, the newest first, and the files below them.
-    pub(super) fn over(
+    pub(crate) fn over(
         buffers: impl Iterator<Item = Arc<WriteBuffer>>,
         files: TreeIter,
         (start, end): (&[u8], &[u8]),

@@ -13,7 +13,7 @@ use lsm_tree::table::{Block, Scanner};
 use lsm_tree::{CompressionType, ValueType};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::engine::{FILES_FOLDER, SeqNo, TreeBytes};
+use crate::engine::{FILES_FOLDER, SeqNo, TreeBytes};
 
 /// The library's name of the file that names the newest manifest.
 const CURRENT: &str = "current";
@@ -39,10 +39,10 @@ const CONTENTS_ENTRY_BYTES_MIN: u64 = 8 + 8 + 2;
 
 /// Something in a file that is not as it was written.
 #[derive(Clone, Debug)]
-pub(crate) struct FileDamage {
-    pub(crate) path: PathBuf,
-    pub(crate) offset: u64,
-    pub(crate) what: String,
+pub struct FileDamage {
+    pub path: PathBuf,
+    pub offset: u64,
+    pub what: String,
 }
 
 impl FileDamage {
@@ -53,9 +53,9 @@ impl FileDamage {
 
 /// A sorted file that the manifest names.
 #[derive(Clone, Debug)]
-pub(crate) struct SortedFile {
-    pub(crate) path: PathBuf,
-    pub(crate) checksum: u128,
+pub struct SortedFile {
+    pub path: PathBuf,
+    pub checksum: u128,
 }
 
 /// What a manifest with that id is called.
@@ -64,7 +64,7 @@ fn manifest_name(id: [u8; 8]) -> String {
 }
 
 /// Reads the newest manifest of a tree and verifies it.
-pub(crate) fn read_manifest(folder: &Path) -> Result<Vec<SortedFile>, FileDamage> {
+pub fn read_manifest(folder: &Path) -> Result<Vec<SortedFile>, FileDamage> {
     let path = folder.join(CURRENT);
     let current = fs::read(&path).map_err(|error| FileDamage::new(&path, 0, told(&error)))?;
     let malformed = || FileDamage::new(&path, 0, "it does not name a manifest");
@@ -88,7 +88,7 @@ pub(crate) fn read_manifest(folder: &Path) -> Result<Vec<SortedFile>, FileDamage
 
 /// The first file of a tree whose table of contents says that it has more entries than there is room for. The
 /// library asks for the memory of that many before it verifies the number, and gets none: the process would end.
-pub(crate) fn impossible_contents(folder: &Path) -> Option<FileDamage> {
+pub fn impossible_contents(folder: &Path) -> Option<FileDamage> {
     let folders = [folder.to_owned(), folder.join(FILES_FOLDER)];
     // What cannot be read the library complains of.
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
@@ -156,7 +156,7 @@ fn read_array<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
 
 /// Verifies a whole sorted file; `on_bytes` hears how much was read. What is damaged is told block
 /// by block.
-pub(crate) fn verify_file(file: &SortedFile, on_bytes: &mut dyn FnMut(u64)) -> Vec<FileDamage> {
+pub fn verify_file(file: &SortedFile, on_bytes: &mut dyn FnMut(u64)) -> Vec<FileDamage> {
     let checked = (|| {
         let mut reader = File::open(&file.path)?;
         let mut hasher = Xxh3Default::new();
@@ -255,14 +255,14 @@ fn good_block(bytes: &[u8]) -> Option<usize> {
 }
 
 /// A version of a key that was brought out of a damaged file; without a value it was removed.
-pub(crate) struct Salvaged {
-    pub(crate) key: TreeBytes,
-    pub(crate) value: Option<TreeBytes>,
-    pub(crate) seqno: SeqNo,
+pub struct Salvaged {
+    pub key: TreeBytes,
+    pub value: Option<TreeBytes>,
+    pub seqno: SeqNo,
 }
 
 /// Brings out every entry of every good block. `scratch` is a file that may be written.
-pub(crate) fn salvage_entries(
+pub fn salvage_entries(
     path: &Path,
     scratch: &Path,
     on_entry: &mut dyn FnMut(Salvaged),

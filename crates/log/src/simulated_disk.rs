@@ -7,25 +7,25 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::disk::{Disk, LogFile};
+use crate::disk::{Disk, LogFile};
 
 /// Xorshift: every run can be told again.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
+    pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0
     }
 
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 11) % bound.max(1)
     }
 }
@@ -84,10 +84,10 @@ impl State {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SimDisk(Arc<Mutex<State>>);
+pub struct SimDisk(Arc<Mutex<State>>);
 
 impl SimDisk {
-    pub(crate) fn of_files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> SimDisk {
+    pub fn of_files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> SimDisk {
         let files = files
             .into_iter()
             .map(|(name, synced)| (name, SimFile { synced, pending: Vec::new() }))
@@ -96,43 +96,43 @@ impl SimDisk {
     }
 
     /// The files as they are.
-    pub(crate) fn files(&self) -> BTreeMap<String, Vec<u8>> {
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.0.lock();
         state.files.iter().map(|(name, file)| (name.clone(), file.now())).collect()
     }
 
-    pub(crate) fn fail_sync_after(&self, count: u64) {
+    pub fn fail_sync_after(&self, count: u64) {
         let mut state = self.0.lock();
         state.fail_sync_at = Some(state.syncs + count);
     }
 
     /// How often something was synced.
-    pub(crate) fn syncs(&self) -> u64 {
+    pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
     }
 
     /// How many files were given another name to be written over.
-    pub(crate) fn recycled(&self) -> u64 {
+    pub fn recycled(&self) -> u64 {
         self.0.lock().recycled
     }
 
     /// Every sync takes this long.
-    pub(crate) fn slow_down(&self, sync: std::time::Duration) {
+    pub fn slow_down(&self, sync: std::time::Duration) {
         self.0.lock().sync_takes = sync;
     }
 
-    pub(crate) fn set_full(&self, is_full: bool) {
+    pub fn set_full(&self, is_full: bool) {
         self.0.lock().is_full = is_full;
     }
 
     /// After so many writes and changes of names all others fail with this error of the system, until `None`.
-    pub(crate) fn run_short(&self, shortage: Option<(u64, i32)>) {
+    pub fn run_short(&self, shortage: Option<(u64, i32)>) {
         self.0.lock().shortage = shortage;
     }
 
     /// The disk after a power loss now: of the writes that were not synced some are there, some are
     /// not, and some in part.
-    pub(crate) fn after_power_loss(&self, random: &mut Random) -> SimDisk {
+    pub fn after_power_loss(&self, random: &mut Random) -> SimDisk {
         let state = self.0.lock();
         let files = state.files.iter().map(|(name, file)| {
             let mut bytes = file.synced.clone();

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
-use super::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared};
-use super::keys::SPACE_ROWS;
-use crate::options::Options;
+use crate::EVEN_SPACE;
+use crate::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared};
 use crate::test_folder::TestFolder;
 
 #[derive(Clone, Debug)]
@@ -42,10 +41,10 @@ fn key(number: u8) -> Vec<u8> {
         0..=3 => vec![number],
         4..=24 => {
             let token = u128::from(number).wrapping_mul(u128::MAX / 21);
-            [&[SPACE_ROWS], token.to_be_bytes().as_slice(), b"\0\x04same", &[number]].concat()
+            [&[EVEN_SPACE], token.to_be_bytes().as_slice(), b"\0\x04same", &[number]].concat()
         }
-        25..=34 => [&[SPACE_ROWS; 17], b"\0\x04same".as_slice(), &[number]].concat(),
-        _ => vec![SPACE_ROWS + 2, number],
+        25..=34 => [&[EVEN_SPACE; 17], b"\0\x04same".as_slice(), &[number]].concat(),
+        _ => vec![EVEN_SPACE + 2, number],
     }
 }
 
@@ -97,7 +96,7 @@ proptest! {
         turns in prop::collection::vec(any::<bool>(), 1..8),
     ) {
         let folder = TestFolder::new("layers");
-        let shared = TreeShared::new(&Options::default());
+        let shared = TreeShared::new(1 << 20, 64);
         let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
         let mut model = Model::new();
         let mut readers: Vec<SeqNo> = Vec::new();
@@ -141,7 +140,7 @@ proptest! {
 #[test]
 fn what_was_flushed_is_seen_while_files_are_merged() {
     let folder = TestFolder::new("beside");
-    let shared = TreeShared::new(&Options::default());
+    let shared = TreeShared::new(1 << 20, 64);
     let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -168,7 +167,7 @@ fn what_was_flushed_is_seen_while_files_are_merged() {
 #[test]
 fn more_files_than_a_manifest_can_name_are_refused() {
     let folder = TestFolder::new("runs");
-    let shared = TreeShared::new(&Options::default());
+    let shared = TreeShared::new(1 << 20, 64);
     let path = folder.path().join("tree");
     let tree = LsmTree::open(&path, &shared, None).unwrap();
     let mut flushed = Vec::new();

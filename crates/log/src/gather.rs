@@ -12,14 +12,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use types::{SetId, TableId};
 
-use super::disk::{Disk, LogFile, is_disk_full};
-use super::frame::{
+use crate::disk::{Disk, LogFile, is_disk_full};
+use crate::frame::{
     ENTRY_HEAD_BYTES, EntryHead, LONE_TERM, MARK_BYTES, Mark, Position, RecordKind,
     SEGMENT_HEAD_BYTES, SegmentHead, SetState, encode_states, push_record, record_bytes,
 };
-use super::recovery::Recovered;
-use super::writer::{self, DurableSink, Pen, SharedPen};
-use crate::options::{CommitMode, Driver, Options};
+use crate::options::{CommitMode, Driver, LogOptions};
+use crate::recovery::Recovered;
+use crate::writer::{self, DurableSink, Pen, SharedPen};
 
 /// Spare files wait under names that begin so until they become segments.
 pub(crate) const SPARE_PREFIX: &str = "spare-";
@@ -28,13 +28,13 @@ pub(crate) const REUSABLE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// In periodic mode the writer is woken early when this much has gathered.
 const WAKE_BYTES: usize = 1024 * 1024;
 
-pub(crate) fn segment_name(start: Position) -> String {
+pub fn segment_name(start: Position) -> String {
     format!("{start:016x}.log")
 }
 
 /// Why a record was not taken.
 #[derive(Clone, Debug)]
-pub(crate) enum AppendError {
+pub enum AppendError {
     TooLarge {
         bytes: usize,
         bytes_max: usize,
@@ -53,15 +53,15 @@ pub(crate) enum AppendError {
 
 /// An entry that is about to be appended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewEntry {
-    pub(crate) set: SetId,
-    pub(crate) kind: u8,
-    pub(crate) body_bytes: u32,
+pub struct NewEntry {
+    pub set: SetId,
+    pub kind: u8,
+    pub body_bytes: u32,
 }
 
 /// The one who appends a record is called while no other record can be appended: what it knows of the
 /// records before is true then.
-pub(crate) trait Appending<J> {
+pub trait Appending<J> {
     /// Whether to append it as things are.
     fn is_wanted(&mut self) -> bool;
     /// It was appended, and its entries got these heads. Makes what is told when it is durable.
@@ -70,30 +70,30 @@ pub(crate) trait Appending<J> {
 
 /// What is about to be appended as one record: all of its entries or none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewRecord<'r> {
-    pub(crate) entries: &'r [NewEntry],
+pub struct NewRecord<'r> {
+    pub entries: &'r [NewEntry],
     /// The bodies of the entries, one behind the other.
-    pub(crate) body: &'r [u8],
+    pub body: &'r [u8],
     /// The second at which the entries are judged, unless a later one was given before.
-    pub(crate) now_s: u32,
+    pub now_s: u32,
     /// After these entries their sets take no more, until the next start.
-    pub(crate) is_last: bool,
+    pub is_last: bool,
     /// Whether the writer is woken. If not, a group commit begins with the next record that wakes it, or
     /// with [`Log::write_or_wake`].
-    pub(crate) wakes: bool,
+    pub wakes: bool,
     /// Whether it waits for room; if not, it may be refused for lack of it.
-    pub(crate) waits: bool,
+    pub waits: bool,
 }
 
 /// What the system has too little of to go on writing, until it has more.
 #[derive(Clone, Debug)]
-pub(crate) enum Shortage {
+pub enum Shortage {
     DiskFull,
     Other(Arc<str>),
 }
 
 impl Shortage {
-    pub(crate) fn of(error: &io::Error) -> Shortage {
+    pub fn of(error: &io::Error) -> Shortage {
         match is_disk_full(error) {
             true => Shortage::DiskFull,
             false => Shortage::Other(Arc::from(error.to_string())),
@@ -102,28 +102,28 @@ impl Shortage {
 }
 
 /// Tells the time since some moment: when to sync, and how long that takes. Decides nothing that is replayed.
-pub(crate) type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
+pub type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Appended {
+pub struct Appended {
     /// Where it begins.
-    pub(crate) position: Position,
+    pub position: Position,
     /// Where the next one begins: it is durable when the log is synced up to here.
-    pub(crate) end: Position,
+    pub end: Position,
 }
 
 /// The log up to a place where it is durable.
 #[derive(Clone, Debug)]
-pub(crate) struct Cut {
-    pub(crate) end: Position,
+pub struct Cut {
+    pub end: Position,
     /// Where the segments before it begin; all but the last are never written again.
-    pub(crate) starts: Vec<Position>,
+    pub starts: Vec<Position>,
 }
 
 /// The log, open for appending. `J` is what waits for a record to become durable.
-pub(crate) struct Log<J: Send + 'static> {
-    pub(crate) shared: Arc<Shared<J>>,
+pub struct Log<J: Send + 'static> {
+    pub shared: Arc<Shared<J>>,
     pen: SharedPen<J>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
@@ -135,72 +135,72 @@ impl<J: Send + 'static> fmt::Debug for Log<J> {
 }
 
 /// What appenders, the writer and the maker of spares share.
-pub(crate) struct Shared<J> {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) mode: CommitMode,
+pub struct Shared<J> {
+    pub disk: Arc<dyn Disk>,
+    pub mode: CommitMode,
     /// No threads: whoever waits takes turns instead.
-    pub(crate) is_stepped: bool,
+    pub is_stepped: bool,
     /// Time since some moment, for intervals.
-    pub(crate) elapsed: Elapsed,
-    pub(crate) segment_bytes: u64,
-    pub(crate) write_interval: Duration,
+    pub elapsed: Elapsed,
+    pub segment_bytes: u64,
+    pub write_interval: Duration,
     buffer_bytes_max: usize,
-    pub(crate) gathering: Mutex<Gathering<J>>,
+    pub gathering: Mutex<Gathering<J>>,
     /// The writer waits here for work.
-    pub(crate) work: Condvar,
+    pub work: Condvar,
     /// Appenders wait here for room, and others for a sync.
-    pub(crate) progress: Condvar,
+    pub progress: Condvar,
     /// The maker of spares waits here.
-    pub(crate) spare_wanted: Condvar,
+    pub spare_wanted: Condvar,
     /// Told with `progress`, for appenders that do not wait on a thread.
-    pub(crate) room: Notify,
-    pub(crate) synced: AtomicU64,
+    pub room: Notify,
+    pub synced: AtomicU64,
     /// The latest second of an entry. Changes under the lock.
     now_s: AtomicU32,
-    pub(crate) failed: OnceLock<Arc<str>>,
+    pub failed: OnceLock<Arc<str>>,
 }
 
 /// What was appended and not yet taken by the writer, and where the log ends.
-pub(crate) struct Gathering<J> {
-    pub(crate) chunks: Vec<Chunk>,
-    pub(crate) jobs: Vec<J>,
-    pub(crate) buffered_bytes: usize,
+pub struct Gathering<J> {
+    pub chunks: Vec<Chunk>,
+    pub jobs: Vec<J>,
+    pub buffered_bytes: usize,
     /// Where the next record goes.
-    pub(crate) next: Position,
+    pub next: Position,
     chain: u32,
     segment_start: Position,
     /// Where every kept segment begins, the current one last.
-    pub(crate) segment_starts: VecDeque<Position>,
-    pub(crate) spare: Spare,
+    pub segment_starts: VecDeque<Position>,
+    pub spare: Spare,
     /// A segment began, and what the next one needs is not yet prepared.
-    pub(crate) is_unprepared: bool,
+    pub is_unprepared: bool,
     /// A segment that is not needed any more, to be the spare after this one.
-    pub(crate) recycled: Option<SpareFile>,
+    pub recycled: Option<SpareFile>,
     /// Names spare files.
-    pub(crate) spare_number: u64,
+    pub spare_number: u64,
     indexes: HashMap<SetId, u64, FixedState>,
     /// Sets whose last entry was appended.
     ended: HashSet<SetId, FixedState>,
     /// The latest second of an entry.
     now_s: u32,
-    pub(crate) oldest: Position,
+    pub oldest: Position,
     /// The `oldest` that the mark of this group carries, once it has one.
-    pub(crate) marked_oldest: Option<Position>,
-    pub(crate) mark_wanted: bool,
-    pub(crate) sync_wanted: bool,
-    pub(crate) is_closing: bool,
+    pub marked_oldest: Option<Position>,
+    pub mark_wanted: bool,
+    pub sync_wanted: bool,
+    pub is_closing: bool,
     /// Other files of the node could not be written or synced: the disk is not to be trusted.
-    pub(crate) disk_failure: Option<Arc<str>>,
+    pub disk_failure: Option<Arc<str>>,
     /// Why what was appended waits, if it does: it is tried again.
-    pub(crate) shortage: Option<Shortage>,
+    pub shortage: Option<Shortage>,
     /// Nothing is written any more.
-    pub(crate) is_abandoned: bool,
+    pub is_abandoned: bool,
     /// The writer sleeps without a time limit.
-    pub(crate) writer_sleeps: bool,
+    pub writer_sleeps: bool,
     /// The writer took a group and has not come back.
-    pub(crate) writer_is_busy: bool,
+    pub writer_is_busy: bool,
     /// An emptied buffer to use again.
-    pub(crate) reusable: Vec<u8>,
+    pub reusable: Vec<u8>,
     scratch: Scratch,
 }
 
@@ -212,13 +212,13 @@ struct Scratch {
 }
 
 /// A file that is not yet a segment.
-pub(crate) struct SpareFile {
-    pub(crate) name: String,
-    pub(crate) file: Box<dyn LogFile>,
+pub struct SpareFile {
+    pub name: String,
+    pub file: Box<dyn LogFile>,
 }
 
 /// What the next segment will be.
-pub(crate) enum Spare {
+pub enum Spare {
     Ready(SpareFile),
     Wanted,
     /// It could not be made, and it is tried again.
@@ -230,18 +230,18 @@ pub(crate) enum Spare {
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes that go to one place of one segment.
-pub(crate) struct Chunk {
+pub struct Chunk {
     /// The segment begins with this chunk.
-    pub(crate) begins: Option<(Position, SpareFile)>,
-    pub(crate) offset: u64,
-    pub(crate) bytes: Vec<u8>,
+    pub begins: Option<(Position, SpareFile)>,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
 }
 
 impl<J: Send + 'static> Log<J> {
     /// Goes on where recovery ended, in a new segment.
-    pub(crate) fn start(
+    pub fn start(
         disk: Arc<dyn Disk>,
-        options: &Options,
+        options: &LogOptions,
         recovered: &Recovered,
         sink: Box<dyn DurableSink<J>>,
         elapsed: Elapsed,
@@ -286,7 +286,7 @@ impl<J: Send + 'static> Log<J> {
             elapsed,
             segment_bytes: options.segment_bytes,
             write_interval: options.write_interval,
-            buffer_bytes_max: options.log_buffer_bytes_max,
+            buffer_bytes_max: options.buffer_bytes_max,
             gathering: Mutex::new(gathering),
             work: Condvar::new(),
             progress: Condvar::new(),
@@ -305,7 +305,7 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Appends entries as one record.
-    pub(crate) fn append_entries(
+    pub fn append_entries(
         &self,
         record: NewRecord<'_>,
         appending: &mut impl Appending<J>,
@@ -358,12 +358,12 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// The latest second that an entry was given: later ones get this or a later one.
-    pub(crate) fn now_s(&self) -> u32 {
+    pub fn now_s(&self) -> u32 {
         self.shared.now_s.load(Ordering::Acquire)
     }
 
     /// Appends that a second has come, so that no later entry gets an earlier one.
-    pub(crate) fn append_time(
+    pub fn append_time(
         &self,
         now_s: u32,
         job: impl FnOnce(Appended) -> Option<J>,
@@ -383,7 +383,7 @@ impl<J: Send + 'static> Log<J> {
 
     /// Appends that a table was emptied or dropped. `before_others` runs while no other record can
     /// be appended, and makes what is told when the record is durable.
-    pub(crate) fn append_table_end(
+    pub fn append_table_end(
         &self,
         kind: RecordKind,
         table: TableId,
@@ -401,7 +401,7 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// A log without threads takes a turn; whether anything was done.
-    pub(crate) fn step(&self) -> bool {
+    pub fn step(&self) -> bool {
         self.shared.is_stepped && writer::step(&self.shared, &self.pen)
     }
 
@@ -416,14 +416,14 @@ impl<J: Send + 'static> Log<J> {
 
     /// Has written what was appended: by the caller itself, who then waits for the disk, where it is little and
     /// nobody else writes; else by the log's own thread.
-    pub(crate) fn write_or_wake(&self) {
+    pub fn write_or_wake(&self) {
         if !Pen::write_lone_group(&self.pen) {
             self.shared.work.notify_one();
         }
     }
 
     /// Waits until the log is durable up to a place.
-    pub(crate) fn sync_through(&self, end: Position) -> Result<(), AppendError> {
+    pub fn sync_through(&self, end: Position) -> Result<(), AppendError> {
         let shared = &self.shared;
         if shared.synced.load(Ordering::Acquire) >= end {
             return Ok(());
@@ -448,7 +448,7 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Makes everything that was appended durable, and says where that is.
-    pub(crate) fn cut(&self) -> Result<Cut, AppendError> {
+    pub fn cut(&self) -> Result<Cut, AppendError> {
         self.sync_through(self.end())?;
         let gathering = self.shared.gathering.lock();
         let end = self.synced();
@@ -457,7 +457,7 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// A log without changes that knows the last entry of every set: where it begins, and its bytes.
-    pub(crate) fn empty_copy(&self) -> (Position, Vec<u8>) {
+    pub fn empty_copy(&self) -> (Position, Vec<u8>) {
         let gathering = self.shared.gathering.lock();
         let start = gathering.next;
         let mut bytes = Vec::new();
@@ -473,12 +473,12 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Up to where the log is durable.
-    pub(crate) fn synced(&self) -> Position {
+    pub fn synced(&self) -> Position {
         self.shared.synced.load(Ordering::Acquire)
     }
 
     /// Waits until everything that was appended is durable and handed over.
-    pub(crate) fn drain(&self) {
+    pub fn drain(&self) {
         let shared = &self.shared;
         let mut gathering = shared.gathering.lock();
         while shared.failed.get().is_none()
@@ -494,18 +494,18 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Where the log ends.
-    pub(crate) fn end(&self) -> Position {
+    pub fn end(&self) -> Position {
         self.shared.gathering.lock().next
     }
 
     /// How many bytes the log must keep.
-    pub(crate) fn kept_bytes(&self) -> u64 {
+    pub fn kept_bytes(&self) -> u64 {
         let gathering = self.shared.gathering.lock();
         gathering.next.saturating_sub(gathering.oldest)
     }
 
     /// Nothing before this place is needed any more. Files go after the log itself says so.
-    pub(crate) fn forget_before(&self, oldest: Position) {
+    pub fn forget_before(&self, oldest: Position) {
         let mut gathering = self.shared.gathering.lock();
         if oldest <= gathering.oldest {
             return;
@@ -518,18 +518,18 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Stops acknowledging, because the disk failed elsewhere.
-    pub(crate) fn fail(&self, why: &str) {
+    pub fn fail(&self, why: &str) {
         self.shared.gathering.lock().disk_failure.get_or_insert_with(|| Arc::from(why));
         self.shared.work.notify_one();
     }
 
     /// Why nothing is acknowledged any more, if so.
-    pub(crate) fn failure(&self) -> Option<Arc<str>> {
+    pub fn failure(&self) -> Option<Arc<str>> {
         self.shared.failed.get().cloned()
     }
 
     /// What there is too little of, if what was appended waits for it, or the next segment does.
-    pub(crate) fn shortage(&self) -> Option<Shortage> {
+    pub fn shortage(&self) -> Option<Shortage> {
         let gathering = self.shared.gathering.lock();
         match (&gathering.shortage, &gathering.spare) {
             (Some(shortage), _) | (None, Spare::Short(shortage)) => Some(shortage.clone()),
@@ -538,12 +538,12 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Whether nothing is acknowledged any more.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.shared.failed.get().is_some()
     }
 
     /// Writes and syncs everything, and stops the threads.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         {
             let mut gathering = self.shared.gathering.lock();
             gathering.is_closing = true;
@@ -560,7 +560,7 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Stops the threads where they are, as a crash would.
-    pub(crate) fn abandon(&self) {
+    pub fn abandon(&self) {
         self.shared.gathering.lock().is_abandoned = true;
         self.close();
     }
@@ -617,7 +617,7 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Waits until a record of so many bytes may fit, or is refused for another reason.
-    pub(crate) async fn room(&self, bytes: usize) {
+    pub async fn room(&self, bytes: usize) {
         loop {
             let mut changed = std::pin::pin!(self.shared.room.notified());
             // From here on no change is missed, so that what is looked at next cannot get old.
@@ -663,17 +663,17 @@ impl<J: Send + 'static> Drop for Log<J> {
 
 impl<J> Gathering<J> {
     /// Whether the writer has something to do in group mode.
-    pub(crate) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         !self.chunks.is_empty() || self.is_interrupted()
     }
 
     /// Whether the next segment is ready to begin.
-    pub(crate) fn has_spare(&self) -> bool {
+    pub fn has_spare(&self) -> bool {
         matches!(self.spare, Spare::Ready(_)) && !self.is_unprepared
     }
 
     /// Whether something else than appended records is waited for.
-    pub(crate) fn is_interrupted(&self) -> bool {
+    pub fn is_interrupted(&self) -> bool {
         self.is_closing || self.mark_wanted || self.sync_wanted || self.disk_failure.is_some()
     }
 
@@ -700,7 +700,7 @@ impl<J> Gathering<J> {
     }
 
     /// Begins the group with what is known about the log.
-    pub(crate) fn push_mark(&mut self, synced: Position) {
+    pub fn push_mark(&mut self, synced: Position) {
         let mark = Mark { position: self.next, synced, oldest: self.oldest, now_s: self.now_s };
         self.marked_oldest = Some(self.oldest);
         let body = mark.encode();

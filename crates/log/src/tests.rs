@@ -9,13 +9,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use types::SetId;
 
-use super::disk::Disk;
-use super::frame::{EntryHead, EntryId, Frame, Mark, Position, read_frame};
-use super::recovery::{Recovered, Replayed, recover};
-use super::simulated_disk::{Random, SimDisk};
-use super::{AppendError, Appended, Appending, DurableSink, Elapsed, Log, NewEntry, NewRecord};
-use crate::error::OpenError;
-use crate::options::{CommitMode, Options};
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::frame::{EntryHead, EntryId, Frame, Mark, Position, read_frame};
+use crate::options::{CommitMode, Driver, LogOptions};
+use crate::recovery::{Recovered, Replayed, recover};
+use crate::simulated_disk::{Random, SimDisk};
+use crate::{AppendError, Appended, Appending, DurableSink, Elapsed, Log, NewEntry, NewRecord};
 
 /// Remembers which jobs became durable, in order.
 #[derive(Clone, Debug, Default)]
@@ -48,12 +48,13 @@ impl Durable {
     }
 }
 
-fn options(commit: CommitMode) -> Options {
-    Options {
+fn options(commit: CommitMode) -> LogOptions {
+    LogOptions {
         commit,
+        driver: Driver::Threads,
         segment_bytes: 4096,
+        buffer_bytes_max: 64 << 20,
         write_interval: Duration::from_millis(1),
-        ..Options::default()
     }
 }
 
@@ -70,7 +71,7 @@ fn number_in(body: &[u8]) -> u64 {
 type Found = Vec<(u64, Vec<EntryId>)>;
 
 /// What a log holds: the numbers of its changes with their ids.
-fn read_back(disk: &SimDisk) -> Result<(Recovered, Found), OpenError> {
+fn read_back(disk: &SimDisk) -> Result<(Recovered, Found), LogError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut found = Vec::new();
     let recovered = recover(&disk, |replayed| {
@@ -215,7 +216,7 @@ fn every_flipped_bit_is_damage_or_a_torn_end() {
                     "bit {bit}: lost what was known to be synced"
                 );
             }
-            Err(OpenError::Damaged { .. } | OpenError::UnknownVersion { .. }) => damaged += 1,
+            Err(LogError::Damaged { .. } | LogError::UnknownVersion { .. }) => damaged += 1,
             Err(other) => panic!("bit {bit}: {other}"),
         }
     }
@@ -237,7 +238,7 @@ fn a_missing_segment_is_damage() {
     for gone in &names[..names.len() - 1] {
         let rest = files.iter().filter(|(name, _)| name != gone);
         let disk = SimDisk::of_files(rest.map(|(name, bytes)| (name.clone(), bytes.clone())));
-        assert!(matches!(read_back(&disk), Err(OpenError::Damaged { .. })), "without {gone}");
+        assert!(matches!(read_back(&disk), Err(LogError::Damaged { .. })), "without {gone}");
     }
     // The last one is noticed because it was noted when it began.
     let newest = names.last().unwrap();
@@ -362,7 +363,7 @@ fn append_quietly(log: &Log<u64>, number: u64) -> Result<Position, AppendError> 
 fn an_appender_that_may_not_wait_is_told_that_there_is_no_room_and_when_there_is() {
     let disk = SimDisk::default();
     let durable = Durable::default();
-    let few_bytes = Options { log_buffer_bytes_max: 200, ..options(CommitMode::Group) };
+    let few_bytes = LogOptions { buffer_bytes_max: 200, ..options(CommitMode::Group) };
     let log = Log::start(
         Arc::new(disk.clone()),
         &few_bytes,
@@ -407,13 +408,12 @@ fn an_appender_that_may_not_wait_is_told_that_there_is_no_room_and_when_there_is
 #[test]
 fn what_is_gathered_lies_in_pieces_of_bounded_length() {
     let disk = SimDisk::default();
-    let options = Options { segment_bytes: 64 << 20, ..options(CommitMode::Group) };
+    let options = LogOptions { segment_bytes: 64 << 20, ..options(CommitMode::Group) };
     let sink = Box::new(Durable::default());
-    let log = Log::start(Arc::new(disk.clone()), &options, &Recovered::default(), sink).unwrap();
+    let disk_of_log: Arc<dyn Disk> = Arc::new(disk.clone());
+    let log = Log::start(disk_of_log, &options, &Recovered::default(), sink, steady()).unwrap();
     for number in 0..80 {
-        let sets = [SetId(0)].into_iter();
-        let body = body(number, 64 << 10);
-        log.append_change(sets, false, false, true, &body, |_, _| Some(number)).unwrap();
+        append_to(&log, SetId(0), number, &body(number, 64 << 10), false).unwrap();
     }
     let longest = log.shared.gathering.lock().chunks.iter().map(|chunk| chunk.bytes.len()).max();
     assert!(longest.unwrap_or_default() < (1 << 20) + (66 << 10), "{longest:?}");

@@ -1,0 +1,24 @@
+//! Bytes in order: what was written and is not yet in sorted files, the files, and reads over both.
+//!
+//! It must not know rows, tables or partitions. The files are a library's ([`engine`] stands before it); the
+//! buffer before them is ours (ADR 11).
+//!
+//! Reading order: [`engine`] with its trait [`engine::SortedTree`], [`buffer`] and [`layers`] below it, [`files`] for the
+//! bytes on disk, [`courtesy`] for chores that let requests go first.
+#![allow(missing_docs, reason = "comments say what a name does not")]
+
+mod buffer;
+pub mod courtesy;
+pub mod engine;
+#[cfg(test)]
+mod engine_tests;
+mod error;
+pub mod files;
+mod layers;
+#[cfg(test)]
+mod test_folder;
+
+pub use error::TreeError;
+
+/// Keys that begin with this byte go on with bytes that are spread evenly, so the buffer can be cut by them.
+pub const EVEN_SPACE: u8 = 2;
