@@ -56,7 +56,7 @@ const PLANS_MAX: u32 = 10;
 const TRACES_WRITING_MAX: usize = 1024;
 
 /// Scans that were begun and not ended; of these a few run at a time, in turns.
-const SCANS_BEGUN_MAX: usize = 64;
+const SCANS_BEGUN_MAX: usize = 32;
 
 /// What an engine is made of.
 pub(crate) struct Parts {
