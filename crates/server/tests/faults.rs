@@ -378,7 +378,9 @@ fn idle_connections_leave_the_descriptors_of_files_alone() {
     std::fs::write(&script, format!("#!/bin/sh\nulimit -n {LIMIT}\nexec {BINARY} \"$@\"\n"))
         .unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let node = Node::start_in(&script, &folder("few-descriptors"), &SETTINGS, Vec::new()).unwrap();
+    // Whoever is let in stays, though it says nothing.
+    let settings = [SETTINGS.as_slice(), &["--set", "server.startup_timeout=1h"]].concat();
+    let node = Node::start_in(&script, &folder("few-descriptors"), &settings, Vec::new()).unwrap();
     let mut client = Client::connect(&node.address()).unwrap();
     ask(
         &mut client,
