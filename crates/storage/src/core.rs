@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,11 +11,11 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, RwLock};
 use schema::{KeyShape, Table};
+use tree::TreeHome;
 use types::{RingToken, SetId, TableId};
 
 use crate::cache::RowCache;
 use crate::clock::Clock;
-use crate::data_dir::sync_folder;
 use crate::definition::Definitions;
 use crate::error::{Affected, CommitError, OpenError, TreeError};
 use crate::heads::Heads;
@@ -29,8 +28,6 @@ use crate::sizes::{SizeBounds, SizesSeed};
 use crate::tree::purge::PurgeFactory;
 use crate::tree::store::{EndedSets, LogIndexes, StoreSeed, TableStore};
 use node_log::Position;
-use tree::engine::{TreeShared, is_established};
-use tree::files::read_manifest;
 
 /// Tables in whose files damage was met.
 #[derive(Debug, Default)]
@@ -102,7 +99,7 @@ pub(crate) struct Core {
     pub(crate) locate: OnceLock<Locate>,
     pub(crate) trees_folder: PathBuf,
     pub(crate) index_builds: IndexBuilds,
-    tree_shared: TreeShared,
+    pub(crate) home: Arc<dyn TreeHome>,
     stores: RwLock<Stores>,
     next_cache_id: AtomicU64,
     log_indexes: Arc<OnceLock<LogIndexes>>,
@@ -112,9 +109,6 @@ pub(crate) struct Core {
 
 /// Says which replica set a key of a table belongs to; chores commit to it like everybody else.
 pub(crate) type Locate = Box<dyn Fn(TableId, RingToken) -> Option<SetId> + Send + Sync>;
-
-/// The folder of a tree that is being removed ends so.
-const GONE: &str = "gone";
 
 #[derive(Default)]
 struct Stores {
@@ -129,6 +123,7 @@ impl Core {
     /// Finds the folders of all tables; opens none.
     pub(crate) fn new(
         options: Options,
+        home: Arc<dyn TreeHome>,
         trees_folder: PathBuf,
         schema: Arc<dyn SchemaSource>,
         clock: Arc<dyn Clock>,
@@ -141,7 +136,7 @@ impl Core {
             poison: Poison::default(),
             definitions: Definitions::default(),
             locate: OnceLock::new(),
-            tree_shared: TreeShared::new(options.block_cache_bytes, options.open_files_max),
+            home,
             sizes: SizesSeed {
                 bounds: SizeBounds {
                     logical_bytes_max: options.logical_partition_bytes_max,
@@ -161,22 +156,21 @@ impl Core {
         };
         let mut found: HashMap<TableId, Vec<Position>, FixedState> = HashMap::default();
         let read_error = OpenError::io(&core.trees_folder);
-        for entry in fs::read_dir(&core.trees_folder).map_err(read_error)? {
-            let entry = entry.map_err(OpenError::io(&core.trees_folder))?;
-            if entry.path().extension().is_some_and(|extension| extension == GONE) {
-                // Removed before a crash, as far as that went.
-                fs::remove_dir_all(entry.path()).map_err(OpenError::io(entry.path()))?;
+        for path in core.home.folders(&core.trees_folder).map_err(read_error)? {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let Some((table, born)) = name.and_then(split_folder_name) else { continue };
+            if !core.home.is_established(&path) {
+                // Begun before a crash; the log still has everything that was in it.
+                core.home.remove(&path).map_err(OpenError::io(&path))?;
                 continue;
             }
-            if let Some((table, born)) = entry.file_name().to_str().and_then(split_folder_name) {
-                if !is_established(&entry.path()) {
-                    // Begun before a crash; the log still has everything that was in it.
-                    fs::remove_dir_all(entry.path()).map_err(OpenError::io(entry.path()))?;
-                    continue;
-                }
-                verify_manifest(table, &entry.path())?;
-                found.entry(table).or_default().push(born);
-            }
+            core.home.verify(&path).map_err(|damage| OpenError::Damaged {
+                path: damage.path,
+                offset: damage.offset,
+                what: "the manifest of the table's sorted files, or one of them, is missing or not what was written",
+                affected: Affected::Table(table),
+            })?;
+            found.entry(table).or_default().push(born);
         }
         for (table, mut births) in found {
             // The oldest is valid until the log says that it was emptied.
@@ -214,7 +208,7 @@ impl Core {
             key_shape: KeyShape::new(table),
             folder: self.trees_folder.join(folder_name(id, born)),
             is_on_disk,
-            shared: self.tree_shared.clone(),
+            home: Arc::clone(&self.home),
             purge: Arc::new(PurgeFactory::default()),
             log_indexes: Arc::clone(&self.log_indexes),
             ended_sets: Arc::clone(&self.ended_sets),
@@ -352,17 +346,8 @@ impl Core {
         self.remove_folder(store.folder());
     }
 
-    /// Removes a tree at once: a crash or a loss of power leaves all of it or nothing.
-    fn remove_folder(&self, folder: &PathBuf) {
-        let gone = folder.with_extension(GONE);
-        let _ = fs::remove_dir_all(&gone);
-        let removed = match fs::rename(folder, &gone) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
-            renamed => renamed
-                .and_then(|()| sync_folder(&self.trees_folder))
-                .and_then(|()| fs::remove_dir_all(&gone)),
-        };
-        if let Err(error) = removed {
+    fn remove_folder(&self, folder: &Path) {
+        if let Err(error) = self.home.remove(folder) {
             tracing::warn!(%error, folder = %folder.display(), "a folder could not be removed");
         }
     }
@@ -404,24 +389,6 @@ impl Core {
             }
         }
     }
-}
-
-/// The library trusts the manifest; we do not.
-fn verify_manifest(table: TableId, folder: &Path) -> Result<(), OpenError> {
-    let affected = Affected::Table(table);
-    let files = read_manifest(folder).map_err(|damage| OpenError::Damaged {
-        path: damage.path,
-        offset: damage.offset,
-        what: "the manifest of the table's sorted files is missing or not what was written",
-        affected: affected.clone(),
-    })?;
-    for file in files {
-        if !file.path.exists() {
-            let what = "a sorted file is missing";
-            return Err(OpenError::Damaged { path: file.path, offset: 0, what, affected });
-        }
-    }
-    Ok(())
 }
 
 fn folder_name(table: TableId, born: Position) -> String {

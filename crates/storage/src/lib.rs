@@ -71,5 +71,5 @@ pub use sizes::admit::{PartitionFilling, PartitionFull};
 pub use sizes::{LogicalSize, RangeSize};
 pub use slots::Slots;
 pub use snapshot::{Restored, SnapshotError, SnapshotFacts, remove_snapshot, restore, snapshots};
-pub use storage::{Statistics, Storage, Writing};
+pub use storage::{Ground, Statistics, Storage, Writing};
 pub use weigh::{Touched, Weigh};

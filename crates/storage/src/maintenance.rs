@@ -16,7 +16,6 @@ use types::{RingToken, TableId};
 use crate::commit::{AppliedThrough, Durable, SetLocks, log_unwritten};
 use crate::committer::Committer;
 use crate::core::Core;
-use crate::data_dir::sync_folder;
 use crate::entry::Sweep;
 use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::{self, leftovers};
@@ -592,8 +591,8 @@ impl Shared {
                 Err(_) if store.is_dropped() => return Ok(()),
                 Err(error) => return Err(self.judged(error)),
             };
-            sync_folder(&self.core.trees_folder)
-                .map_err(|error| self.judged(TreeError::Io(Arc::new(error))))?;
+            let synced = self.core.home.sync(&self.core.trees_folder);
+            synced.map_err(|error| self.judged(TreeError::Io(Arc::new(error))))?;
             self.core.pressure.shrink(freed);
         }
         self.queue_compaction(store, Compaction::Usual);
@@ -813,7 +812,7 @@ pub(crate) fn flush_while_recovering(core: &Core) -> Result<(), OpenError> {
     let Some(opened) = store.if_open() else {
         return Ok(());
     };
-    sync_folder(&core.trees_folder).map_err(OpenError::io(&core.trees_folder))?;
+    core.home.sync(&core.trees_folder).map_err(OpenError::io(&core.trees_folder))?;
     // What is still to be replayed says how far time has come; this does not.
     let poisoned = |why| OpenError::Tree { table: store.id, error: TreeError::Corrupt(why) };
     opened.seal(&core.poison, |_| 0).map_err(poisoned)?;

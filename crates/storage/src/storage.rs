@@ -45,6 +45,7 @@ use node_log::{
     Appended, Appending, Cut, Disk, DurableSink, Elapsed, EntryHead, EntryId, Log, NewEntry,
     NewRecord, Position, RealDisk, Shortage,
 };
+use tree::{FileHome, TreeHome};
 
 /// A clean stop leaves at most this much to be replayed.
 const REPLAYED_BYTES_MAX: u64 = 1024 * 1024;
@@ -62,6 +63,22 @@ pub struct Storage {
     committer: Arc<Committer>,
     maintenance: Maintenance,
     is_closed: AtomicBool,
+}
+
+/// What storage stands on: the disk under its log, and where its trees are.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// Under the log.
+    pub disk: Arc<dyn Disk>,
+    /// Of the trees.
+    pub home: Arc<dyn TreeHome>,
+}
+
+impl Ground {
+    fn files(data_dir: &DataDir, options: &Options) -> Ground {
+        let home = FileHome::new(options.block_cache_bytes, options.open_files_max);
+        Ground { disk: Arc::new(RealDisk::new(data_dir.log_folder())), home: Arc::new(home) }
+    }
 }
 
 impl fmt::Debug for Storage {
@@ -111,19 +128,20 @@ impl Storage {
         schema: Arc<dyn SchemaSource>,
         clock: Arc<dyn Clock>,
     ) -> Result<Storage, OpenError> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data_dir.log_folder()));
-        Storage::open_with_disk(data_dir, disk, options, schema, clock)
+        let ground = Ground::files(&data_dir, &options);
+        Storage::open_on(ground, data_dir, options, schema, clock)
     }
 
-    /// As [`Storage::open`], with another disk under the log.
-    pub fn open_with_disk(
+    /// As [`Storage::open`], with another disk under the log, or other trees.
+    pub fn open_on(
+        ground: Ground,
         data_dir: DataDir,
-        disk: Arc<dyn Disk>,
         options: Options,
         schema: Arc<dyn SchemaSource>,
         clock: Arc<dyn Clock>,
     ) -> Result<Storage, OpenError> {
-        let core = Arc::new(Core::new(options, data_dir.trees_folder(), schema, clock)?);
+        let Ground { disk, home } = ground;
+        let core = Arc::new(Core::new(options, home, data_dir.trees_folder(), schema, clock)?);
         let recovered = recover(&disk, |replayed| replay(&core, replayed))?;
         if recovered.segment_starts.is_empty() && !core.all_stores().is_empty() {
             return Err(OpenError::LogMissing { path: data_dir.log_folder() });
@@ -145,7 +163,8 @@ impl Storage {
         schema: Arc<dyn SchemaSource>,
         clock: Arc<dyn Clock>,
     ) -> Result<(Storage, Survey, u64), OpenError> {
-        let core = Arc::new(Core::new(options, data_dir.trees_folder(), schema, clock)?);
+        let Ground { disk, home } = Ground::files(&data_dir, &options);
+        let core = Arc::new(Core::new(options, home, data_dir.trees_folder(), schema, clock)?);
         let mut change_count = 0;
         let mut survey = survey(log, |replayed| {
             if matches!(replayed, Replayed::Change { .. } | Replayed::Entries { .. }) {
@@ -177,7 +196,6 @@ impl Storage {
             oldest: recovered.end,
             ..Recovered::default()
         };
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data_dir.log_folder()));
         let storage = Storage::assemble(data_dir, disk, core, fresh)?;
         Ok((storage, survey, change_count))
     }

@@ -28,6 +28,7 @@ use crate::buffer::{BufferKey, WriteBuffer};
 use crate::courtesy::Courtesy;
 use crate::files::{FileDamage, impossible_contents, read_manifest};
 use crate::layers::Layers;
+use crate::sieve::{LibrarySieve, Sieve};
 
 use crate::error::TreeError;
 
@@ -382,21 +383,21 @@ impl LsmTree {
     pub fn open(
         folder: &Path,
         shared: &TreeShared,
-        filter: Option<Arc<dyn Factory>>,
+        sieve: Option<Arc<dyn Sieve>>,
     ) -> Result<LsmTree, TreeError> {
-        LsmTree::open_beside(folder, shared, filter, SequenceNumberCounter::new(1))
+        LsmTree::open_beside(folder, shared, sieve, SequenceNumberCounter::new(1))
     }
 
     /// Opens the tree in a folder; its sequence numbers are those of another tree.
     pub fn open_beside(
         folder: &Path,
         shared: &TreeShared,
-        filter: Option<Arc<dyn Factory>>,
+        sieve: Option<Arc<dyn Sieve>>,
         seqno: SequenceNumberCounter,
     ) -> Result<LsmTree, TreeError> {
         // Its readers of manifests may panic on bytes that are none.
         let opened = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            LsmTree::open_unguarded(folder, shared, filter, seqno)
+            LsmTree::open_unguarded(folder, shared, sieve, seqno)
         }));
         opened.unwrap_or_else(|_| Err(TreeError::Corrupt("its manifest is not readable".into())))
     }
@@ -404,13 +405,14 @@ impl LsmTree {
     fn open_unguarded(
         folder: &Path,
         shared: &TreeShared,
-        filter: Option<Arc<dyn Factory>>,
+        sieve: Option<Arc<dyn Sieve>>,
         seqno: SequenceNumberCounter,
     ) -> Result<LsmTree, TreeError> {
         if let Some(FileDamage { path, offset, what }) = impossible_contents(folder) {
             let what = format!("{} at {offset}: {what}", path.display());
             return Err(TreeError::Corrupt(what.into()));
         }
+        let filter = sieve.map(|sieve| Arc::new(LibrarySieve(sieve)) as Arc<dyn Factory>);
         let bloom = BloomConstructionPolicy::BitsPerKey(10.0);
         let tree = Config::new(folder, seqno.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::clone(&shared.cache))

@@ -4,7 +4,8 @@
 //! buffer before them is ours (ADR 11).
 //!
 //! Reading order: [`engine`] with its trait [`engine::SortedTree`], [`buffer`] and [`layers`] below it, [`files`] for the
-//! bytes on disk, [`courtesy`] for chores that let requests go first.
+//! bytes on disk, [`home`] for where trees are, [`sieve`] for what a compaction leaves out, [`memory`] for trees without files,
+//! [`courtesy`] for chores that let requests go first.
 #![allow(missing_docs, reason = "comments say what a name does not")]
 
 mod buffer;
@@ -14,11 +15,18 @@ pub mod engine;
 mod engine_tests;
 mod error;
 pub mod files;
+pub mod home;
 mod layers;
+pub mod memory;
+pub mod sieve;
 #[cfg(test)]
 mod test_folder;
 
 pub use error::TreeError;
+pub use home::{FileHome, TreeHome};
+pub use lsm_tree::SequenceNumberCounter;
+pub use memory::MemoryHome;
+pub use sieve::{Kept, Sieve, Sieving};
 
 /// Keys that begin with this byte go on with bytes that are spread evenly, so the buffer can be cut by them.
 pub const EVEN_SPACE: u8 = 2;

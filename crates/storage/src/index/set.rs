@@ -38,8 +38,7 @@ impl IndexSet {
         shapes: &[Arc<IndexShape>],
         beside: Beside<'_>,
     ) -> Result<IndexSet, TreeError> {
-        remove_strangers(beside.table_folder, shapes)
-            .map_err(|error| TreeError::Io(Arc::new(error)))?;
+        remove_strangers(beside, shapes).map_err(|error| TreeError::Io(Arc::new(error)))?;
         let set = IndexSet::default();
         for shape in shapes {
             let index = IndexTree::open(shape, beside)?;

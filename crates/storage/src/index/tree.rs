@@ -3,24 +3,19 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::panic::RefUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lsm_tree::compaction::filter::Context;
-use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 use parking_lot::Mutex;
 use types::TableId;
 
 use super::keys::{EntryValue, SPACE_ENTRIES, SPACE_STATE};
 use super::shape::IndexShape;
-use crate::data_dir::sync_folder;
 use crate::error::TreeError;
 use crate::tree::purge::PurgeFactory;
-use tree::engine::{
-    LATEST, LsmTree, MARKER, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
-};
+use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes, is_established};
+use tree::{Kept, Sieve, Sieving, TreeHome};
 
 const FOLDER_PREFIX: &str = "index-";
 
@@ -82,6 +77,7 @@ impl BuildState {
 pub(crate) struct IndexTree {
     pub(crate) shape: IndexShape,
     pub(crate) tree: Box<dyn SortedTree>,
+    home: Arc<dyn TreeHome>,
     folder: PathBuf,
     is_established: AtomicBool,
     is_built: AtomicBool,
@@ -101,13 +97,9 @@ impl Drop for IndexTree {
         if !self.is_dropped() {
             return;
         }
-        match fs::remove_dir_all(&self.folder) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let folder = self.folder.display();
-                tracing::warn!(%error, %folder, "the files of an index could not be removed");
-            }
+        if let Err(error) = self.home.remove(&self.folder) {
+            let folder = self.folder.display();
+            tracing::warn!(%error, %folder, "the files of an index could not be removed");
         }
     }
 }
@@ -138,10 +130,10 @@ fn parse_folder(path: &Path) -> Option<(TableId, u32)> {
 }
 
 /// The folders of one index, the newest last.
-fn generations(table_folder: &Path, index: TableId) -> io::Result<Vec<u32>> {
+fn generations(beside: Beside<'_>, index: TableId) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(table_folder)? {
-        match parse_folder(&entry?.path()) {
+    for folder in beside.home.folders(beside.table_folder)? {
+        match parse_folder(&folder) {
             Some((id, generation)) if id == index => found.push(generation),
             _ => {}
         }
@@ -151,13 +143,12 @@ fn generations(table_folder: &Path, index: TableId) -> io::Result<Vec<u32>> {
 }
 
 /// Removes the folders of indexes that are not defined any more.
-pub(crate) fn remove_strangers(table_folder: &Path, known: &[Arc<IndexShape>]) -> io::Result<()> {
-    for entry in fs::read_dir(table_folder)? {
-        let path = entry?.path();
+pub(crate) fn remove_strangers(beside: Beside<'_>, known: &[Arc<IndexShape>]) -> io::Result<()> {
+    for path in beside.home.folders(beside.table_folder)? {
         let is_known =
             parse_folder(&path).is_some_and(|(id, _)| known.iter().any(|shape| shape.id == id));
         if is_index_folder(&path) && !is_known {
-            fs::remove_dir_all(path)?;
+            beside.home.remove(&path)?;
         }
     }
     Ok(())
@@ -169,7 +160,7 @@ pub(crate) fn remove_strangers(table_folder: &Path, known: &[Arc<IndexShape>]) -
 pub(crate) struct Beside<'t> {
     pub(crate) table_folder: &'t Path,
     pub(crate) table_tree: &'t dyn SortedTree,
-    pub(crate) shared: &'t TreeShared,
+    pub(crate) home: &'t Arc<dyn TreeHome>,
     pub(crate) purge: &'t Arc<PurgeFactory>,
 }
 
@@ -179,19 +170,19 @@ impl IndexTree {
     pub(crate) fn open(shape: &IndexShape, beside: Beside<'_>) -> Result<IndexTree, TreeError> {
         let of_io = |error| TreeError::Io(Arc::new(error));
         let mut kept = None;
-        for generation in generations(beside.table_folder, shape.id).map_err(of_io)? {
+        for generation in generations(beside, shape.id).map_err(of_io)? {
             let folder = folder_of(beside.table_folder, shape.id, generation);
-            if !is_established(&folder) {
-                fs::remove_dir_all(&folder).map_err(of_io)?;
+            if !beside.home.is_established(&folder) {
+                beside.home.remove(&folder).map_err(of_io)?;
             } else if let Some(older) = kept.replace(folder) {
-                fs::remove_dir_all(&older).map_err(of_io)?;
+                beside.home.remove(&older).map_err(of_io)?;
             }
         }
         let folder = kept.unwrap_or_else(|| folder_of(beside.table_folder, shape.id, 0));
         match IndexTree::open_folder(shape, beside, &folder) {
             Err(TreeError::Corrupt(what)) => {
                 tracing::error!(index = %shape.name, %what, "an index is damaged; it is built anew");
-                fs::remove_dir_all(&folder).map_err(of_io)?;
+                beside.home.remove(&folder).map_err(of_io)?;
                 IndexTree::open_folder(shape, beside, &folder)
             }
             other => other,
@@ -204,7 +195,7 @@ impl IndexTree {
         beside: Beside<'_>,
     ) -> Result<IndexTree, TreeError> {
         let of_io = |error| TreeError::Io(Arc::new(error));
-        let newest = generations(beside.table_folder, shape.id).map_err(of_io)?.pop();
+        let newest = generations(beside, shape.id).map_err(of_io)?.pop();
         let next = newest.map_or(0, |newest| newest.saturating_add(1));
         let folder = folder_of(beside.table_folder, shape.id, next);
         IndexTree::open_folder(shape, beside, &folder)
@@ -215,12 +206,9 @@ impl IndexTree {
         beside: Beside<'_>,
         folder: &Path,
     ) -> Result<IndexTree, TreeError> {
-        if !folder.exists() {
-            beside.shared.create(folder)?;
-        }
-        let filter = Arc::new(ExpiryFactory { purge: Arc::clone(beside.purge) });
+        let sieve = Arc::new(ExpirySieve { purge: Arc::clone(beside.purge) });
         let counter = beside.table_tree.counter();
-        let tree = LsmTree::open_beside(folder, beside.shared, Some(filter), counter)?;
+        let tree = beside.home.open(folder, Some(sieve), Some(counter))?;
         let state = match tree.get(&[SPACE_STATE], LATEST)? {
             Some(bytes) => BuildState::decode(&bytes)
                 .ok_or_else(|| TreeError::Corrupt("the state of an index".into()))?,
@@ -228,8 +216,9 @@ impl IndexTree {
         };
         Ok(IndexTree {
             shape: shape.clone(),
-            tree: Box::new(tree),
-            is_established: AtomicBool::new(is_established(folder)),
+            tree,
+            home: Arc::clone(beside.home),
+            is_established: AtomicBool::new(beside.home.is_established(folder)),
             folder: folder.to_path_buf(),
             is_built: AtomicBool::new(state.is_built),
             is_dropped: AtomicBool::new(false),
@@ -261,11 +250,8 @@ impl IndexTree {
         *self.state.lock() = BuildState::default();
         let name = &self.shape.name;
         tracing::error!(index = %name, %error, "an index is damaged; it is built anew");
-        match fs::remove_file(self.folder.join(MARKER)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::error!(index = %name, %error, "a damaged index could not be marked");
-            }
-            Ok(()) | Err(_) => {}
+        if let Err(error) = self.home.unestablish(&self.folder) {
+            tracing::error!(index = %name, %error, "a damaged index could not be marked");
         }
     }
 
@@ -301,55 +287,39 @@ impl IndexTree {
         }
         self.tree.flush(watermark)?;
         if !self.is_established.load(Ordering::Acquire) && !self.is_condemned() {
-            establish(&self.folder)?;
-            if let Some(parent) = self.folder.parent() {
-                sync_folder(parent).map_err(|error| TreeError::Io(Arc::new(error)))?;
-            }
+            self.home.establish(&self.folder)?;
             self.is_established.store(true, Ordering::Release);
         }
         Ok(())
     }
 }
 
-/// Makes the filters that drop entries whose end has passed.
-struct ExpiryFactory {
+/// Drops entries whose end has passed.
+#[derive(Debug)]
+struct ExpirySieve {
     purge: Arc<PurgeFactory>,
 }
 
-impl fmt::Debug for ExpiryFactory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiryFactory").finish_non_exhaustive()
+impl Sieve for ExpirySieve {
+    fn begin(&self) -> Box<dyn Sieving> {
+        Box::new(ExpirySieving { horizon_s: self.purge.horizon_s() })
     }
 }
 
-// The library asks for it; a panic in a filter leaves nothing of ours half changed.
-impl RefUnwindSafe for ExpiryFactory {}
-
-impl Factory for ExpiryFactory {
-    fn name(&self) -> &str {
-        "expiry"
-    }
-
-    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(ExpiryFilter { horizon_s: self.purge.horizon_s() })
-    }
-}
-
-struct ExpiryFilter {
+struct ExpirySieving {
     horizon_s: u32,
 }
 
-impl CompactionFilter for ExpiryFilter {
-    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
-        if item.key().first() != Some(&SPACE_ENTRIES) {
-            return Ok(Verdict::Keep);
+impl Sieving for ExpirySieving {
+    fn is_judged(&mut self, key: &[u8]) -> bool {
+        key.first() == Some(&SPACE_ENTRIES)
+    }
+
+    fn judge(&mut self, _: &[u8], value: &[u8]) -> Kept {
+        match EntryValue::decode(value).and_then(|entry| entry.expires_at_s) {
+            Some(expires_at_s) if expires_at_s < self.horizon_s => Kept::Nothing,
+            Some(_) | None => Kept::All,
         }
-        let value = item.value()?;
-        let ends = EntryValue::decode(&value).and_then(|entry| entry.expires_at_s);
-        Ok(match ends {
-            Some(expires_at_s) if expires_at_s < self.horizon_s => Verdict::Remove,
-            _ => Verdict::Keep,
-        })
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Tracked {
     walk_at_s: Option<u32>,
     /// When it was last looked at.
     walked_at_s: u32,
+    /// It is being looked at; what comes of that is not known yet, and lost if the node stops.
+    is_walked: bool,
     /// When the first of its cells expires.
     expires_at_s: Option<u32>,
     /// The highest level of the limit that somebody was warned of.
@@ -41,6 +43,7 @@ impl Tracked {
             size,
             walk_at_s: None,
             walked_at_s: 0,
+            is_walked: false,
             expires_at_s: None,
             warned_level: 0,
             warned_bytes: 0,
@@ -60,6 +63,7 @@ impl Tracked {
     /// A walk found that it holds this.
     pub(super) fn set(&mut self, size: Size) {
         self.size = size;
+        self.is_walked = false;
         self.is_dirty = true;
         self.is_seen = true;
         self.forget_warning();
@@ -103,6 +107,15 @@ impl Tracked {
         self.walk_at_s = None;
         self.expires_at_s = None;
         self.walked_at_s = now_s;
+        self.is_walked = true;
+    }
+
+    /// A walk was given up: it is to be made again.
+    pub(super) fn give_up_walk(&mut self) {
+        if std::mem::take(&mut self.is_walked) {
+            self.walk_at_s = Some(0);
+            self.is_dirty = true;
+        }
     }
 
     /// The highest of the levels that the partition passes by growing to so many bytes, once.
@@ -125,7 +138,7 @@ impl Tracked {
         bytes.extend_from_slice(&self.size.bytes.to_be_bytes());
         bytes.extend_from_slice(&self.size.rows.to_be_bytes());
         bytes.extend_from_slice(&self.expires_at_s.unwrap_or(0).to_be_bytes());
-        bytes.push(u8::from(self.walk_at_s.is_some()));
+        bytes.push(u8::from(self.walk_at_s.is_some() || self.is_walked));
         bytes.extend_from_slice(&self.key);
         bytes
     }
@@ -151,6 +164,20 @@ impl Tracked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_walk_that_a_stop_cuts_off_is_made_after_the_start() {
+        let mut tracked = Tracked::new(Bytes::from_static(b"k"), Size::default());
+        tracked.ask_for_walk(10);
+        tracked.begin_walk(10);
+        let kept = Tracked::decode(&tracked.encode()).unwrap();
+        assert!(kept.is_walk_due(10), "written while it was looked at");
+        tracked.give_up_walk();
+        assert!(tracked.is_walk_due(10), "given up");
+        tracked.begin_walk(10);
+        tracked.set(Size::default());
+        assert!(!Tracked::decode(&tracked.encode()).unwrap().is_walk_due(10), "done");
+    }
 
     #[test]
     fn levels_are_passed_once_and_again_after_shrinking() {

@@ -11,6 +11,7 @@ use types::{CorruptRow, PartitionKey, RingToken, RowView};
 
 use super::ring::RingSums;
 use super::row_size::{RowRuler, Size};
+use super::tracked::Tracked;
 use super::{RowDelta, TableSizes};
 use crate::core::Core;
 use crate::error::TreeError;
@@ -279,6 +280,7 @@ impl TableSizes {
         let mut inner = self.inner.lock();
         let is_full = inner.walk.take().is_none_or(|walk| walk.whole.is_some());
         inner.wants_full_walk |= is_full;
+        inner.tracked.values_mut().for_each(Tracked::give_up_walk);
     }
 
     /// The largest tracked partition.

@@ -6,14 +6,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lsm_tree::compaction::filter::Context;
-use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
+use tree::courtesy::Courtesy;
+use tree::{Kept, Sieve, Sieving};
 use types::{CellRef, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter};
 
 use super::keys::{self, SPACE_ROWS};
 use crate::merge::row::is_dead_before;
-use tree::courtesy::Courtesy;
-use tree::engine::TreeBytes;
 
 /// Makes a filter for each compaction of one table. It purges up to the horizon that the table's sorted
 /// files hold with their replay points: whatever is replayed over those files takes what died before for gone.
@@ -34,54 +32,38 @@ impl PurgeFactory {
     }
 }
 
-impl Factory for PurgeFactory {
-    fn name(&self) -> &str {
-        "purge"
-    }
-
-    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        let courtesy = Courtesy::default();
-        Box::new(PurgeFilter { horizon_s: self.horizon_s(), scratch: Vec::new(), courtesy })
+impl Sieve for PurgeFactory {
+    fn begin(&self) -> Box<dyn Sieving> {
+        Box::new(PurgeFilter { horizon_s: self.horizon_s(), courtesy: Courtesy::default() })
     }
 }
 
 struct PurgeFilter {
     horizon_s: u32,
-    scratch: Vec<u8>,
     courtesy: Courtesy,
 }
 
-impl CompactionFilter for PurgeFilter {
-    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+impl Sieving for PurgeFilter {
+    fn is_judged(&mut self, key: &[u8]) -> bool {
         self.courtesy.on_row();
-        let key = item.key();
-        if key.first() != Some(&SPACE_ROWS) {
-            return Ok(Verdict::Keep);
-        }
-        let Some(split) = keys::split_row_key(key) else {
-            return Ok(Verdict::Keep);
-        };
-        let value = item.value()?;
+        key.first() == Some(&SPACE_ROWS)
+    }
+
+    fn judge(&mut self, key: &[u8], value: &[u8]) -> Kept {
+        // What is damaged is not for a filter to judge: a read will report it.
+        let Some(split) = keys::split_row_key(key) else { return Kept::All };
         let row_at = match split.partition_key {
             Some(_) => 0,
-            None => match keys::split_cut_key(&value) {
+            None => match keys::split_cut_key(value) {
                 Some((partition_key, _)) => 2 + partition_key.len(),
-                None => return Ok(Verdict::Keep),
+                None => return Kept::All,
             },
         };
-        let (before, row) = value.split_at(row_at);
-        self.scratch.clear();
-        self.scratch.extend_from_slice(before);
-        let scratch = std::mem::take(&mut self.scratch);
-        // A damaged row is not for a filter to judge: a read will report it.
-        match purge_row(row, self.horizon_s, scratch) {
-            Err(CorruptRow) | Ok(Purged::Unchanged) => Ok(Verdict::Keep),
-            Ok(Purged::Gone) => Ok(Verdict::Remove),
-            Ok(Purged::Smaller(bytes)) => {
-                let verdict = Verdict::ReplaceValue(TreeBytes::from(bytes.as_slice()));
-                self.scratch = bytes;
-                Ok(verdict)
-            }
+        let Some((before, row)) = value.split_at_checked(row_at) else { return Kept::All };
+        match purge_row(row, self.horizon_s, before.to_vec()) {
+            Err(CorruptRow) | Ok(Purged::Unchanged) => Kept::All,
+            Ok(Purged::Gone) => Kept::Nothing,
+            Ok(Purged::Smaller(bytes)) => Kept::Part(bytes),
         }
     }
 }

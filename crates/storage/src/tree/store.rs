@@ -39,9 +39,8 @@ use crate::index::shape::IndexShape;
 use crate::index::tree::{Beside, IndexTree};
 use crate::sizes::{SizesSeed, TableSizes};
 use node_log::Position;
-use tree::engine::{
-    LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared, establish, is_established,
-};
+use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
+use tree::{Sieve, TreeHome};
 
 /// The last entry of every replica set that recovery found in the log.
 pub(crate) type LogIndexes = HashMap<SetId, u64, FixedState>;
@@ -247,7 +246,7 @@ pub(crate) struct TableStore {
     is_on_disk: bool,
     opened: OnceLock<OpenStore>,
     opening: Mutex<()>,
-    shared: TreeShared,
+    home: Arc<dyn TreeHome>,
     purge: Arc<PurgeFactory>,
     log_indexes: Arc<OnceLock<LogIndexes>>,
     ended_sets: Arc<EndedSets>,
@@ -272,7 +271,7 @@ pub(crate) struct StoreSeed {
     pub(crate) key_shape: KeyShape,
     pub(crate) folder: PathBuf,
     pub(crate) is_on_disk: bool,
-    pub(crate) shared: TreeShared,
+    pub(crate) home: Arc<dyn TreeHome>,
     pub(crate) purge: Arc<PurgeFactory>,
     /// Empty until recovery is through.
     pub(crate) log_indexes: Arc<OnceLock<LogIndexes>>,
@@ -293,7 +292,7 @@ impl TableStore {
             is_on_disk: seed.is_on_disk,
             opened: OnceLock::new(),
             opening: Mutex::new(()),
-            shared: seed.shared,
+            home: seed.home,
             purge: seed.purge,
             log_indexes: seed.log_indexes,
             ended_sets: seed.ended_sets,
@@ -321,14 +320,11 @@ impl TableStore {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        if !self.is_on_disk {
-            self.shared.create(&self.folder)?;
-        }
-        let filter = Arc::clone(&self.purge) as Arc<dyn lsm_tree::compaction::Factory>;
-        let tree = LsmTree::open(&self.folder, &self.shared, Some(filter))?;
-        let (folder, ended_sets) = (self.folder.clone(), Arc::clone(&self.ended_sets));
-        let purge = Arc::clone(&self.purge);
-        let mut opened = OpenStore::new(Box::new(tree), folder, ended_sets, &self.sizes, purge)?;
+        let sieve = Arc::clone(&self.purge) as Arc<dyn Sieve>;
+        let tree = self.home.open(&self.folder, Some(sieve), None)?;
+        let (ended_sets, purge) = (Arc::clone(&self.ended_sets), Arc::clone(&self.purge));
+        let place = (Arc::clone(&self.home), self.folder.clone());
+        let mut opened = OpenStore::new(tree, place, ended_sets, &self.sizes, purge)?;
         let beside = self.beside(opened.tree.as_ref());
         opened.indexes = IndexSet::open(&self.index_shapes.lock(), beside)?;
         opened.publish_all();
@@ -363,8 +359,8 @@ impl TableStore {
 
     /// What indexes are opened with.
     fn beside<'s>(&'s self, table_tree: &'s dyn SortedTree) -> Beside<'s> {
-        let (table_folder, shared, purge) = (&self.folder, &self.shared, &self.purge);
-        Beside { table_folder, table_tree, shared, purge }
+        let (table_folder, home, purge) = (&self.folder, &self.home, &self.purge);
+        Beside { table_folder, table_tree, home, purge }
     }
 
     /// Begins an index anew that was found to be damaged.
@@ -474,6 +470,7 @@ pub(crate) struct OpenStore {
     /// The horizon that is in sorted files once what is frozen is.
     sealed_horizon_s: AtomicU32,
     purge: Arc<PurgeFactory>,
+    home: Arc<dyn TreeHome>,
     folder: PathBuf,
     is_established: AtomicBool,
 }
@@ -481,7 +478,7 @@ pub(crate) struct OpenStore {
 impl OpenStore {
     pub(crate) fn new(
         tree: Box<dyn SortedTree>,
-        folder: PathBuf,
+        (home, folder): (Arc<dyn TreeHome>, PathBuf),
         ended_sets: Arc<EndedSets>,
         sizes: &SizesSeed,
         purge: Arc<PurgeFactory>,
@@ -532,7 +529,8 @@ impl OpenStore {
             kept_versions: Mutex::new(definitions.into_keys().collect()),
             sealed_horizon_s: AtomicU32::new(purged_s),
             purge,
-            is_established: AtomicBool::new(is_established(&folder)),
+            is_established: AtomicBool::new(home.is_established(&folder)),
+            home,
             folder,
         })
     }
@@ -812,7 +810,7 @@ impl OpenStore {
         self.indexes.flush(watermark)?;
         self.tree.flush(watermark)?;
         if !self.is_established.load(Ordering::Acquire) {
-            establish(&self.folder)?;
+            self.home.establish(&self.folder)?;
             self.is_established.store(true, Ordering::Release);
         }
         // The files have the replay points of that horizon now, whatever becomes of the log.
