@@ -52,7 +52,9 @@ fn put(bytes: &mut Vec<u8>, offset: usize, write: &[u8]) {
     if bytes.len() < end {
         bytes.resize(end, 0);
     }
-    bytes[offset..end].copy_from_slice(write);
+    if let Some(place) = bytes.get_mut(offset..end) {
+        place.copy_from_slice(write);
+    }
 }
 
 #[derive(Debug, Default)]

@@ -1,13 +1,14 @@
 //! A tree of buffers and files against a plain map with all its versions.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
-use crate::EVEN_SPACE;
 use crate::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared};
 use crate::test_folder::TestFolder;
+use crate::{EVEN_SPACE, FileHome, MemoryHome, TreeHome};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -59,7 +60,7 @@ fn expected(model: &Model, seqno: SeqNo) -> Vec<(Vec<u8>, u8)> {
     visible.collect()
 }
 
-fn check(tree: &LsmTree, model: &Model, seqno: SeqNo, turns: &[bool]) {
+fn check(tree: &dyn SortedTree, model: &Model, seqno: SeqNo, turns: &[bool]) {
     let all = expected(model, seqno);
     for number in 0..40 {
         let wanted = all.iter().find(|(known, _)| *known == key(number)).map(|(_, value)| *value);
@@ -96,44 +97,55 @@ proptest! {
         turns in prop::collection::vec(any::<bool>(), 1..8),
     ) {
         let folder = TestFolder::new("layers");
-        let shared = TreeShared::new(1 << 20, 64);
-        let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
-        let mut model = Model::new();
-        let mut readers: Vec<SeqNo> = Vec::new();
-        for step in steps {
-            let oldest = |readers: &[SeqNo]| {
-                readers.iter().copied().min().unwrap_or_else(|| tree.next_seqno())
-            };
-            match step {
-                Step::Set(number, value) => {
-                    let seqno = tree.draw_seqno();
-                    let value_bytes = Some(TreeBytes::from([value]));
-                    tree.write_over(&key(number), value_bytes, seqno, oldest(&readers));
-                    model.entry(key(number)).or_default().push((seqno, Some(value)));
-                }
-                Step::Remove(number) => {
-                    let seqno = tree.draw_seqno();
-                    tree.write_over(&key(number), None, seqno, oldest(&readers));
-                    model.entry(key(number)).or_default().push((seqno, None));
-                }
-                Step::Seal => { tree.seal(); }
-                Step::Flush => tree.flush(oldest(&readers)).unwrap(),
-                Step::Compact => { tree.compact(oldest(&readers)).unwrap(); }
-                Step::Arrive => readers.push(tree.next_seqno()),
-                Step::Leave => { readers.pop(); }
+        run(&FileHome::new(1 << 20, 64), folder.path(), &steps, &turns);
+        run(&MemoryHome::default(), folder.path(), &steps, &turns);
+    }
+}
+
+/// The same calls on a tree and on a plain model.
+fn run(home: &dyn TreeHome, folder: &Path, steps: &[Step], turns: &[bool]) {
+    let opened = home.open(&folder.join("tree"), None, None).unwrap();
+    let tree = opened.as_ref();
+    let mut model = Model::new();
+    let mut readers: Vec<SeqNo> = Vec::new();
+    for step in steps {
+        let oldest =
+            |readers: &[SeqNo]| readers.iter().copied().min().unwrap_or_else(|| tree.next_seqno());
+        match step {
+            Step::Set(number, value) => {
+                let seqno = tree.draw_seqno();
+                let value_bytes = Some(TreeBytes::from([*value]));
+                tree.write_over(&key(*number), value_bytes, seqno, oldest(&readers));
+                model.entry(key(*number)).or_default().push((seqno, Some(*value)));
             }
-            for reader in &readers {
-                check(&tree, &model, *reader, &turns);
+            Step::Remove(number) => {
+                let seqno = tree.draw_seqno();
+                tree.write_over(&key(*number), None, seqno, oldest(&readers));
+                model.entry(key(*number)).or_default().push((seqno, None));
+            }
+            Step::Seal => {
+                tree.seal();
+            }
+            Step::Flush => tree.flush(oldest(&readers)).unwrap(),
+            Step::Compact => {
+                tree.compact(oldest(&readers)).unwrap();
+            }
+            Step::Arrive => readers.push(tree.next_seqno()),
+            Step::Leave => {
+                readers.pop();
             }
         }
-        check(&tree, &model, LATEST, &turns);
-        // And what was flushed is there when the tree is opened again.
-        tree.seal();
-        tree.flush(tree.next_seqno()).unwrap();
-        drop(tree);
-        let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
-        check(&tree, &model, LATEST, &turns);
+        for reader in &readers {
+            check(tree, &model, *reader, turns);
+        }
     }
+    check(tree, &model, LATEST, turns);
+    // And what was flushed is there when the tree is opened again.
+    tree.seal();
+    tree.flush(tree.next_seqno()).unwrap();
+    drop(opened);
+    let again = home.open(&folder.join("tree"), None, None).unwrap();
+    check(again.as_ref(), &model, LATEST, turns);
 }
 
 /// A flush and a compaction that end at the same time: what was flushed stays to be seen.
