@@ -181,6 +181,8 @@ pub fn push_record(
     body: &[u8],
     body_checksum: u32,
 ) -> u32 {
+    assert!(head.len() <= usize::from(u16::MAX), "a head is bounded where room is made for it");
+    assert!(u32::try_from(head.len() + body.len()).is_ok(), "a record is smaller than a segment");
     let length = (head.len() + body.len()) as u32;
     let head_length = head.len() as u16;
     let checksum = record_checksum(chain, length, kind as u8, head, body_checksum);

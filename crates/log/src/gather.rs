@@ -311,6 +311,8 @@ impl<J: Send + 'static> Log<J> {
         appending: &mut impl Appending<J>,
     ) -> Result<Appended, AppendError> {
         let NewRecord { entries, body, now_s, is_last, wakes, waits } = record;
+        let body_bytes: u64 = entries.iter().map(|entry| u64::from(entry.body_bytes)).sum();
+        assert_eq!(body_bytes, body.len() as u64, "the bodies of the entries are the body");
         let body_checksum = crc32fast::hash(body);
         let mut gathering = self.make_room(entries.len() * ENTRY_HEAD_BYTES, body.len(), waits)?;
         if !gathering.ended.is_empty()
@@ -721,6 +723,8 @@ impl<J> Gathering<J> {
             self.chunks.push(Chunk { begins: None, offset: next - segment_start, bytes });
         }
         if let Some(chunk) = self.chunks.last_mut() {
+            let place = chunk.offset + chunk.bytes.len() as u64;
+            assert_eq!(place, next - segment_start, "records lie side by side");
             self.chain = push_record(&mut chunk.bytes, self.chain, kind, head, body, body_checksum);
         }
         let length = record_bytes(head.len(), body.len());

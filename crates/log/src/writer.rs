@@ -458,8 +458,12 @@ impl<J: Send + 'static> Pen<J> {
     }
 
     fn publish_synced(&self, end: Position) {
-        let _gathering = self.shared.gathering.lock();
-        self.shared.synced.store(end, Ordering::Release);
+        let gathering = self.shared.gathering.lock();
+        let before = self.shared.synced.swap(end, Ordering::AcqRel);
+        assert!(
+            before <= end && end <= gathering.next,
+            "what is synced was appended, and stays so"
+        );
         self.shared.progress.notify_all();
     }
 

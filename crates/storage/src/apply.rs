@@ -29,6 +29,7 @@ use crate::merge::condition::Judgement;
 use crate::merge::row::{Before, LiveSum, merge};
 use crate::merge::{MergeError, condition};
 use crate::spill::{CellWrites, Frozen, Loaded};
+use crate::sure::{part, sure, tail};
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{Applied, OpenStore, SetProgress, TableStore};
@@ -231,7 +232,7 @@ impl<'c> Change<'c> {
         key.push(SPACE_ROWS);
         keys::push_partition_prefix(&mut key, &mutation.key);
         let prefix_length = key.len();
-        let partition = key.get(CACHE_ID_BYTES + 1..).unwrap_or_default();
+        let partition = tail(&key, CACHE_ID_BYTES + 1);
         let may_have_deletions = opened.deleted.may_contain(partition);
         Change {
             core,
@@ -265,7 +266,7 @@ impl<'c> Change<'c> {
 
     /// The partition prefix without store number and space.
     fn partition(&self) -> &[u8] {
-        self.key.get(CACHE_ID_BYTES + 1..self.prefix_length).unwrap_or_default()
+        part(&self.key, CACHE_ID_BYTES + 1, self.prefix_length)
     }
 
     fn work_out(&mut self) -> Result<Outcome, CommitError> {
@@ -313,10 +314,8 @@ impl<'c> Change<'c> {
             let before = before.map_err(|error| self.of_tree(error))?;
             self.deletions = Some((before.clone(), before));
         }
-        match &mut self.deletions {
-            Some((_, after)) => Ok(after),
-            None => Err(CommitError::Closed),
-        }
+        let (_, after) = sure(self.deletions.as_mut(), "they were loaded");
+        Ok(after)
     }
 
     fn covering_us(&self, position: &RowPosition) -> Result<i64, CommitError> {
@@ -373,7 +372,7 @@ impl<'c> Change<'c> {
         if let Some(row) = self.core.cache.get(&self.key) {
             return Ok((row, true));
         }
-        let tree_key = self.key.get(CACHE_ID_BYTES..).unwrap_or_default();
+        let tree_key = tail(&self.key, CACHE_ID_BYTES);
         let row = self.opened.tree.get(tree_key, LATEST)?;
         self.core.cache.note_missed(&row);
         Ok((row, false))
@@ -524,10 +523,10 @@ impl<'c> Change<'c> {
         let Some(indexes) = self.opened.indexes.any() else { return Ok(writes) };
         let of_row = |corrupt: types::CorruptRow| self.of_tree(corrupt.into());
         let columns: Vec<ColumnId> = indexes.iter().filter_map(|it| it.shape.column()).collect();
-        let prefix = self.key.get(CACHE_ID_BYTES + 1..self.prefix_length).unwrap_or_default();
+        let prefix = part(&self.key, CACHE_ID_BYTES + 1, self.prefix_length);
         let has_leftovers = self.opened.leftovers.contain(prefix);
         for row in self.rows.iter().filter(|row| row.is_changed || row.has_cell_writes) {
-            let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
+            let tree_key = tail(&row.key, CACHE_ID_BYTES);
             let name = keys::split_row_key(tree_key)
                 .and_then(|split| RowName::new(tree_key, &split, Some(self.mutation.key.bytes())))
                 .ok_or_else(|| of_row(types::CorruptRow))?;
@@ -573,7 +572,7 @@ impl<'c> Change<'c> {
             return 0;
         };
         let tree = self.opened.tree.as_ref();
-        let prefix = self.key.get(CACHE_ID_BYTES..self.prefix_length).unwrap_or_default();
+        let prefix = part(&self.key, CACHE_ID_BYTES, self.prefix_length);
         let leftovers = &self.opened.leftovers;
         let partition = DeletedIn { tree, prefix, before, after, leftovers };
         match remove_covered(&indexes, &partition, &self.mutation.operations, seqno) {
@@ -626,7 +625,7 @@ impl<'c> Change<'c> {
             bytes += tree.write_over(&key, value, seqno, readers_from);
         }
         for row in self.rows.iter().filter(|row| row.is_changed) {
-            let tree_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
+            let tree_key = tail(&row.key, CACHE_ID_BYTES);
             bytes += tree.write_over(tree_key, row.value.clone(), seqno, readers_from);
         }
         bytes += index_writes.write(seqno).cast_signed();
@@ -646,8 +645,8 @@ impl<'c> Change<'c> {
         let (heads, prefix_length) = (&self.core.heads, self.prefix_length);
         let (rows, mutation) = (&mut self.rows, self.mutation);
         // Rows that are alone in their partition are read by their keys, never in slices.
-        let mut turn = (!self.store.has_single_rows)
-            .then(|| heads.turn(self.key.get(..prefix_length).unwrap_or_default()));
+        let mut turn =
+            (!self.store.has_single_rows).then(|| heads.turn(part(&self.key, 0, prefix_length)));
         if let Some(turn) = &mut turn {
             turn.change(|head| change_head(head, heads.bounds(), prefix_length, rows, mutation));
         }
@@ -694,7 +693,7 @@ fn change_head(
         return Err(Unfit);
     }
     for row in rows {
-        match keys::split_position(row.key.get(prefix_length..).unwrap_or_default()) {
+        match keys::split_position(tail(&row.key, prefix_length)) {
             Some(Some(clustering)) => head.put(clustering, row.value.as_deref(), bounds)?,
             Some(None) => head.put_static(row.value.clone())?,
             None => return Err(Unfit),
@@ -724,7 +723,8 @@ fn view_after(
     head_length: usize,
     value: Option<&TreeBytes>,
 ) -> Result<Option<RowView<'_>>, types::CorruptRow> {
-    value.map(|value| RowView::decode(value.get(head_length..).unwrap_or_default())).transpose()
+    let Some(value) = value else { return Ok(None) };
+    RowView::decode(value.get(head_length..).ok_or(types::CorruptRow)?).map(Some)
 }
 
 fn cell_dead_at_s(action: &CellAction) -> Option<u32> {

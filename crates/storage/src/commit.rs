@@ -29,7 +29,7 @@ use crate::error::{CommitError, TreeError};
 use crate::options::Driver;
 use crate::promise::Reply;
 use crate::room::Busy;
-use crate::tree::keys::CLUSTERING_BYTES_MAX;
+use crate::sure::sure;
 use crate::tree::store::{Applied, TableStore};
 use node_log::{AppendError, Appended, DurableSink, EntryHead, Position, Shortage};
 
@@ -124,10 +124,10 @@ pub(crate) fn join_sets(entries: Entries) -> Vec<(SetId, Mutation)> {
 
 /// Refuses what could not be stored, before it is logged.
 pub(crate) fn validate(mutation: &Mutation) -> Result<(), CommitError> {
+    let bytes_max = mutation.key.clustering_bytes_max();
     let check = |clustering: &[u8]| {
-        if clustering.len() > CLUSTERING_BYTES_MAX {
-            let bytes = clustering.len();
-            return Err(CommitError::ClusteringTooLong { bytes, bytes_max: CLUSTERING_BYTES_MAX });
+        if clustering.len() > bytes_max {
+            return Err(CommitError::ClusteringTooLong { bytes: clustering.len(), bytes_max });
         }
         Ok(())
     };
@@ -246,9 +246,7 @@ impl Outcomes {
     pub(crate) fn set(&mut self, slot: usize, outcome: Result<Done, CommitError>) {
         match (&mut self.0, outcome) {
             (Ok(outcomes), Ok(outcome)) => {
-                if let Some(place) = outcomes.get_mut(slot) {
-                    *place = outcome;
-                }
+                *sure(outcomes.get_mut(slot), "every mutation has its slot") = outcome;
             }
             (Ok(_), Err(error)) => self.0 = Err(error),
             (Err(_), _) => {}
@@ -425,14 +423,15 @@ impl AppliedThrough {
         let mut groups = self.groups.lock();
         let first = self.first_number.load(Ordering::Relaxed);
         let index = usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
-        if let Some(group) = groups.get_mut(index) {
-            group.remaining = group.remaining.saturating_sub(1);
-        }
+        let group = sure(groups.get_mut(index), "a group is finished while it is under way");
+        assert!(group.remaining > 0, "each applier finishes its part of a group once");
+        group.remaining -= 1;
         while let Some(ApplyingGroup { end, now_s, remaining: 0 }) = groups.front().copied() {
             groups.pop_front();
             self.first_number.fetch_add(1, Ordering::Relaxed);
             self.floor_s.fetch_max(now_s, Ordering::AcqRel);
-            self.through.store(end, Ordering::Release);
+            let before = self.through.swap(end, Ordering::AcqRel);
+            assert!(before <= end, "groups are applied in the order of the log");
         }
         self.changed.notify_all();
     }

@@ -18,6 +18,7 @@ use crate::error::{CommitError, TreeError};
 use crate::options::CommitMode;
 use crate::promise::{AnswerTo, Promise, Reply};
 use crate::room::Busy;
+use crate::sure::sure;
 use node_log::{AppendError, Appended, Appending, EntryHead, Log, NewEntry, NewRecord};
 
 /// What is kept of the memory that a record is encoded in.
@@ -166,7 +167,7 @@ impl Committer {
                 Ok(_) => return committed,
                 Err(error) => error,
             };
-            let entries = appending.entries.take().unwrap_or_default();
+            let entries = sure(appending.entries.take(), "what was not appended was not taken");
             let defined = match (error, appending.standing) {
                 (AppendError::Withdrawn, Standing::Undefined) => self.define(&entries, record),
                 (error, _) => Err(error.into()),
@@ -317,7 +318,7 @@ struct GroupAppend<'a> {
 
 impl Appending<Durable> for GroupAppend<'_> {
     fn is_wanted(&mut self) -> bool {
-        let entries = self.entries.as_deref().unwrap_or_default();
+        let entries = sure(self.entries.as_deref(), "entries are appended once");
         self.standing = self.definitions.standing(mutations(entries));
         self.standing == Standing::Defined
     }

@@ -47,6 +47,7 @@ mod slots;
 mod snapshot;
 mod spill;
 mod storage;
+mod sure;
 mod tree;
 mod weigh;
 

@@ -20,6 +20,7 @@ use crate::apply::CACHE_ID_BYTES;
 use crate::core::Core;
 use crate::error::{ReadError, TreeError};
 use crate::spill::thaw_value;
+use crate::sure::{part, sure, tail};
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{OpenStore, TableStore};
@@ -230,7 +231,8 @@ impl<'r> Reader<'r> {
             };
             if !has_spilled(fetched.value.as_ref(), is_cut) {
                 let mut fetched = Some(fetched);
-                let mut take = |_: Option<&[u8]>| Ok(fetched.take().unwrap_or_default());
+                let mut take =
+                    |_: Option<&[u8]>| Ok(sure(fetched.take(), "one point is fetched once"));
                 return self.offer_points(key, points, resume, &mut take);
             }
         } else if points.len() <= GATHERED_POINTS_MAX {
@@ -246,7 +248,8 @@ impl<'r> Reader<'r> {
             let any_spilled = fetched.iter().any(|it| has_spilled(it.value.as_ref(), is_cut));
             if !any_spilled && epoch.is_some() && progress.quiet_epoch() == epoch {
                 let mut fetched = fetched.into_iter();
-                let mut next = |_: Option<&[u8]>| Ok(fetched.next().unwrap_or_default());
+                let mut next =
+                    |_: Option<&[u8]>| Ok(sure(fetched.next(), "every point was fetched"));
                 return self.offer_points(key, points, resume, &mut next);
             }
         }
@@ -307,7 +310,7 @@ impl<'r> Reader<'r> {
 
     /// `prefix`: row space and partition prefix.
     fn load_deletions(&self, prefix: &[u8], seqno: SeqNo) -> Result<PartitionDeletions, TreeError> {
-        let prefix = prefix.get(1..).unwrap_or_default();
+        let prefix = tail(&prefix, 1);
         if !self.opened.deleted.may_contain(prefix) {
             return Ok(PartitionDeletions::default());
         }
@@ -523,7 +526,7 @@ impl PointSource<'_> {
     /// From now on rows are read before `seqno`.
     fn read_at(&mut self, seqno: SeqNo) {
         self.seqno = seqno;
-        let prefix = self.buffer.get(CACHE_ID_BYTES + 1..self.prefix_length).unwrap_or_default();
+        let prefix = part(&self.buffer, CACHE_ID_BYTES + 1, self.prefix_length);
         self.has_deletions = self.opened.deleted.may_contain(prefix);
     }
 
@@ -533,7 +536,7 @@ impl PointSource<'_> {
         self.buffer.truncate(self.prefix_length);
         // First what lies over the row: a sweep takes that away after what it covers.
         let covering_us = if self.has_deletions {
-            let prefix = self.buffer.get(CACHE_ID_BYTES + 1..).unwrap_or_default();
+            let prefix = tail(&self.buffer, CACHE_ID_BYTES + 1);
             deletions::covering_us(tree, prefix, clustering, self.seqno)?
         } else {
             i64::MIN
@@ -542,7 +545,7 @@ impl PointSource<'_> {
             Some(clustering) => keys::push_clustering(&mut self.buffer, clustering),
             None => keys::push_static(&mut self.buffer),
         }
-        let tree_key = self.buffer.get(CACHE_ID_BYTES..).unwrap_or_default();
+        let tree_key = tail(&self.buffer, CACHE_ID_BYTES);
         let value = if self.seqno != LATEST {
             tree.get(tree_key, self.seqno)?
         } else {

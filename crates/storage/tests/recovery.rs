@@ -348,7 +348,7 @@ fn what_cannot_be_stored_is_refused() {
     let folder = Folder::new("refused");
     let storage = open_table(&folder, CommitMode::Group);
     let long = RowChange {
-        position: RowPosition::Clustered(Bytes::from(vec![0; 30_000])),
+        position: RowPosition::Clustered(Bytes::from(vec![0; 64_500])),
         ..change_at(b"", vec![set_plain(1, 1)])
     };
     let refused = commit_one(&storage, SET, mutate(TABLE, key(1), long));

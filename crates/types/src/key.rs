@@ -12,6 +12,22 @@ pub struct PartitionKey {
     ring: RingToken,
 }
 
+/// What may stand before and behind a clustering key in one key of a tree: space, ring token, length and
+/// kind before it, a length and the name of a cell or an indexed value behind it.
+const AROUND_CLUSTERING_BYTES: usize = 1 + 16 + 2 + 1 + 2 + 1_100;
+/// Of longer partition keys only so much stands in keys of a tree (D2).
+pub const KEY_IN_TREE_BYTES_MAX: usize = 32 * 1024;
+/// A clustering key may take this much behind the shortest partition key: a key of the trees' library ends at
+/// 65,535 bytes.
+pub const CLUSTERING_BYTES_MAX: usize = 65_535 - AROUND_CLUSTERING_BYTES;
+
+impl PartitionKey {
+    /// How many bytes the clustering key of a row of this partition may take, in its byte-comparable form.
+    pub fn clustering_bytes_max(&self) -> usize {
+        CLUSTERING_BYTES_MAX - self.bytes().len().min(KEY_IN_TREE_BYTES_MAX)
+    }
+}
+
 impl PartitionKey {
     /// Cassandra's limit on the bytes of a whole key.
     pub const BYTES_MAX: usize = 65_535;

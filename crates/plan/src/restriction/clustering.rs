@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use schema::{Column, Table};
+use types::key::CLUSTERING_BYTES_MAX;
 use types::value::{compare, encode_ordered, is_canonical};
 use types::{ClusteringRange, PartitionKey, RowSelection, successor};
 
@@ -19,9 +20,6 @@ use crate::expression::Evaluation;
 
 /// More rows or ranges than this in one statement are refused.
 const RANGES_MAX: usize = 1 << 20;
-
-/// The longest clustering key that storage keeps (D2).
-const CLUSTERING_BYTES_MAX: usize = 24 * 1024;
 
 /// A clustering key in the making.
 #[derive(Clone, Default)]

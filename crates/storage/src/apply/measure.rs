@@ -8,6 +8,7 @@ use super::{CACHE_ID_BYTES, Change, PendingRow};
 use crate::error::{CommitError, TreeError};
 use crate::merge::row::{LiveSum, Measure};
 use crate::sizes::{Noted, RowDelta, RowRuler, Size};
+use crate::sure::tail;
 use crate::tree::deletions;
 use crate::tree::keys;
 use crate::weigh::Touched;
@@ -44,7 +45,7 @@ impl Change<'_> {
 
     /// What the clustering key of a row counts: `key` is its store number and tree key.
     fn clustering_bytes(&self, key: &[u8]) -> usize {
-        match keys::split_position(key.get(self.prefix_length..).unwrap_or_default()) {
+        match keys::split_position(tail(&key, self.prefix_length)) {
             Some(Some(clustering)) => {
                 self.store.key_shape.clustering_bytes(clustering, || self.judged.ruler())
             }
@@ -55,7 +56,7 @@ impl Change<'_> {
     /// Measures a row by looking at what is kept of it.
     fn look_at(&self, row: &PendingRow, key_bytes: usize) -> Result<RowSizes, TreeError> {
         let ruler = RowRuler { ruler: self.judged.ruler(), now_s: self.judged.now_s };
-        let position = row.key.get(self.prefix_length..).unwrap_or_default();
+        let position = tail(&row.key, self.prefix_length);
         let clustering = keys::split_position(position).ok_or(CorruptRow)?;
         let measure = |value: &Option<TreeBytes>, is_before: bool| -> Result<_, TreeError> {
             let Some(value) = value else { return Ok(None) };
@@ -117,14 +118,14 @@ impl Change<'_> {
         let number = |bytes: Option<u64>| i64::try_from(bytes.unwrap_or(0)).unwrap_or(i64::MAX);
         let deltas = self.rows.iter().map(|row| {
             let RowSizes { before, after } = row.sizes;
-            let position = row.key.get(self.prefix_length..).unwrap_or_default();
+            let position = tail(&row.key, self.prefix_length);
             let is_clustered = matches!(keys::split_position(position), Some(Some(_)));
             let rows = i64::from(after.is_some()) - i64::from(before.is_some());
             let size = Size {
                 bytes: number(after) - number(before),
                 rows: if is_clustered { rows } else { 0 },
             };
-            RowDelta { tree_key: row.key.get(CACHE_ID_BYTES..).unwrap_or_default(), size }
+            RowDelta { tree_key: tail(&row.key, CACHE_ID_BYTES), size }
         });
         let operations = &self.mutation.operations;
         self.opened.sizes.note(Noted {

@@ -6,6 +6,7 @@ use super::{CACHE_ID_BYTES, Change, PendingRow};
 use crate::error::{CommitError, TreeError};
 use crate::merge::row::{After, Before, merge};
 use crate::spill::{self, CellReader, Frozen, Loaded, SpillBounds, Want};
+use crate::sure::tail;
 use crate::tree::keys;
 use tree::engine::{LATEST, TreeBytes};
 
@@ -28,7 +29,7 @@ impl Change<'_> {
 
     /// What the keys of the spilled cells of the row at hand begin with.
     fn cells_prefix(&self) -> Result<Vec<u8>, TreeError> {
-        let tree_key = self.key.get(CACHE_ID_BYTES..).unwrap_or_default();
+        let tree_key = tail(&self.key, CACHE_ID_BYTES);
         Ok(keys::cells_prefix(tree_key).ok_or(types::CorruptRow)?)
     }
 
@@ -55,7 +56,7 @@ impl Change<'_> {
         if !view.has_spilled() {
             return Ok(Some(value.clone()));
         }
-        let row_key = row.key.get(CACHE_ID_BYTES..).unwrap_or_default();
+        let row_key = tail(&row.key, CACHE_ID_BYTES);
         let prefix = keys::cells_prefix(row_key).ok_or(types::CorruptRow)?;
         let want = |part: &SpilledPart<'_>| match part.kind {
             SpilledKind::Value(_) if !columns.contains(&part.column) => Want::Nothing,

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use types::{ClusteringRange, CorruptRow, LiveCells, RowView};
 
+use crate::sure::part;
 use tree::engine::TreeBytes;
 
 /// How much a head may hold.
@@ -128,7 +129,7 @@ impl Head {
     fn compare(&self, place: &Place, clustering: &[u8]) -> Ordering {
         let start = place.at as usize;
         let end = start + place.clustering_length as usize;
-        self.bytes.get(start..end).unwrap_or_default().cmp(clustering)
+        part(&self.bytes, start, end).cmp(clustering)
     }
 
     /// The index of the first row at or behind a clustering key.
@@ -336,7 +337,7 @@ impl Head {
             let start = place.at as usize;
             let end = start + (place.clustering_length + place.value_length) as usize;
             place.at = self.bytes.len() as u32;
-            self.bytes.extend_from_slice(old.get(start..end).unwrap_or_default());
+            self.bytes.extend_from_slice(part(&old, start, end));
         }
         self.unused = 0;
     }

@@ -5,6 +5,7 @@
 //! ring token, partition key, kind, clustering key. So the entries of a value lie in the order of
 //! the table, and those of a logical partition or of a part of the ring lie together.
 
+use crate::sure::tail;
 use tree::engine::TreeBytes;
 
 /// How far the index was built.
@@ -46,7 +47,7 @@ pub(crate) fn value_prefix(value: &[u8]) -> Vec<u8> {
 
 /// The key of an entry. `row_key`: the key of the row in its tree.
 pub(crate) fn entry_key(value: &[u8], row_key: &[u8]) -> Vec<u8> {
-    let place = row_key.get(1..).unwrap_or_default();
+    let place = tail(&row_key, 1);
     let mut key = Vec::with_capacity(1 + value.len() + place.len());
     key.push(SPACE_ENTRIES);
     key.extend_from_slice(value);

@@ -20,6 +20,7 @@ use super::shape::CoveredRow;
 use crate::core::Core;
 use crate::error::TreeError;
 use crate::spill::thaw_value;
+use crate::sure::tail;
 use crate::tree::deletions::PartitionDeletions;
 use crate::tree::keys::{self, SPACE_LEFTOVERS, SPACE_ROWS};
 use crate::tree::store::OpenStore;
@@ -48,7 +49,7 @@ impl Leftovers {
         let leftovers = Leftovers::default();
         for item in tree.range(&[SPACE_LEFTOVERS], &[SPACE_LEFTOVERS + 1], LATEST) {
             let (key, _) = item?;
-            leftovers.note(key.get(1..).unwrap_or_default());
+            leftovers.note(tail(&key, 1));
         }
         Ok(leftovers)
     }

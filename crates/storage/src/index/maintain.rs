@@ -10,6 +10,7 @@ use super::shape::{CoveredRow, Entry, RowName};
 use super::tree::IndexTree;
 use crate::error::TreeError;
 use crate::spill::thaw_value;
+use crate::sure::tail;
 use crate::tree::deletions::PartitionDeletions;
 use crate::tree::keys::{self, SPACE_ROWS};
 use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
@@ -149,7 +150,7 @@ pub(crate) fn remove_covered(
         row_count += rows.take(ROWS_AT_ONCE_MAX + 1).count();
     }
     if row_count > ROWS_AT_ONCE_MAX && partition.leftovers.has_room() {
-        let prefix = partition.prefix.get(1..).unwrap_or_default();
+        let prefix = tail(&partition.prefix, 1);
         partition.leftovers.note(prefix);
         return Ok(partition.tree.insert(&note_key(prefix), note_value(), seqno));
     }

@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::error::TreeError;
 use crate::index::keys::{EntryValue, value_prefix};
 use crate::index::tree::IndexTree;
+use crate::sure::sure;
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{SetProgress, TableStore};
 use tree::engine::{LATEST, SeqNo, TreeBytes};
@@ -44,7 +45,7 @@ pub(super) fn bounds(
             start.extend_from_slice(&range.start.to_bytes());
             match range.last.0.checked_add(1) {
                 Some(next) => end.extend_from_slice(&RingToken(next).to_bytes()),
-                None => end = types::key::successor(&prefix).unwrap_or_default(),
+                None => end = sure(types::key::successor(&prefix), "a space has a successor"),
             }
         }
     }
@@ -204,7 +205,7 @@ impl Reader<'_> {
         let any_spilled = fetched.iter().any(|it| has_spilled(it.value.as_ref(), is_cut));
         if !any_spilled && view.epoch.is_some() && view.progress.quiet_epoch() == view.epoch {
             let mut fetched = fetched.into_iter();
-            let mut next = |_: Option<&[u8]>| Ok(fetched.next().unwrap_or_default());
+            let mut next = |_: Option<&[u8]>| Ok(sure(fetched.next(), "every point was fetched"));
             return self.offer_points(key, points, resume, &mut next);
         }
         source.read_at(view.seqno);

@@ -11,6 +11,7 @@ use super::{KEY, Offered, Partition, Reader, Resume, row_bytes};
 use crate::apply::CACHE_ID_BYTES;
 use crate::error::TreeError;
 use crate::heads::{self, Found, Head, HeadRow, HeadStatic, Heads, may_live};
+use crate::sure::tail;
 use crate::tree::covering::{Covering, SlicePart};
 use crate::tree::deletions::partition_deletion_us;
 use crate::tree::keys::{self, SPACE_ROWS};
@@ -105,7 +106,7 @@ impl<'s, 'r> Slice<'s, 'r> {
 
     /// Space and partition prefix.
     fn prefix(&self) -> &'s [u8] {
-        self.head_key.get(CACHE_ID_BYTES..).unwrap_or_default()
+        tail(&self.head_key, CACHE_ID_BYTES)
     }
 
     /// Where the tree is read.
@@ -177,7 +178,7 @@ impl<'s, 'r> Slice<'s, 'r> {
         let prefix = self.prefix();
         let mut static_key = prefix.to_vec();
         keys::push_static(&mut static_key);
-        let bare_prefix = prefix.get(1..).unwrap_or_default();
+        let bare_prefix = tail(&prefix, 1);
         let covering_us = if opened.deleted.may_contain(bare_prefix) {
             partition_deletion_us(opened.tree.as_ref(), bare_prefix, seqno)?
         } else {
@@ -297,7 +298,7 @@ impl<'s, 'r> Slice<'s, 'r> {
         let prefix = self.prefix();
         let opened = self.reader.opened;
         let part = SlicePart {
-            prefix: prefix.get(1..).unwrap_or_default(),
+            prefix: tail(&prefix, 1),
             from: &range.start,
             to: range.end.as_deref(),
             reversed,

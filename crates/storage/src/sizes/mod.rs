@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use types::{PartitionKey, RingRange, RingToken};
 
 use crate::error::TreeError;
+use crate::sure::tail;
 use crate::tree::keys::SPACE_SIZES;
 use ring::RingSums;
 pub(crate) use row_size::{RowRuler, Size};
@@ -173,7 +174,7 @@ impl TableSizes {
             let (key, value) = item?;
             is_known = true;
             inner
-                .put_back(key.get(1..).unwrap_or_default(), &value)
+                .put_back(tail(&key, 1), &value)
                 .ok_or_else(|| TreeError::Corrupt("a record of sizes is not readable".into()))?;
         }
         inner.is_unknown = !is_known && tree.key_count() > 0;

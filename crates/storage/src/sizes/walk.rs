@@ -16,6 +16,7 @@ use super::{RowDelta, TableSizes};
 use crate::core::Core;
 use crate::error::TreeError;
 use crate::spill::elements_of;
+use crate::sure::tail;
 use crate::tree::deletions::PartitionDeletions;
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::store::{OpenStore, TableStore};
@@ -172,7 +173,7 @@ fn count_some(
             deletions = None;
         }
         if deletions.is_none() {
-            let prefix = split.prefix.get(1..).unwrap_or_default();
+            let prefix = tail(&split.prefix, 1);
             deletions = Some(match opened.deleted.may_contain(prefix) {
                 true => PartitionDeletions::load(opened.tree.as_ref(), prefix, LATEST)?,
                 false => PartitionDeletions::default(),

@@ -19,6 +19,7 @@ use super::keys::{
 };
 use crate::error::TreeError;
 use crate::merge::reconcile::newer_deletion;
+use crate::sure::tail;
 use tree::engine::{SeqNo, SortedTree, TreeBytes};
 
 const VALUE_VERSION: u8 = 1;
@@ -38,7 +39,7 @@ impl DeletedPartitions {
         for item in tree.range(&bounds.0, &bounds.1, seqno) {
             let (key, _) = item?;
             let (prefix, _) = keys::split_prefix(&key).ok_or_else(malformed)?;
-            deleted.add(prefix.get(1..).unwrap_or_default());
+            deleted.add(tail(&prefix, 1));
         }
         Ok(deleted)
     }

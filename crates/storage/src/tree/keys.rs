@@ -5,6 +5,7 @@
 //! says what lives there: replay points, deletions, or rows. A row's key is
 //! `ROWS ‖ partition prefix ‖ kind ‖ clustering key`.
 
+use crate::sure::tail;
 use types::{ColumnId, PartitionKey, RingRange, RingToken, RowPosition, SetId};
 
 /// Replay points: how far each replica set was applied.
@@ -34,12 +35,10 @@ const KIND_STATIC: u8 = 3;
 const KIND_ROW: u8 = 4;
 
 /// Longer partition keys are cut, and their hash takes the place of the tail.
-pub(crate) const PARTITION_KEY_WHOLE_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const PARTITION_KEY_WHOLE_BYTES_MAX: usize = types::key::KEY_IN_TREE_BYTES_MAX;
 const CUT_KEY_BYTES: usize = PARTITION_KEY_WHOLE_BYTES_MAX - 16;
 /// Stands in the length of a partition key that was cut.
 const CUT_KEY_LENGTH: u16 = u16::MAX;
-/// Clustering keys may take this much (D2).
-pub(crate) const CLUSTERING_BYTES_MAX: usize = 24 * 1024;
 
 /// Whether a partition key is too long to stand in a tree key whole. Its rows then begin with it.
 pub(crate) fn is_cut(key: &PartitionKey) -> bool {
@@ -54,7 +53,7 @@ pub(crate) fn push_partition_prefix(out: &mut Vec<u8>, key: &PartitionKey) {
         (Some(start), true) => {
             out.extend_from_slice(&CUT_KEY_LENGTH.to_be_bytes());
             out.extend_from_slice(start);
-            let tail = bytes.get(CUT_KEY_BYTES..).unwrap_or_default();
+            let tail = tail(&bytes, CUT_KEY_BYTES);
             let (high, low) = types::token::murmur3(tail);
             out.extend_from_slice(&high.to_be_bytes());
             out.extend_from_slice(&low.to_be_bytes());
@@ -316,9 +315,16 @@ mod tests {
 
     #[test]
     fn the_longest_key_fits_the_library() {
-        let key = PartitionKey::new(Bytes::from(vec![1; PartitionKey::BYTES_MAX]));
-        let clustering = RowPosition::Clustered(Bytes::from(vec![2; CLUSTERING_BYTES_MAX]));
-        assert!(row_key(&key, &clustering).len() <= usize::from(u16::MAX));
+        for length in [0, 1, 100, PARTITION_KEY_WHOLE_BYTES_MAX, PartitionKey::BYTES_MAX] {
+            let key = PartitionKey::new(Bytes::from(vec![1; length]));
+            let clustering = Bytes::from(vec![2; key.clustering_bytes_max()]);
+            let row = row_key(&key, &RowPosition::Clustered(clustering));
+            let mut cell = cells_prefix(&row).unwrap();
+            push_cell(&mut cell, ColumnId(u32::MAX), Some(&[7; 5000]));
+            let indexed = row.len() + 1 + crate::index::keys::VALUE_BYTES_MAX;
+            let longest = row.len().max(cell.len()).max(indexed);
+            assert!(longest <= usize::from(u16::MAX), "{length}: {longest}");
+        }
     }
 
     #[test]

@@ -159,7 +159,11 @@ impl SetProgress {
 
     /// Several keys are about to change. Only called by the one who applies this set.
     pub(crate) fn begin_many(&self) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let epoch = self.epoch.fetch_add(1, Ordering::SeqCst);
+        assert!(
+            epoch.is_multiple_of(2) || self.has_ended.load(Ordering::SeqCst),
+            "one change at a time"
+        );
     }
 
     /// All of them have changed.
@@ -209,12 +213,14 @@ impl SetProgress {
 
     /// Only ever called by the one who applies this set, under the read side of `seal`.
     pub(crate) fn set_applied(&self, applied: Applied) {
+        assert!(applied > self.applied(), "entries of a set are applied once, in order");
         self.index.store(applied.index, Ordering::Release);
         self.ordinal.store(applied.ordinal, Ordering::Release);
     }
 
     pub(crate) fn publish(&self, before: SeqNo) {
-        self.published.store(before, Ordering::Release);
+        let earlier = self.published.swap(before, Ordering::AcqRel);
+        assert!(earlier <= before, "what was shown stays to be seen");
     }
 
     pub(crate) fn published(&self) -> SeqNo {
