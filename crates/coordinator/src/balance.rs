@@ -97,7 +97,7 @@ impl Coordinator {
         let mut all = vec![Stored::default(); partitions.len()];
         for table in tables {
             let ranges = partitions.iter().map(|partition| partition.range);
-            let sizes = self.replicas.storage().range_sizes(*table, ranges);
+            let sizes = self.replicas.range_sizes(*table, ranges);
             for (stored, size) in all.iter_mut().zip(sizes) {
                 stored.bytes += size.bytes;
                 stored.rows += size.rows;
@@ -110,7 +110,7 @@ impl Coordinator {
     pub(crate) fn weights(&self, tables: &[TableId], range: RingRange) -> Vec<(RingToken, u64)> {
         let mut all: Vec<(RingToken, u64)> = Vec::new();
         for table in tables {
-            self.replicas.storage().range_weights(*table, range, |token, bytes| {
+            self.replicas.range_weights(*table, range, |token, bytes| {
                 all.push((token, bytes));
             });
         }

@@ -12,8 +12,8 @@ use partition::{History, PartitionMap};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{
-    AllDone, AnswerTo, Asking, Busy, CommitError, CommitResult, Committed, OutcomeReceiver,
-    ReplicaSets, Slots, Ticket, WithoutRoom,
+    AllDone, AnswerTo, Asking, Busy, CommitError, CommitResult, Committed, NodeStore,
+    OutcomeReceiver, ReplicaSets, Slots, Ticket, WithoutRoom,
 };
 use schema::system::{AuthFacts, StatementFacts};
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
@@ -118,6 +118,8 @@ pub struct Settings {
 /// Runs plans.
 pub struct Coordinator {
     pub(crate) replicas: ReplicaSets,
+    /// The chores of this node.
+    pub(crate) store: NodeStore,
     /// Shared with storage, which needs the types of columns when it applies a condition.
     pub(crate) schema: Arc<ArcSwap<Schema>>,
     pub(crate) map: Arc<ArcSwap<PartitionMap>>,
@@ -238,7 +240,7 @@ impl Coordinator {
         let mut facts = self.world.facts(table.name.as_ref() == "clients");
         self.add_partition_facts(table, &mut facts);
         if matches!(table.name.as_ref(), "index_builds" | "IndexInfo") {
-            let builds = self.replicas.storage().index_builds().into_iter();
+            let builds = self.store.index_builds().into_iter();
             facts.index_builds = builds
                 .map(|build| IndexBuildFacts {
                     index: build.index,
@@ -330,7 +332,7 @@ impl Coordinator {
             let reply = self.answer_commit(Ok(AllDone::new()), conditional)?;
             return Ok(Executed::Done(Answer { reply, warnings }));
         }
-        if let Some(busy) = self.replicas.storage().busy(request.without_room)? {
+        if let Some(busy) = self.replicas.busy(request.without_room)? {
             return Ok(Executed::NoRoom(busy));
         }
         warnings.extend(self.admit_sizes(&mutations)?);
@@ -361,7 +363,7 @@ impl Coordinator {
 
     /// Waits until a change that there was no room for may be tried again.
     pub fn room(&self, busy: Busy) -> impl Future<Output = ()> + Send + use<> {
-        self.replicas.storage().room(busy)
+        self.replicas.room(busy)
     }
 
     /// Has the changes that were promised an answer written: nothing more comes with them.

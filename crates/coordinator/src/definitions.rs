@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use cql::Statement;
 use partition::PartitionMap;
-use replica::{ReplicaSets, SnapshotError, SnapshotFacts};
+use replica::{NodeStore, ReplicaSets, SnapshotError, SnapshotFacts};
 use schema::ddl::{self, Change, DdlContext};
 use schema::{Schema, SchemaError, Table};
 use types::TableId;
@@ -31,24 +31,26 @@ impl Coordinator {
     /// it does not know get their physical partitions now.
     pub fn new(
         replicas: ReplicaSets,
+        store: NodeStore,
         schema: Arc<ArcSwap<Schema>>,
         map: PartitionMap,
         settings: Settings,
         world: Arc<dyn World>,
     ) -> Result<Coordinator, ExecuteError> {
-        let changes = replicas.storage().open_slots(CHANGES).map_err(failed)?;
-        let kept = kept_changes(&replicas, &changes)?;
+        let changes = store.open_slots(CHANGES).map_err(failed)?;
+        let kept = kept_changes(&store, &changes)?;
         let recent = kept.made_to(&map)?;
         let next = Arc::new(place(&recent, &schema.load(), &settings, world.now_us() / 1000));
-        let usage = Coordinator::kept_usage(&replicas);
+        let usage = Coordinator::kept_usage(&store);
         let writing = Arc::new(ArcSwap::new(Arc::clone(&next)));
         let located = Arc::clone(&writing);
-        replicas.storage().locate_with(move |table, token| {
+        store.locate_with(move |table, token| {
             located.load().locate(table, token).map(|partition| partition.set)
         });
         let coordinator = Coordinator {
             usage: Mutex::new(usage),
             replicas,
+            store,
             schema,
             map: Arc::new(ArcSwap::new(next)),
             writing,
@@ -127,22 +129,21 @@ impl Coordinator {
         created: &[TableId],
         dropped: &[TableId],
     ) -> Result<(), ExecuteError> {
-        let storage = self.replicas.storage();
         let before = self.map.load_full();
         let map = place(&before, &schema, &self.settings, self.world.now_us() / 1000);
         for table in created.iter().filter_map(|table| schema.table_by_id(*table)) {
-            storage.create_table(table);
+            self.store.create_table(table);
         }
         let _saving = self.saving.lock();
         if map.epoch() != before.epoch() {
             self.save_map(&map)?;
         }
-        storage
+        self.store
             .save_document(SCHEMA_DOCUMENT, &schema::persist::encode(&schema))
             .map_err(failed)?;
         self.show(map, schema)?;
         for table in dropped {
-            storage.drop_table(*table)?;
+            self.store.drop_table(*table)?;
         }
         Ok(())
     }
@@ -154,39 +155,35 @@ impl Coordinator {
         created: &[(TableId, TableId)],
         dropped: &[(TableId, TableId)],
     ) -> Result<(), ExecuteError> {
-        let storage = self.replicas.storage();
         let schema = self.schema.load();
         for (table, index) in created {
             let Some(table) = schema.table_by_id(*table) else { continue };
             let index = table.indexes.values().find(|known| known.id == *index);
             if let Some(index) = index {
-                storage.create_index(table, index).map_err(failed)?;
+                self.store.create_index(table, index).map_err(failed)?;
             }
         }
         for (table, index) in dropped {
-            storage.drop_index(*table, *index);
+            self.store.drop_index(*table, *index);
         }
         Ok(())
     }
 
     pub(crate) fn save_map(&self, map: &PartitionMap) -> Result<(), ExecuteError> {
-        self.replicas
-            .storage()
-            .save_document(PARTITIONS_DOCUMENT, map.encode().as_bytes())
-            .map_err(failed)
+        self.store.save_document(PARTITIONS_DOCUMENT, map.encode().as_bytes()).map_err(failed)
     }
 
     pub(crate) fn truncate(&self, table: &Table) -> Result<(), ExecuteError> {
         let _guard = self.definition.lock();
         let current = self.schema.load().table_by_id(table.id).cloned();
         self.keep_before("truncated", &current.iter().collect::<Vec<_>>())?;
-        self.replicas.storage().truncate(table.id).map_err(ExecuteError::from)
+        self.store.truncate(table.id).map_err(ExecuteError::from)
     }
 
     /// Keeps everything as it is now. No definition changes meanwhile.
     pub fn snapshot(&self, name: &str) -> Result<SnapshotFacts, SnapshotError> {
         let _guard = self.definition.lock();
-        self.replicas.storage().snapshot(name, "asked for")
+        self.store.snapshot(name, "asked for")
     }
 
     /// Keeps what is about to go, where that is wanted.
@@ -204,8 +201,7 @@ impl Coordinator {
             count => format!(" and {} more", count - 1),
         };
         let why = format!("{verb}: {}.{}{others}", first.keyspace, first.name);
-        let storage = self.replicas.storage();
-        storage.snapshot_tables(&name, &ids, &why).map(|_| ()).map_err(|error| {
+        self.store.snapshot_tables(&name, &ids, &why).map(|_| ()).map_err(|error| {
             failed(format!("what is to be {verb} cannot be kept: {error} (storage.auto_snapshot)"))
         })
     }

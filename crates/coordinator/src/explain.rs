@@ -224,7 +224,7 @@ impl Coordinator {
         });
         let parts: Vec<(SetId, types::RingRange)> = parts.collect();
         let ranges = parts.iter().map(|(_, range)| *range).collect::<Vec<_>>();
-        let sizes = self.replicas().storage().range_sizes(plan.table.id, ranges);
+        let sizes = self.replicas().range_sizes(plan.table.id, ranges);
         for size in sizes {
             visited += 1;
             rows = rows.saturating_add(size.rows);

@@ -54,7 +54,7 @@ impl Coordinator {
     pub(crate) fn table_size(&self, table: &Table) -> RangeSize {
         let map = self.map();
         let whole = map.overlapping(table.id, types::RingRange::FULL).map(|found| found.range);
-        let sizes = self.replicas().storage().range_sizes(table.id, whole.collect::<Vec<_>>());
+        let sizes = self.replicas().range_sizes(table.id, whole.collect::<Vec<_>>());
         sizes.iter().fold(RangeSize::default(), |sum, size| RangeSize {
             bytes: sum.bytes.saturating_add(size.bytes),
             rows: sum.rows.saturating_add(size.rows),
@@ -68,12 +68,11 @@ impl Coordinator {
         key: &PartitionKey,
         whole: RangeSize,
     ) -> RangeSize {
-        let storage = self.replicas().storage();
-        if let Some(size) = storage.logical_size(table.id, key) {
+        if let Some(size) = self.replicas().logical_size(table.id, key) {
             return size;
         }
         // A table with few logical partitions knows all of them.
-        let tracked = storage.largest_partitions(table.id, TRACKED_ASKED);
+        let tracked = self.replicas().largest_partitions(table.id, TRACKED_ASKED);
         let known: u64 = tracked.iter().map(|it| it.rows).sum();
         let rows = match whole.rows.saturating_sub(known) {
             0 => 0,

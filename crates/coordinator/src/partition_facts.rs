@@ -82,10 +82,9 @@ impl Coordinator {
         let users = keyspaces.filter(|keyspace| keyspace.kind == KeyspaceKind::User);
         let mut found = Vec::new();
         for table in users.flat_map(|keyspace| keyspace.tables.values()) {
-            let storage = self.replicas.storage();
             let mut rates = self.traffic.hot_keys(table.id);
             let mut keys: Vec<(PartitionKey, f64)> = Vec::new();
-            for large in storage.largest_partitions(table.id, LARGEST_SHOWN) {
+            for large in self.replicas.largest_partitions(table.id, LARGEST_SHOWN) {
                 let hot = rates.iter().position(|(key, _)| key.ring() == large.key.ring());
                 let ru_s = hot.map_or(0.0, |index| rates.swap_remove(index).1);
                 keys.push((large.key, ru_s));
@@ -93,7 +92,7 @@ impl Coordinator {
             rates.sort_by(|one, other| other.1.total_cmp(&one.1));
             keys.extend(rates);
             for (key, ru_s) in keys {
-                let size = storage.logical_size(table.id, &key);
+                let size = self.replicas.logical_size(table.id, &key);
                 let limit = self.settings.logical_bytes_max.max(1) as f64;
                 found.push(LogicalPartitionFacts {
                     keyspace: table.keyspace.to_string(),
@@ -123,7 +122,7 @@ impl Coordinator {
         let stored = keyspaces.filter(|keyspace| keyspace.kind == KeyspaceKind::User);
         let mut found = Vec::new();
         for table in stored.flat_map(|keyspace| keyspace.tables.values()) {
-            let largest = self.replicas.storage().largest_partitions(table.id, usize::MAX);
+            let largest = self.replicas.largest_partitions(table.id, usize::MAX);
             let rows_known: u64 = largest.iter().map(|it| it.rows).sum();
             // Of a table with many partitions only the larger ones are known one by one.
             let rows_each = match table.clustering_count {
@@ -131,7 +130,7 @@ impl Coordinator {
                 _ => (rows_known as f64 / largest.len().max(1) as f64).max(1.0),
             };
             let ring = ranges.iter().map(|(after, to)| ring_range(*after, *to));
-            let sizes = self.replicas.storage().range_sizes(table.id, ring);
+            let sizes = self.replicas.range_sizes(table.id, ring);
             for ((after, to), size) in ranges.iter().zip(sizes) {
                 let partitions = (size.rows as f64 / rows_each).ceil();
                 found.push(RangeEstimate {

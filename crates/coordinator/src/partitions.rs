@@ -22,7 +22,7 @@ use partition::{
     Change, History, MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step,
     halve, middle,
 };
-use replica::{CommitError, ReplicaSets, Slots};
+use replica::{CommitError, NodeStore, Slots};
 use schema::{Keyspace, KeyspaceKind, Profile, Schema, Throughput};
 use types::{PartitionKey, RingToken, SetId, TableId};
 
@@ -182,8 +182,7 @@ impl Coordinator {
             (history.encode(), history.last_number())
         };
         self.save_map(&self.map.load())?;
-        let storage = self.replicas.storage();
-        storage.save_document(HISTORY_DOCUMENT, text.as_bytes()).map_err(failed)?;
+        self.store.save_document(HISTORY_DOCUMENT, text.as_bytes()).map_err(failed)?;
         self.saved_changes.store(last_number, Ordering::Relaxed);
         Ok(())
     }
@@ -345,11 +344,8 @@ pub(crate) struct KeptChanges {
 
 /// Reads what is kept of changes. The history decides nothing, so damage only makes it empty; without
 /// the recent changes the map would not be right.
-pub(crate) fn kept_changes(
-    replicas: &ReplicaSets,
-    slots: &Slots,
-) -> Result<KeptChanges, ExecuteError> {
-    let load = |name: &str| match replicas.storage().load_document(name) {
+pub(crate) fn kept_changes(store: &NodeStore, slots: &Slots) -> Result<KeptChanges, ExecuteError> {
+    let load = |name: &str| match store.load_document(name) {
         Ok(None) => Ok(History::default()),
         Ok(Some(bytes)) => {
             let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;

@@ -134,8 +134,8 @@ impl Usage {
 
 impl Coordinator {
     /// Reads the usage that was kept.
-    pub(crate) fn kept_usage(replicas: &replica::ReplicaSets) -> Usage {
-        match replicas.storage().load_document(USAGE_DOCUMENT) {
+    pub(crate) fn kept_usage(store: &replica::NodeStore) -> Usage {
+        match store.load_document(USAGE_DOCUMENT) {
             Ok(Some(bytes)) => Usage::decode(&String::from_utf8_lossy(&bytes)),
             Ok(None) => Usage::default(),
             Err(error) => {
@@ -175,9 +175,7 @@ impl Coordinator {
         });
         if keeps && !usage.hours.is_empty() {
             let text = usage.encode();
-            if let Err(error) =
-                self.replicas().storage().save_document(USAGE_DOCUMENT, text.as_bytes())
-            {
+            if let Err(error) = self.store.save_document(USAGE_DOCUMENT, text.as_bytes()) {
                 tracing::warn!(%error, "the usage could not be kept");
             }
         }

@@ -192,3 +192,99 @@ pub fn estimate_write(bytes: u64, is_conditional: bool) -> Charge {
         if is_conditional { rules::LEAST.times(rules::STRONG_READ_TIMES) } else { Charge::ZERO };
     units::table::write(bytes) + condition
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const RATE: u64 = 400;
+    const CLIENT: Asking = Asking { client: ClientId(1), waits: false, has_waited: false };
+
+    thread_local! {
+        static NOW_US: Cell<u64> = const { Cell::new(1_000_000) };
+    }
+
+    fn budgets(sets: &[u32]) -> Budgets {
+        let budgets = Budgets::new(|| NOW_US.get());
+        set(&budgets, sets, RATE);
+        budgets
+    }
+
+    fn set(budgets: &Budgets, sets: &[u32], rate: u64) {
+        let allowance = |set: &u32| Allowance { set: SetId(*set), rate, saves_bursts: false };
+        budgets.set(&sets.iter().map(allowance).collect::<Vec<_>>());
+    }
+
+    fn units(count: u64) -> Charge {
+        rules::LEAST.times(count)
+    }
+
+    fn ask(budgets: &Budgets, asked: &[(u32, u64)]) -> Result<Ticket, Duration> {
+        let asked = asked.iter().map(|(set, count)| (SetId(*set), units(*count)));
+        budgets.admit(CLIENT, Kind::Write, 7, asked)
+    }
+
+    fn spent(budgets: &Budgets, set: u32) -> Charge {
+        budgets.state(SetId(set)).unwrap().total
+    }
+
+    #[test]
+    fn a_set_without_a_budget_spends_as_it_likes() {
+        let budgets = budgets(&[]);
+        assert!(budgets.is_empty());
+        let ticket = ask(&budgets, &[(1, 1_000_000)]).unwrap();
+        budgets.settle(ticket, |_, _| units(1_000_000));
+        assert!(budgets.state(SetId(1)).is_none());
+        assert!(budgets.take_usage(SetId(1)).is_none());
+    }
+
+    #[test]
+    fn each_set_pays_what_its_own_place_cost() {
+        let budgets = budgets(&[1, 3]);
+        // The middle one has no budget, and keeps its place all the same.
+        let ticket = ask(&budgets, &[(1, 1), (2, 1), (3, 1)]).unwrap();
+        budgets.settle(ticket, |place, set| {
+            assert_eq!(set, SetId(place as u32 + 1));
+            units(place as u64 + 1)
+        });
+        assert_eq!((spent(&budgets, 1), spent(&budgets, 3)), (units(1), units(3)));
+    }
+
+    #[test]
+    fn who_is_refused_by_one_set_is_given_back_what_the_others_gave() {
+        let budgets = budgets(&[1, 2]);
+        // A large request leaves a debt in the second.
+        let ticket = ask(&budgets, &[(2, 1)]).unwrap();
+        budgets.settle(ticket, |_, _| units(RATE));
+        let Err(wait) = ask(&budgets, &[(1, 5), (2, 5)]) else { panic!("a debt is not looked at") };
+        assert!(!wait.is_zero() && wait <= Duration::from_micros(WAIT_US_MAX), "{wait:?}");
+        assert_eq!(spent(&budgets, 1), Charge::ZERO);
+        let refused = |set| budgets.state(SetId(set)).unwrap().throttled_count;
+        assert_eq!((refused(1), refused(2)), (0, 1));
+        // Who comes when it was told is admitted.
+        NOW_US.set(NOW_US.get() + wait.as_micros() as u64);
+        assert!(ask(&budgets, &[(1, 5), (2, 5)]).is_ok());
+    }
+
+    #[test]
+    fn a_new_rate_forgives_no_debt_and_a_set_that_is_gone_has_none() {
+        let budgets = budgets(&[1, 2]);
+        for set in [1, 2] {
+            let ticket = ask(&budgets, &[(set, 1)]).unwrap();
+            budgets.settle(ticket, |_, _| units(3 * RATE));
+        }
+        set(&budgets, &[1], RATE + 1);
+        assert_eq!(budgets.state(SetId(1)).unwrap().rate, RATE + 1);
+        assert!(ask(&budgets, &[(1, 5)]).is_err());
+        assert!(budgets.state(SetId(2)).is_none());
+        assert!(ask(&budgets, &[(2, 5)]).is_ok());
+    }
+
+    #[test]
+    fn a_condition_is_paid_beside_what_is_written() {
+        let condition = rules::LEAST.times(rules::STRONG_READ_TIMES);
+        assert_eq!(estimate_write(1024, true), estimate_write(1024, false) + condition);
+    }
+}

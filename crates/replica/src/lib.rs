@@ -1,23 +1,30 @@
-//! The replica sets of this node: the one door through which the coordinator reads and commits.
+//! The replica sets of this node: the one door through which the coordinator reads and commits, and asks what sets
+//! hold. What a node does for itself is asked of its [`NodeStore`].
 //!
 //! On one machine a set has one member, the log append is the commit, and every consistency level
 //! is met. It must not know CQL text or client sockets.
 //!
-//! Reading order: [`ReplicaSets`]; [`budgets`] admits what each set may spend.
+//! Reading order: [`ReplicaSets`]; [`budgets`] admits what each set may spend; [`NodeStore`].
 pub mod budgets;
+mod node_store;
+#[cfg(test)]
+mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 
 use partition::PhysicalPartition;
 use storage::{Storage, Touched};
-use types::{Mutation, ReadCommand, ReadScope, RowSink, SetId};
+use types::{
+    Mutation, PartitionKey, ReadCommand, ReadScope, RingRange, RingToken, RowSink, SetId, TableId,
+};
 use units::{Charge, rules, table, write_change};
 
 pub use budgets::{Asking, Budgets, Ticket};
+pub use node_store::NodeStore;
 pub use storage::{
-    AllDone, AnswerTo, Busy, CommitError, CommitResult, Committed, Mailbox, PartitionFilling,
-    PartitionFull, RangeSize, Slots, SnapshotError, SnapshotFacts, WithoutRoom,
+    AllDone, AnswerTo, Busy, CommitError, CommitResult, Committed, LogicalSize, Mailbox,
+    PartitionFilling, PartitionFull, RangeSize, ReadError, Slots, SnapshotError, SnapshotFacts,
+    WithoutRoom,
 };
 
 /// Tells what became of a commit, once it is durable.
@@ -48,26 +55,6 @@ pub struct ReplicaSets {
     budgets: Arc<Budgets>,
 }
 
-/// A read that could not be served.
-#[derive(Debug)]
-pub enum ReadError {
-    /// Storage could not read.
-    Storage(storage::ReadError),
-    /// The command asks for keys that the set does not hold.
-    Moved(SetId),
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Storage(error) => error.fmt(f),
-            ReadError::Moved(set) => write!(f, "set {} does not hold these keys", set.0),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
-
 impl ReplicaSets {
     /// The sets of a node with that storage.
     pub fn new(storage: Arc<Storage>, budgets: Arc<Budgets>) -> ReplicaSets {
@@ -79,11 +66,6 @@ impl ReplicaSets {
         &self.budgets
     }
 
-    /// The node's storage, for chores that concern no set: documents, tables, flush.
-    pub fn storage(&self) -> &Arc<Storage> {
-        &self.storage
-    }
-
     /// Reads from a physical partition, row by row.
     pub fn read(
         &self,
@@ -91,16 +73,40 @@ impl ReplicaSets {
         command: &ReadCommand,
         sink: &mut dyn RowSink,
     ) -> Result<(), ReadError> {
-        let is_held = match &command.scope {
-            ReadScope::Partition(key) => partition.range.contains(key.ring()),
-            ReadScope::Ring(range) => {
-                partition.range.contains(range.start) && partition.range.contains(range.last)
-            }
-        };
-        if !is_held {
-            return Err(ReadError::Moved(partition.set));
-        }
-        self.storage.read(partition.set, command, sink).map_err(ReadError::Storage)
+        // Whoever asks located the keys with the map that this partition is of: another answer is a bug, and must
+        // not look like an empty one.
+        assert!(is_held(partition, command), "set {} does not hold what is read", partition.set.0);
+        self.storage.read(partition.set, command, sink)
+    }
+
+    /// What a table holds in each of some ranges of the ring.
+    pub fn range_sizes(
+        &self,
+        table: TableId,
+        ranges: impl IntoIterator<Item = RingRange>,
+    ) -> Vec<RangeSize> {
+        self.storage.range_sizes(table, ranges)
+    }
+
+    /// Hands over how the bytes of a table lie in a range of the ring: the first token and the bytes of each of
+    /// its finest known parts.
+    pub fn range_weights(
+        &self,
+        table: TableId,
+        range: RingRange,
+        take: impl FnMut(RingToken, u64),
+    ) {
+        self.storage.range_weights(table, range, take);
+    }
+
+    /// The largest logical partitions of a table, the largest first.
+    pub fn largest_partitions(&self, table: TableId, count_max: usize) -> Vec<LogicalSize> {
+        self.storage.largest_partitions(table, count_max)
+    }
+
+    /// What a logical partition holds, if its size is known.
+    pub fn logical_size(&self, table: TableId, key: &PartitionKey) -> Option<RangeSize> {
+        self.storage.logical_size(table, key)
     }
 
     /// Looks at the sizes of logical partitions before mutations are committed: an error if one would
@@ -129,7 +135,7 @@ impl ReplicaSets {
         command: &ReadCommand,
         bound: usize,
     ) -> Result<Option<usize>, ReadError> {
-        self.storage.index_weight(command, bound).map_err(ReadError::Storage)
+        self.storage.index_weight(command, bound)
     }
 
     /// Whether the index of a command gives no more than so many entries, each for one row.
@@ -138,7 +144,7 @@ impl ReplicaSets {
         command: &ReadCommand,
         entries_max: usize,
     ) -> Result<bool, ReadError> {
-        self.storage.is_short_lookup(command, entries_max).map_err(ReadError::Storage)
+        self.storage.is_short_lookup(command, entries_max)
     }
 
     /// Commits one atomic change over any number of sets: all of it or nothing. With `answer_to`, an
@@ -152,8 +158,29 @@ impl ReplicaSets {
         self.storage.commit_for(change, answer_to, without_room)
     }
 
+    /// Whether there is no room for a change now. Asked before anything is done for it.
+    #[inline]
+    pub fn busy(&self, without_room: WithoutRoom) -> Result<Option<Busy>, CommitError> {
+        self.storage.busy(without_room)
+    }
+
+    /// Waits until a change that there was no room for is worth to be tried again.
+    pub fn room(&self, busy: Busy) -> impl Future<Output = ()> + Send + use<> {
+        self.storage.room(busy)
+    }
+
     /// Has what was committed for mailboxes made durable.
     pub fn write_group(&self) {
         self.storage.write_group();
+    }
+}
+
+/// Whether a physical partition has all keys that a command asks for.
+fn is_held(partition: PhysicalPartition, command: &ReadCommand) -> bool {
+    match &command.scope {
+        ReadScope::Partition(key) => partition.range.contains(key.ring()),
+        ReadScope::Ring(range) => {
+            partition.range.contains(range.start) && partition.range.contains(range.last)
+        }
     }
 }

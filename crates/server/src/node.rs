@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use coordinator::{Coordinator, ExecuteError, PagingSecret, Settings};
 use partition::PartitionMap;
-use replica::{Budgets, ReplicaSets};
+use replica::{Budgets, NodeStore, ReplicaSets};
 use schema::Schema;
 use storage::{DataDir, OpenError, Storage};
 use types::TableId;
@@ -227,9 +227,11 @@ impl Node {
         };
         let replicas =
             ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(world::steady_us)));
+        let store = NodeStore::new(Arc::clone(&storage));
         let coordinator_world: Arc<dyn coordinator::World> = Arc::clone(&world) as _;
-        let coordinator = Coordinator::new(replicas, schema, map, settings, coordinator_world)
-            .map_err(StartError::Coordinator)?;
+        let coordinator =
+            Coordinator::new(replicas, store, schema, map, settings, coordinator_world)
+                .map_err(StartError::Coordinator)?;
         let coordinator = Arc::new(coordinator);
         let (roles, account_key) = open_roles(config, &storage)?;
         let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);

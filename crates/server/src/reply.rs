@@ -191,7 +191,7 @@ fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
     match error {
         ExecuteError::Plan(error) => of_plan(error),
         ExecuteError::Schema(error) => of_schema(error),
-        ExecuteError::Read(error) => of_read(error, consistency),
+        ExecuteError::Read(error) => read_failure(error, consistency),
         ExecuteError::Commit(error) => of_commit(error, consistency, WriteType::Simple),
         ExecuteError::Corrupt(error) => read_failure(error, consistency),
         // What Cassandra answers to a paging state that is not its own.
@@ -230,17 +230,6 @@ fn too_large(wait: Duration) -> String {
          3200; ActivityId: {id}; Reason: (The request rate is larger than the provisioned \
          throughput)'"
     )
-}
-
-fn of_read(error: &ReadError, consistency: Consistency) -> ErrorResponse {
-    match error {
-        ReadError::Storage(error) => read_failure(error, consistency),
-        // The map and the request disagree for a moment; nothing was done.
-        ReadError::Moved(_) => ErrorResponse::new(
-            ErrorKind::Unavailable { consistency, required: 1, alive: 0 },
-            "Cannot achieve consistency level while a partition moves",
-        ),
-    }
 }
 
 fn read_failure(error: &dyn Display, consistency: Consistency) -> ErrorResponse {

@@ -18,7 +18,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("node-log", &[]),
     ("tree", &[]),
     ("storage", &["schema", "node-log", "tree"]),
-    ("replica", &["storage", "units", "partition"]),
+    ("replica", &["storage", "units", "partition", "schema"]),
     ("coordinator", &["plan", "partition", "replica", "units"]),
     ("cluster", &["partition", "replica"]),
     (
