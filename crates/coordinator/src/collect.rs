@@ -12,6 +12,7 @@ use crate::coordinator::{Bounds, FREE_RESULT_BYTES, OutOfBounds};
 use crate::error::ExecuteError;
 use crate::meter::Meter;
 use crate::page_state::PageState;
+use crate::resume::{Resume, mark_of};
 use crate::rows::RowsBody;
 use crate::sort::Sorter;
 
@@ -30,11 +31,19 @@ pub(crate) struct Collector<'a, 'p> {
     /// The result takes no more than this before leave is asked for.
     granted_bytes: usize,
     /// Rows that are still allowed by LIMIT; groups under GROUP BY.
-    limit_left: Option<u32>,
+    remaining: Option<u32>,
     page_left: Option<u32>,
     /// How many rows (or groups) of the current logical partition are in the result.
     partition_count: u32,
     current_key: Option<PartitionKey>,
+    /// While the current logical partition is the one that an earlier page began, perhaps under
+    /// another PER PARTITION LIMIT.
+    begun: Option<Begun>,
+    /// Rows of that one that were looked at beyond the limit of this statement. Cassandra counts them
+    /// as rows of the page, and so do we: clients that change the statement between pages get the same
+    /// ones.
+    beyond: u32,
+    is_page_cut: bool,
     /// The last row that counts as returned.
     last: Option<ReadPosition>,
     groups: Option<Groups<'a>>,
@@ -49,11 +58,19 @@ pub(crate) struct Collector<'a, 'p> {
     pub(crate) meter: Option<Meter>,
 }
 
+/// A logical partition that an earlier page began.
+struct Begun {
+    /// So many of its rows may still be looked at, as the paging state says.
+    left: Option<u32>,
+}
+
 /// Why no more rows are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     LimitReached,
     PageFull,
+    /// As many rows were looked at as the page may have, and fewer returned: nothing comes after.
+    PageSpent,
     OutOfBounds(OutOfBounds),
     Failed,
 }
@@ -74,7 +91,7 @@ struct Groups<'a> {
 impl<'a, 'p> Collector<'a, 'p> {
     pub(crate) fn new(
         plan: &'a SelectPlan<'p>,
-        resume: Option<&PageState>,
+        resume: Option<&Resume>,
         bounds: &'a dyn Bounds,
         meter: Option<Meter>,
     ) -> Collector<'a, 'p> {
@@ -90,7 +107,14 @@ impl<'a, 'p> Collector<'a, 'p> {
         let is_single_row = groups.is_some() && plan.grouping.is_none();
         // As in Cassandra, groups of DISTINCT rows come in one piece.
         let is_whole = plan.sort.is_some() || (plan.distinct && plan.grouping.is_some());
-        let limit_left = resume.map_or(plan.limit, |state| state.limit_left);
+        let limit = if is_single_row { None } else { plan.limit };
+        let remaining = resume.map_or(limit, |resume| resume.remaining);
+        let pages = if is_single_row || is_whole { None } else { plan.page_size };
+        let half_done = resume.and_then(|resume| {
+            let after = resume.after.as_ref().filter(|after| after.clustering.is_some())?;
+            Some((after.key.clone(), Begun { left: resume.in_partition }))
+        });
+        let (current_key, begun) = half_done.unzip();
         let is_plain = plan.filters.is_empty() && plan.sort.is_none() && groups.is_none();
         let mut collector = Collector {
             projection: plan.projection.filter(|_| is_plain),
@@ -100,10 +124,13 @@ impl<'a, 'p> Collector<'a, 'p> {
             bounds,
             body: RowsBody::with_room(),
             granted_bytes: FREE_RESULT_BYTES,
-            limit_left: if is_single_row { None } else { limit_left },
-            page_left: if is_single_row || is_whole { None } else { plan.page_size },
-            partition_count: resume.map_or(0, |state| state.partition_count),
-            current_key: resume.map(|state| state.position.key.clone()),
+            remaining,
+            page_left: pages.map(|page| remaining.map_or(page, |rows| rows.min(page))),
+            partition_count: 0,
+            current_key,
+            begun,
+            beyond: 0,
+            is_page_cut: false,
             last: None,
             groups,
             sorter: Sorter::default(),
@@ -111,7 +138,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             failure: None,
             meter,
         };
-        if collector.limit_left == Some(0) {
+        if collector.remaining == Some(0) {
             collector.stopped = Some(Stop::LimitReached);
         }
         collector
@@ -151,12 +178,12 @@ impl<'a, 'p> Collector<'a, 'p> {
         if let Some(Stop::OutOfBounds(bound)) = self.stopped {
             return Err(self.out_of_bounds(bound));
         }
-        if self.stopped.is_none() {
+        let is_single_row = self.groups.is_some() && self.plan.grouping.is_none();
+        if is_single_row && matches!(self.stopped, None | Some(Stop::LimitReached)) {
+            self.close_group()?;
+        } else if self.stopped.is_none() {
             let has_open_group = self.groups.as_ref().is_some_and(|groups| groups.has_rows);
-            let is_single_row = self.groups.is_some() && self.plan.grouping.is_none();
-            if is_single_row {
-                self.close_group()?;
-            } else if has_open_group {
+            if has_open_group {
                 // As with rows, a page that is just full is not known to be the last one.
                 let counted = self.partition_count;
                 self.close_group_in_read(true, counted)?;
@@ -166,36 +193,56 @@ impl<'a, 'p> Collector<'a, 'p> {
             self.sort_rows()?;
         }
         let next = match (self.stopped, self.last.take()) {
-            (Some(Stop::PageFull), Some(position))
-                if self.limit_left != Some(0) && !self.is_exhausted(&position) =>
-            {
-                Some(PageState {
-                    position,
-                    limit_left: self.limit_left,
-                    partition_count: self.partition_count,
-                })
+            (Some(Stop::PageFull), Some(position)) if self.remaining != Some(0) => {
+                self.next_page(position)?
             }
             _ => None,
         };
         Ok((std::mem::take(&mut self.body), next))
     }
 
-    /// Whether nothing can come after a position. Where it may, there is a next page, even if that
-    /// turns out to be empty: Cassandra's clients count on just the same pages.
-    fn is_exhausted(&self, position: &ReadPosition) -> bool {
-        let last = match &self.plan.partitions {
-            Partitions::Key(key) => Some(key),
-            Partitions::Keys(keys) => keys.last(),
-            Partitions::Ring(_) => None,
+    /// How many rows of a logical partition the statement returns.
+    fn partition_limit(&self) -> Option<u32> {
+        if self.plan.distinct { Some(1) } else { self.plan.per_partition_limit }
+    }
+
+    /// What comes after a position. Where something may, there is a next page, even if that turns out
+    /// to be empty: Cassandra's clients count on just the same pages.
+    fn next_page(&self, position: ReadPosition) -> Result<Option<PageState>, CorruptRow> {
+        let limit = self.begun.as_ref().map_or(self.partition_limit(), |begun| begun.left);
+        let table = self.plan.table;
+        let (mark, in_partition) = match &position.clustering {
+            Some(clustering) if table.clustering_count > 0 => {
+                let left = limit.map(|limit| limit.saturating_sub(self.partition_count));
+                (Some(mark_of(table, clustering)?), left)
+            }
+            _ => (None, Some(0)),
         };
-        let is_partition_done = position.clustering.as_ref().is_none_or(Bytes::is_empty)
-            || self.plan.per_partition_limit.is_some_and(|limit| self.partition_count >= limit);
-        is_partition_done && last == Some(&position.key)
+        let is_done = in_partition == Some(0);
+        let (remaining, is_cut) = (self.remaining, self.is_page_cut);
+        let here = |key| PageState { key, mark, remaining, in_partition, is_cut };
+        Ok(match &self.plan.partitions {
+            Partitions::Key(_) if is_done => None,
+            Partitions::Key(_) => Some(here(None)),
+            Partitions::Keys(keys) if is_done => {
+                let mut keys = keys.iter().skip_while(|key| **key != position.key);
+                keys.nth(1).map(|key| PageState {
+                    key: Some(key.bytes().clone()),
+                    mark: None,
+                    remaining,
+                    in_partition: self.partition_limit(),
+                    is_cut,
+                })
+            }
+            Partitions::Keys(_) | Partitions::Ring(_) => {
+                Some(here(Some(position.key.bytes().clone())))
+            }
+        })
     }
 
     /// Puts the rows into the order that was asked for, and keeps as many as LIMIT allows.
     fn sort_rows(&mut self) -> Result<(), ExecuteError> {
-        let limit = self.plan.limit.map_or(usize::MAX, |limit| limit as usize);
+        let limit = self.remaining.map_or(usize::MAX, |limit| limit as usize);
         let mut bytes = Vec::with_capacity(self.body.bytes.len());
         let mut row_count = 0;
         let mut over = None;
@@ -253,7 +300,8 @@ impl<'a, 'p> Collector<'a, 'p> {
         self.stopped = Some(match refused {
             // A page is as long as there is memory for it.
             OutOfBounds::TooLarge(_) | OutOfBounds::Crowded if has_pages => {
-                self.last = Some(position_of(live, self.plan.distinct));
+                self.last = Some(position_of(live));
+                self.is_page_cut = true;
                 Stop::PageFull
             }
             refused => Stop::OutOfBounds(refused),
@@ -264,11 +312,8 @@ impl<'a, 'p> Collector<'a, 'p> {
     /// Copies the values of a row; `None` where that is not all.
     fn copy(&mut self, live: &LiveRow<'_>) -> Result<Option<Flow>, CorruptRow> {
         let Some(projection) = self.projection else { return Ok(None) };
-        if let Some(limit) = self.plan.per_partition_limit {
-            self.enter_partition(live);
-            if self.partition_count >= limit {
-                return Ok(Some(Flow::NextPartition));
-            }
+        if let Some(flow) = self.beyond_limit(live) {
+            return Ok(Some(flow));
         }
         if self.body.row_count == 1 {
             self.body.bytes.reserve(SECOND_ROW_BYTES);
@@ -281,7 +326,7 @@ impl<'a, 'p> Collector<'a, 'p> {
         }
         self.body.row_count += 1;
         self.partition_count += 1;
-        Ok(Some(self.count_down(|| position_of(live, self.plan.distinct))))
+        Ok(Some(self.count_down(|| position_of(live))))
     }
 
     fn take(&mut self, live: &LiveRow<'_>) -> Result<Result<Flow, PlanError>, CorruptRow> {
@@ -297,14 +342,59 @@ impl<'a, 'p> Collector<'a, 'p> {
         if !self.plan.filters.accepts(&row) {
             return Ok(Ok(Flow::Continue));
         }
-        if self.plan.per_partition_limit.is_some() {
-            self.enter_partition(live);
-        }
         Ok(if self.groups.is_some() {
+            if self.counts_partitions() {
+                self.enter_partition(live);
+            }
             self.take_grouped(live, &row)
         } else {
             self.take_row(live, &row)
         })
+    }
+
+    /// Whether it matters of which logical partition a row is.
+    fn counts_partitions(&self) -> bool {
+        self.plan.per_partition_limit.is_some() || self.begun.is_some()
+    }
+
+    /// How the read goes on where a row is beyond what its logical partition may bring.
+    fn beyond_limit(&mut self, live: &LiveRow<'_>) -> Option<Flow> {
+        if !self.counts_partitions() {
+            return None;
+        }
+        self.enter_partition(live);
+        if self.is_partition_full() {
+            return Some(Flow::NextPartition);
+        }
+        let limit = self.partition_limit();
+        if self.begun.is_none() || limit.is_none_or(|limit| self.partition_count < limit) {
+            return None;
+        }
+        self.beyond += 1;
+        Some(self.flow_when_spent().unwrap_or(Flow::Continue))
+    }
+
+    /// How the read goes on where the rows that were looked at in vain leave no room in the page.
+    fn flow_when_spent(&mut self) -> Option<Flow> {
+        if self.beyond == 0 || self.page_left.is_none_or(|left| self.beyond < left) {
+            return None;
+        }
+        // Each of several keys has a page of its own: what is left of the whole.
+        if matches!(self.plan.partitions, Partitions::Keys(_)) {
+            return Some(Flow::NextPartition);
+        }
+        self.stopped = Some(Stop::PageSpent);
+        Some(Flow::Stop)
+    }
+
+    /// Whether no more rows of the current logical partition are looked at. Asked only where they are
+    /// counted.
+    fn is_partition_full(&self) -> bool {
+        let (limit, count) = match &self.begun {
+            Some(begun) => (begun.left, self.partition_count + self.beyond),
+            None => (self.plan.per_partition_limit, self.partition_count),
+        };
+        limit.is_some_and(|limit| count >= limit)
     }
 
     /// Starts counting anew when a row is of another logical partition than the one before.
@@ -318,12 +408,16 @@ impl<'a, 'p> Collector<'a, 'p> {
                 PartitionKey::from_parts(Bytes::copy_from_slice(live.partition_key), live.ring);
             self.current_key = Some(key);
             self.partition_count = 0;
+            self.begun = None;
+            if matches!(self.plan.partitions, Partitions::Keys(_)) {
+                self.beyond = 0;
+            }
         }
     }
 
     fn take_row(&mut self, live: &LiveRow<'_>, row: &StoredRow<'_>) -> Result<Flow, PlanError> {
-        if self.plan.per_partition_limit.is_some_and(|limit| self.partition_count >= limit) {
-            return Ok(Flow::NextPartition);
+        if let Some(flow) = self.beyond_limit(live) {
+            return Ok(flow);
         }
         let start = self.body.bytes.len();
         self.plan.selection.evaluate(row, &self.evaluation, &mut self.body)?;
@@ -335,18 +429,20 @@ impl<'a, 'p> Collector<'a, 'p> {
             self.sorter.push(&key, start..self.body.bytes.len());
             return Ok(self.next_flow());
         }
-        Ok(self.count_down(|| position_of(live, self.plan.distinct)))
+        Ok(self.count_down(|| position_of(live)))
     }
 
     fn next_flow(&self) -> Flow {
-        let is_partition_full =
-            self.plan.per_partition_limit.is_some_and(|limit| self.partition_count >= limit);
-        if self.plan.distinct || is_partition_full { Flow::NextPartition } else { Flow::Continue }
+        let is_full = match self.counts_partitions() {
+            true => self.is_partition_full(),
+            false => self.plan.distinct,
+        };
+        if is_full { Flow::NextPartition } else { Flow::Continue }
     }
 
     /// Counts a row of the result that ends at `position`.
     fn count_down(&mut self, position: impl FnOnce() -> ReadPosition) -> Flow {
-        if let Some(left) = &mut self.limit_left {
+        if let Some(left) = &mut self.remaining {
             *left = left.saturating_sub(1);
             if *left == 0 {
                 self.stopped = Some(Stop::LimitReached);
@@ -355,13 +451,15 @@ impl<'a, 'p> Collector<'a, 'p> {
         }
         if let Some(left) = &mut self.page_left {
             *left = left.saturating_sub(1);
-            if *left == 0 || self.body.bytes.len() >= PAGE_BYTES_MAX {
+            let is_full = *left == 0;
+            if is_full || self.body.bytes.len() >= PAGE_BYTES_MAX {
                 self.last = Some(position());
                 self.stopped = Some(Stop::PageFull);
+                self.is_page_cut = !is_full;
                 return Flow::Stop;
             }
         }
-        self.next_flow()
+        self.flow_when_spent().unwrap_or_else(|| self.next_flow())
     }
 
     fn take_grouped(&mut self, live: &LiveRow<'_>, row: &StoredRow<'_>) -> Result<Flow, PlanError> {
@@ -381,9 +479,9 @@ impl<'a, 'p> Collector<'a, 'p> {
                     return Ok(Flow::Stop);
                 }
             }
-            let is_partition_full =
-                self.plan.per_partition_limit.is_some_and(|limit| self.partition_count >= limit);
-            if is_partition_full {
+            let limit = self.partition_limit().filter(|_| !self.plan.distinct);
+            let is_over = limit.is_some_and(|limit| self.partition_count >= limit);
+            if is_over || (self.counts_partitions() && self.is_partition_full()) {
                 return Ok(Flow::NextPartition);
             }
         }
@@ -397,7 +495,17 @@ impl<'a, 'p> Collector<'a, 'p> {
             }
         }
         groups.accumulator.add(row, &self.evaluation)?;
-        groups.last = Some(position_of(live, self.plan.distinct));
+        groups.last = Some(position_of(live));
+        // An aggregate over everything counts rows where a paging state says how many are left.
+        if self.plan.grouping.is_none()
+            && let Some(left) = &mut self.remaining
+        {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.stopped = Some(Stop::LimitReached);
+                return Ok(Flow::Stop);
+            }
+        }
         Ok(if self.plan.distinct { Flow::NextPartition } else { Flow::Continue })
     }
 
@@ -449,10 +557,10 @@ fn value_bytes(live: &LiveRow<'_>, ruler: Ruler<'_>) -> Result<u64, CorruptRow> 
     Ok(bytes)
 }
 
-fn position_of(live: &LiveRow<'_>, distinct: bool) -> ReadPosition {
+fn position_of(live: &LiveRow<'_>) -> ReadPosition {
     ReadPosition {
         key: PartitionKey::from_parts(Bytes::copy_from_slice(live.partition_key), live.ring),
-        clustering: if distinct { None } else { live.clustering.map(Bytes::copy_from_slice) },
+        clustering: live.clustering.map(Bytes::copy_from_slice),
     }
 }
 

@@ -147,8 +147,6 @@ pub struct Coordinator {
 pub struct RequestContext<'a> {
     /// Where the page begins, as the client sent it back.
     pub paging_state: Option<&'a [u8]>,
-    /// The statement's id, which a paging state is bound to.
-    pub statement_id: [u8; 16],
     /// When to give up.
     pub bounds: &'a dyn Bounds,
     /// The keyspace of `USE`.

@@ -4,7 +4,7 @@
 //! It must not know frames or the layout of the disk.
 //!
 //! Reading order: [`Coordinator`], `select` (which sets are asked), `collect` (what becomes of the
-//! rows), `page_state`, `virtual_rows`, `definitions` (schema changes).
+//! rows), `page_state`, `resume`, `virtual_rows`, `definitions` (schema changes).
 mod admission;
 mod balance;
 mod collect;
@@ -17,6 +17,7 @@ mod meter;
 mod page_state;
 mod partition_facts;
 mod partitions;
+mod resume;
 mod rows;
 mod select;
 mod sizes;

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plan::modify::ConditionalResult;
-use plan::{IndexLookup, Partitions, SelectPlan};
-use smallvec::{SmallVec, smallvec};
+use plan::{IndexLookup, SelectPlan};
 use types::{
-    CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadPosition,
-    ReadScope, RowPosition, RowSelection, RowSink, RowWriter, Statics,
+    CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadScope,
+    RowPosition, RowSelection, RowSink, RowWriter, Statics,
 };
 use units::Charge;
 
@@ -16,7 +15,8 @@ use crate::collect::Collector;
 use crate::coordinator::{Coordinator, RequestContext};
 use crate::error::ExecuteError;
 use crate::meter::Meter;
-use crate::page_state::PageState;
+use crate::page_state::{self, PageState};
+use crate::resume::{self, Resume, scopes_of};
 use crate::rows::Rows;
 use crate::virtual_rows;
 
@@ -27,20 +27,13 @@ impl Coordinator {
         plan: &SelectPlan<'_>,
         request: &RequestContext<'_>,
     ) -> Result<Rows, ExecuteError> {
-        let resume = match request.paging_state {
-            Some(bytes) => Some(
-                PageState::decode(bytes, self.paging_secret(), &request.statement_id)
-                    .ok_or(ExecuteError::PagingState)?,
-            ),
-            None => None,
-        };
+        let resume = self.resume_of(plan, request)?;
         let meter = self.settings.counts_work.then(|| Meter::new(plan, request.work.get()));
         let mut collector = Collector::new(plan, resume.as_ref(), request.bounds, meter);
-        let after = resume.map(|state| state.position);
         let ticket = self.admit_read(plan, request)?;
         let mut read = Ok(());
         if !collector.is_done() {
-            read = self.read_partitions(plan, after, &mut collector);
+            read = self.read_partitions(plan, resume, &mut collector);
         }
         let finished = read.and_then(|()| collector.finish());
         if collector.begins_anew() {
@@ -54,9 +47,29 @@ impl Coordinator {
             columns: Arc::clone(plan.selection.columns()),
             row_count: body.row_count,
             body: body.bytes,
-            paging_state: next
-                .map(|state| state.encode(self.paging_secret(), &request.statement_id)),
+            paging_state: next.map(|state| state.seal(self.paging_secret())),
         })
+    }
+
+    /// Refuses bytes that are no paging state of ours, whatever statement they come with.
+    pub fn check_paging_state(&self, bytes: &[u8]) -> Result<(), ExecuteError> {
+        let is_ours = page_state::is_sealed(bytes, self.paging_secret());
+        if is_ours { Ok(()) } else { Err(ExecuteError::PagingState) }
+    }
+
+    /// Where the request goes on; `None` at the beginning.
+    fn resume_of(
+        &self,
+        plan: &SelectPlan<'_>,
+        request: &RequestContext<'_>,
+    ) -> Result<Option<Resume>, ExecuteError> {
+        let Some(bytes) = request.paging_state else { return Ok(None) };
+        let state =
+            PageState::open(bytes, self.paging_secret()).ok_or(ExecuteError::PagingState)?;
+        if !resume::heeds(plan, &state) {
+            return Ok(None);
+        }
+        resume::resume(plan, state).ok_or(ExecuteError::PagingState).map(Some)
     }
 
     /// The first live row of the logical partition that a conditional write looked at.
@@ -87,18 +100,18 @@ impl Coordinator {
     fn read_partitions(
         &self,
         plan: &SelectPlan<'_>,
-        after: Option<ReadPosition>,
+        resume: Option<Resume>,
         collector: &mut Collector<'_, '_>,
     ) -> Result<(), ExecuteError> {
         if plan.table.is_virtual {
             collector.enter_physical(None);
             let rows = virtual_rows::collect(plan.table, &self.schema(), &self.facts(plan.table));
-            return self.for_each_scope(plan, after, collector, |command, collector| {
+            return self.for_each_scope(plan, resume, collector, |command, collector| {
                 virtual_rows::read(&rows, &command, collector).map_err(ExecuteError::from)
             });
         }
         let map = self.map();
-        self.for_each_scope(plan, after, collector, |mut command, collector| {
+        self.for_each_scope(plan, resume, collector, |mut command, collector| {
             match command.scope {
                 ReadScope::Partition(ref key) => {
                     let partition =
@@ -137,11 +150,15 @@ impl Coordinator {
     fn for_each_scope(
         &self,
         plan: &SelectPlan<'_>,
-        mut after: Option<ReadPosition>,
+        resume: Option<Resume>,
         collector: &mut Collector<'_, '_>,
         mut read: impl FnMut(ReadCommand, &mut Collector<'_, '_>) -> Result<(), ExecuteError>,
     ) -> Result<(), ExecuteError> {
-        for (number, scope) in remaining(scopes_of(plan), after.as_ref()).into_iter().enumerate() {
+        let (scopes, mut after) = match resume {
+            Some(resume) => (resume.scopes, resume.after),
+            None => (scopes_of(plan), None),
+        };
+        for (number, scope) in scopes.into_iter().enumerate() {
             if number % SCOPES_PER_QUESTION == SCOPES_PER_QUESTION - 1 && !collector.go_on() {
                 return Ok(());
             }
@@ -161,17 +178,6 @@ impl Coordinator {
             }
         }
         Ok(())
-    }
-}
-
-/// Mostly there is one.
-type Scopes = SmallVec<[ReadScope; 1]>;
-
-fn scopes_of(plan: &SelectPlan<'_>) -> Scopes {
-    match &plan.partitions {
-        Partitions::Key(key) => smallvec![ReadScope::Partition(key.clone())],
-        Partitions::Keys(keys) => keys.iter().cloned().map(ReadScope::Partition).collect(),
-        Partitions::Ring(ranges) => ranges.iter().copied().map(ReadScope::Ring).collect(),
     }
 }
 
@@ -298,31 +304,6 @@ fn copy(cells: &LiveCells<'_>, with_cells: bool) -> Result<Vec<u8>, CorruptRow> 
         }
     }
     Ok(writer.finish())
-}
-
-/// What lies after the position. Where a client sends other keys with a paging state than it came
-/// with, that is nothing, as in Cassandra.
-fn remaining(mut scopes: Scopes, after: Option<&ReadPosition>) -> Scopes {
-    let Some(position) = after else { return scopes };
-    let is_current =
-        |scope: &ReadScope| matches!(scope, ReadScope::Partition(key) if *key == position.key);
-    let is_by_key = matches!(scopes.first(), Some(ReadScope::Partition(_)));
-    if is_by_key {
-        let current = scopes.iter().position(is_current).unwrap_or(scopes.len());
-        scopes.drain(..current);
-        if position.clustering.is_none() && !scopes.is_empty() {
-            scopes.remove(0);
-        }
-        return scopes;
-    }
-    scopes.retain_mut(|scope| match scope {
-        ReadScope::Ring(range) => {
-            range.start = range.start.max(position.key.ring());
-            range.start <= range.last
-        }
-        ReadScope::Partition(_) => true,
-    });
-    scopes
 }
 
 fn unknown_table(plan: &SelectPlan<'_>) -> ExecuteError {

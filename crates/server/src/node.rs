@@ -204,27 +204,9 @@ impl Node {
             Arc::clone(&hub),
             Arc::clone(&clients),
         ));
-        let settings = Settings {
-            data_center: config.server.data_center.clone(),
-            partitions_per_space: partitions_per_space(config),
-            profile: match config.profile {
-                Profile::Default => schema::Profile::Default,
-                Profile::Cosmos => schema::Profile::Cosmos,
-            },
-            prices: config.units.prices,
-            saves_bursts: config.units.burst,
-            autoscales: config.units.autoscale,
-            counts_work: config.units.charge,
-            paging_secret: PagingSecret(identity.paging_secret),
-            auto_snapshot: config.storage.auto_snapshot,
-            limits: partition_limits(config),
-            row_bytes_max: config.limits.row_bytes.or(cosmos_only(config, COSMOS_ROW_BYTES_MAX)),
-            partition_key_bytes_max: config
-                .limits
-                .partition_key_bytes
-                .or(cosmos_only(config, COSMOS_KEY_BYTES_MAX)),
-            logical_bytes_max: config.limits.logical_partition_bytes,
-        };
+        let (roles, account_key) = open_roles(config, &storage, identity.paging_secret)?;
+        let paging_secret = roles.paging_secret().unwrap_or(identity.paging_secret);
+        let settings = coordinator_settings(config, paging_secret);
         let replicas =
             ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(world::steady_us)));
         let store = NodeStore::new(Arc::clone(&storage));
@@ -233,7 +215,6 @@ impl Node {
             Coordinator::new(replicas, store, schema, map, settings, coordinator_world)
                 .map_err(StartError::Coordinator)?;
         let coordinator = Arc::new(coordinator);
-        let (roles, account_key) = open_roles(config, &storage)?;
         let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
         let held_bytes_max = config.memory.requests.unwrap_or(share);
         let load = Arc::new(Load::new(held_bytes_max, config.limits.queue_delay));
@@ -291,6 +272,7 @@ impl Node {
 /// Who this node is: made at the first start, kept for good.
 struct Identity {
     host_id: u128,
+    /// What paging states are sealed with until the roles have a secret of their own.
     paging_secret: [u8; 16],
 }
 
@@ -348,6 +330,7 @@ fn kept_map(data_dir: &DataDir) -> Result<PartitionMap, StartError> {
 fn open_roles(
     config: &Config,
     storage: &Arc<Storage>,
+    new_secret: [u8; 16],
 ) -> Result<(Arc<RoleKeeper>, Option<String>), StartError> {
     let document = storage.load_document(ROLES_DOCUMENT)?;
     let save_to = Arc::clone(storage);
@@ -363,7 +346,8 @@ fn open_roles(
         }
     };
     let first_password = account_key.as_deref().unwrap_or(DEFAULT_SUPERUSER);
-    let roles = RoleKeeper::open(document.as_deref(), save, config.auth.clone(), first_password)
+    let auth = config.auth.clone();
+    let roles = RoleKeeper::open(document.as_deref(), save, auth, first_password, new_secret)
         .map_err(StartError::Roles)?;
     let account_key = account_key.filter(|_| roles.is_new());
     Ok((Arc::new(roles), account_key))
@@ -374,6 +358,30 @@ fn login_gate(roles: &Arc<RoleKeeper>) -> Result<Arc<LoginGate>, StartError> {
     // One core in two is left for requests, whoever guesses passwords.
     let checks_max = world::core_count() / 2;
     Ok(Arc::new(LoginGate::new(Arc::clone(roles), checks_max, key)))
+}
+
+fn coordinator_settings(config: &Config, paging_secret: [u8; 16]) -> Settings {
+    Settings {
+        data_center: config.server.data_center.clone(),
+        partitions_per_space: partitions_per_space(config),
+        profile: match config.profile {
+            Profile::Default => schema::Profile::Default,
+            Profile::Cosmos => schema::Profile::Cosmos,
+        },
+        prices: config.units.prices,
+        saves_bursts: config.units.burst,
+        autoscales: config.units.autoscale,
+        counts_work: config.units.charge,
+        paging_secret: PagingSecret(paging_secret),
+        auto_snapshot: config.storage.auto_snapshot,
+        limits: partition_limits(config),
+        row_bytes_max: config.limits.row_bytes.or(cosmos_only(config, COSMOS_ROW_BYTES_MAX)),
+        partition_key_bytes_max: config
+            .limits
+            .partition_key_bytes
+            .or(cosmos_only(config, COSMOS_KEY_BYTES_MAX)),
+        logical_bytes_max: config.limits.logical_partition_bytes,
+    }
 }
 
 fn cosmos_only(config: &Config, bytes: u64) -> Option<u64> {

@@ -194,8 +194,8 @@ fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
         ExecuteError::Read(error) => read_failure(error, consistency),
         ExecuteError::Commit(error) => of_commit(error, consistency, WriteType::Simple),
         ExecuteError::Corrupt(error) => read_failure(error, consistency),
-        // What Cassandra answers to a paging state that is not its own.
-        ExecuteError::PagingState => ErrorResponse::new(ErrorKind::Protocol, error.to_string()),
+        // Cassandra calls it a protocol error, on which drivers close the connection under all requests.
+        ExecuteError::PagingState => ErrorResponse::new(ErrorKind::Invalid, error.to_string()),
         ExecuteError::ReadTimedOut => ErrorResponse::new(
             ErrorKind::ReadTimeout { consistency, received, required, data_present: false },
             "Operation timed out - received only 0 responses.",

@@ -91,33 +91,6 @@ fn time_that_is_up_is_told_by_kind() {
     assert!(rows(&mut client, one, &nothing).row_count <= 1);
 }
 
-/// A paging state lasts over a restart, belongs to its statement, and cannot be made by others.
-#[test]
-fn a_paging_state_survives_a_restart_and_nothing_else() {
-    let mut node = Node::start(Path::new(BINARY), &[]).unwrap();
-    let mut client = Client::connect(&node.address()).unwrap();
-    fill(&mut client, 5);
-    let statement = "SELECT c FROM k.t WHERE p = 1 ORDER BY c DESC";
-    let first = Execution { page_size: Some(2), ..Execution::default() };
-    let state = rows(&mut client, statement, &first).metadata.paging_state.unwrap().to_vec();
-    node.stop().unwrap();
-    node.launch().unwrap();
-    let mut client = Client::connect(&node.address()).unwrap();
-    let next = Execution { page_size: Some(2), paging_state: Some(state.clone()), ..first.clone() };
-    let page = rows(&mut client, statement, &next);
-    let numbers: Vec<i32> =
-        page.rows().map(|row| i32::from_be_bytes(row[0].unwrap().try_into().unwrap())).collect();
-    assert_eq!(numbers, [2, 1]);
-    let error = refused(&mut client, "SELECT c FROM k.t WHERE p = 2", &next);
-    assert_eq!(error.kind.code(), 0x000a, "{error:?}");
-    for place in 0..state.len() {
-        let mut forged = state.clone();
-        forged[place] ^= 1;
-        let forged = Execution { paging_state: Some(forged), ..next.clone() };
-        assert_eq!(refused(&mut client, statement, &forged).kind.code(), 0x000a, "byte {place}");
-    }
-}
-
 /// What a driver of protocol 5 does after a change: it prepares again what was forgotten, and executes
 /// with the columns that it knows from before.
 fn columns_after(client: &mut Client, text: &str, change: &str) -> Option<Vec<String>> {

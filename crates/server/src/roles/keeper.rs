@@ -63,12 +63,13 @@ impl std::fmt::Display for LoginError {
 
 impl RoleKeeper {
     /// With what was saved, if anything was. Where passwords are asked for there is a superuser
-    /// from the first day, with this password.
+    /// from the first day, with this password. `new_secret`: seals paging states, where none is kept.
     pub(crate) fn open(
         document: Option<&[u8]>,
         save: Save,
         auth: Auth,
         first_password: &str,
+        new_secret: [u8; 16],
     ) -> Result<RoleKeeper, String> {
         let roles = match document {
             Some(bytes) => persist::decode(bytes).ok_or("the kept roles cannot be read")?,
@@ -77,6 +78,12 @@ impl RoleKeeper {
         let is_empty = roles.roles.is_empty();
         let current = ArcSwap::from_pointee(roles);
         let mut keeper = RoleKeeper { current, change: Mutex::new(()), save, auth, is_new: false };
+        if keeper.current.load().paging_secret.is_none() {
+            keeper.change(|roles| {
+                roles.paging_secret = Some(new_secret);
+                Ok::<(), String>(())
+            })?;
+        }
         keeper.is_new = is_empty && keeper.requires_login();
         if keeper.is_new {
             keeper.change(|roles| {
@@ -96,6 +103,11 @@ impl RoleKeeper {
     /// Whether the first superuser was made at this start.
     pub(crate) fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// What paging states are sealed with.
+    pub(crate) fn paging_secret(&self) -> Option<[u8; 16]> {
+        self.current.load().paging_secret
     }
 
     /// Whether clients must say who they are.
@@ -181,7 +193,7 @@ impl RoleKeeper {
         !self.requires_permissions() || self.current.load().allows(name, permission, target)
     }
 
-    /// What `system_auth` shows: everything but the hashes.
+    /// What `system_auth` shows: everything but the hashes and the secret.
     pub(crate) fn facts(&self) -> AuthFacts {
         let current = self.current.load();
         let role = |(name, role): (&String, &Role)| RoleFacts {

@@ -25,6 +25,9 @@ pub(super) struct Roles {
     pub(super) roles: BTreeMap<String, Role>,
     /// By role, then by the path of the resource.
     pub(super) permissions: BTreeMap<String, BTreeMap<String, BTreeSet<Permission>>>,
+    /// What paging states are sealed with. It lies here because every node that knows the roles must
+    /// know it too, and nobody else.
+    pub(super) paging_secret: Option<[u8; 16]>,
 }
 
 impl Roles {

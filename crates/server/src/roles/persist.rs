@@ -1,4 +1,5 @@
-//! Roles as a document: JSON with a version, as `{"version": 1, "roles": {...}, "permissions": {...}}`.
+//! Roles as a document: JSON with a version, as `{"version": 1, "roles": {...}, "permissions": {...},
+//! "paging_secret": "..."}`. Documents of earlier versions have no secret.
 
 use serde_json::{Map, Value, json};
 
@@ -37,9 +38,15 @@ pub(super) fn encode(roles: &Roles) -> Vec<u8> {
             (name.clone(), Value::Object(targets))
         })
         .collect();
-    json!({ "version": VERSION, "roles": described, "permissions": permissions })
-        .to_string()
-        .into_bytes()
+    let secret = roles.paging_secret.map(|secret| format!("{:032x}", u128::from_be_bytes(secret)));
+    json!({
+        "version": VERSION,
+        "roles": described,
+        "permissions": permissions,
+        "paging_secret": secret,
+    })
+    .to_string()
+    .into_bytes()
 }
 
 /// `None` for anything that [`encode`] did not write.
@@ -69,6 +76,10 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Roles> {
             kept.insert(path.clone(), held.collect::<Option<_>>()?);
         }
     }
+    if let Some(secret) = document.get("paging_secret").filter(|secret| !secret.is_null()) {
+        let secret = u128::from_str_radix(secret.as_str()?, 16).ok()?;
+        roles.paging_secret = Some(secret.to_be_bytes());
+    }
     Some(roles)
 }
 
@@ -93,7 +104,11 @@ mod tests {
         roles.roles.insert("a \"name\"".to_owned(), role);
         roles.roles.insert("other".to_owned(), Role::default());
         roles.grant("other", &Permission::ALL, &Target::AllKeyspaces);
+        assert_eq!(decode(&encode(&roles)), Some(roles.clone()));
+        roles.paging_secret = Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
         assert_eq!(decode(&encode(&roles)), Some(roles));
+        let before = br#"{"version": 1, "roles": {}, "permissions": {}}"#;
+        assert_eq!(decode(before), Some(Roles::default()));
         assert_eq!(decode(b"{}"), None);
         assert_eq!(decode(b"not json"), None);
     }

@@ -22,7 +22,7 @@ fn keeper(authorizer: Authorizer, document: Option<&[u8]>) -> (RoleKeeper, Saved
         *save_to.lock() = bytes.to_vec();
         Ok(())
     });
-    (RoleKeeper::open(document, save, auth, DEFAULT_SUPERUSER).unwrap(), saved)
+    (RoleKeeper::open(document, save, auth, DEFAULT_SUPERUSER, [7; 16]).unwrap(), saved)
 }
 
 /// Runs a statement; rows as text, warnings, or the error.

@@ -45,9 +45,6 @@ use crate::roles::{self, LoginError, LoginGate, Performer, RoleKeeper, Target};
 use crate::session::{Client, Effect, Statements, Step, Turn};
 use crate::world::{self, Uuids};
 
-/// The id of what is not one statement; paging states are bound to ids.
-const STATEMENT_ID_NONE: [u8; 16] = [0; 16];
-
 /// How often a statement whose table is altered again and again is planned anew before its client is told to
 /// come back.
 const PLANS_MAX: u32 = 10;
@@ -308,6 +305,11 @@ impl Statements for Engine {
         };
         if let Some(parameters) = call.parameters() {
             work.set(Work::new(strength(parameters.consistency)));
+            if let Some(state) = parameters.paging_state
+                && let Err(error) = self.0.coordinator.check_paging_state(state)
+            {
+                return Step::Answered(encode::error(&call, &Failure::from(error), out));
+            }
         }
         let schema = self.0.coordinator.schema();
         let found: Vec<Arc<Statement>>;
@@ -558,13 +560,8 @@ impl Inner {
                 &apart
             }
         };
-        let statement_id = match call.statements {
-            [one] => one.plan.id,
-            _ => STATEMENT_ID_NONE,
-        };
         let request = RequestContext {
             paging_state: parameters.paging_state,
-            statement_id,
             bounds,
             keyspace: call.keyspace(),
             answer_to: call.answer_to,
@@ -748,7 +745,6 @@ impl Inner {
         let plan = statement.plan.bind(&plan::NoValues, &context)?;
         let request = RequestContext {
             paging_state: None,
-            statement_id: STATEMENT_ID_NONE,
             bounds: &InTurn::new(until),
             keyspace: None,
             answer_to: None,
