@@ -118,6 +118,8 @@ pub(crate) enum StartError {
     Runtime(io::Error),
     /// The data folder went while the node ran.
     FolderGone(std::path::PathBuf),
+    /// A change that is in the log could not be applied.
+    Poisoned(Arc<str>),
 }
 
 impl fmt::Display for StartError {
@@ -142,6 +144,10 @@ impl fmt::Display for StartError {
                 f,
                 "the data folder {} was removed, moved or replaced while the node ran: the node stopped, and what was in it last is lost unless the folder still is elsewhere",
                 path.display()
+            ),
+            StartError::Poisoned(why) => write!(
+                f,
+                "a change that is in the log could not be applied ({why}): the node stopped, so that nothing behind it is applied without it. The next start tries again; if it fails, `helenus check` tells what is damaged"
             ),
             StartError::Runtime(error) => write!(f, "cannot start threads: {error}"),
         }

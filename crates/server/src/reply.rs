@@ -6,7 +6,7 @@ use std::time::Duration;
 use coordinator::ExecuteError;
 use plan::PlanError;
 use protocol::{Consistency, ErrorKind, ErrorResponse, Failures, ProtocolError, WriteType};
-use replica::{CommitError, ReadError};
+use replica::CommitError;
 use schema::SchemaError;
 use types::{CorruptRow, UuidText};
 

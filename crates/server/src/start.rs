@@ -119,15 +119,18 @@ async fn serve(
     record_usage(&node);
     let keeping_time = tokio::spawn(keep_time(Arc::clone(&kept_time)));
     greet(address, &folder, node.account_key.as_deref());
-    let is_gone = tokio::select! {
-        () = signals.wait(certificates.as_deref()) => false,
-        () = folder_gone(&node) => true,
+    let ended = tokio::select! {
+        () = signals.wait(certificates.as_deref()) => None,
+        why = ends_by_itself(&node) => Some(why),
     };
-    if is_gone {
+    if let Some(why) = ended {
         // Nothing that is in memory has a place any more, and nothing more may be promised.
         admin::remove(&folder);
         std::mem::forget(node);
-        return Err(StartError::FolderGone(folder));
+        return Err(match why {
+            Ending::FolderGone => StartError::FolderGone(folder),
+            Ending::Poisoned(why) => StartError::Poisoned(why),
+        });
     }
     tracing::info!("stopping");
     balancing.abort();
@@ -151,16 +154,25 @@ async fn serve(
     Ok(())
 }
 
-/// Waits until the data folder is not where it was.
-async fn folder_gone(node: &Arc<Node>) {
+/// Why a node ends that nobody stopped.
+enum Ending {
+    FolderGone,
+    Poisoned(Arc<str>),
+}
+
+/// Waits until the data folder is not where it was, or something in the log could not be applied.
+async fn ends_by_itself(node: &Arc<Node>) -> Ending {
     let mut rounds = tokio::time::interval(FOLDER_INTERVAL);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;
+        if let Some(why) = node.storage.poisoned() {
+            return Ending::Poisoned(why);
+        }
         let storage = Arc::clone(&node.storage);
         let looked = tokio::task::spawn_blocking(move || storage.data_dir().is_in_place());
         if let Ok(false) = looked.await {
-            return;
+            return Ending::FolderGone;
         }
     }
 }

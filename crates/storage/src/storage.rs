@@ -249,6 +249,11 @@ impl Storage {
         self.core.poison.get().cloned().or_else(|| self.log.failure())
     }
 
+    /// Why an entry of the log could not be applied, if that is so: nothing behind it will be, before a restart.
+    pub fn poisoned(&self) -> Option<Arc<str>> {
+        self.core.poison.get().cloned()
+    }
+
     /// From now on chores know the replica set of a key. Without, deletions are not taken away.
     pub fn locate_with(
         &self,
