@@ -15,7 +15,7 @@ use storage::{DataDir, OpenError, Storage};
 use types::TableId;
 
 use crate::clients::Clients;
-use crate::config::{CommitMode, Config, Loaded, Profile};
+use crate::config::{CommitMode, Config, Loaded, Payload, Profile};
 use crate::events::EventHub;
 use crate::facts::NodeWorld;
 use crate::load::Load;
@@ -240,7 +240,7 @@ impl Node {
             waiting_max: config.limits.waiting_requests,
             charging: Charging {
                 counts: config.units.charge,
-                tells: config.units.charge && config.units.payload,
+                payload: if config.units.charge { config.units.payload } else { Payload::Never },
                 retries: config.units.server_side_retry.clone(),
             },
             address,

@@ -21,14 +21,6 @@ use crate::metrics::RequestKind;
 /// What drivers know Cassandra's password check as.
 const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
-/// The driver that takes a custom payload for the beginning of the answer, by the name it tells with
-/// protocol v5. With v4 it tells none, and is known by [`PayloadUse::Doubtful`].
-const DRIVER_WITHOUT_PAYLOAD: &str = "cdrs-tokio";
-/// The streams on which that driver sends its first and its second message.
-const DOUBTFUL_STREAMS: (i16, i16) = (1, 2);
-/// All that it tells at STARTUP with protocol v4.
-const DOUBTFUL_OPTIONS: [&str; 2] = ["CQL_VERSION", "COMPRESSION"];
-
 /// The version of CQL that is spoken.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
 
@@ -47,13 +39,7 @@ pub(crate) trait Statements: Send + Sync {
     ) -> Step;
 
     /// Refuses a request unseen, because the node has too much to do: appends the error.
-    fn refuse(
-        &self,
-        client: &Client,
-        of: (Version, i16),
-        overload: Overload,
-        out: &mut BytesMut,
-    ) -> Effect;
+    fn refuse(&self, of: (Version, i16), overload: Overload, out: &mut BytesMut) -> Effect;
 
     /// Requests were served one after the other, of which some were promised an outcome; the next
     /// ones come later.
@@ -79,8 +65,6 @@ pub(crate) struct Client {
     pub(crate) keyspace: Option<Arc<str>>,
     /// The role that is logged in; `None` where nobody has to.
     pub(crate) role: Option<Arc<str>>,
-    /// Its driver understands custom payloads.
-    pub(crate) takes_payload: bool,
 }
 
 /// The turn of a connection in which a request is served.
@@ -181,21 +165,9 @@ pub(crate) enum Stage {
     Ready,
 }
 
-/// What is known of how a client's driver takes custom payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PayloadUse {
-    /// It told its name, or did something that only one which can read them does.
-    Known,
-    /// It said no more than `cdrs-tokio` does, on the stream it does: the next message decides.
-    Doubtful,
-}
-
 /// The state of one connection, as far as requests are concerned.
 pub(crate) struct Session {
     pub(crate) stage: Stage,
-    payload_use: PayloadUse,
-    /// Nothing came before.
-    is_untouched: bool,
     pub(crate) client: Client,
     /// The client rather gets an error than waits.
     pub(crate) throw_on_overload: bool,
@@ -209,26 +181,14 @@ impl Session {
         registration: Registration,
         statements: Arc<dyn Statements>,
     ) -> Session {
-        let client = Client { address, keyspace: None, role: None, takes_payload: false };
-        Session {
-            stage: Stage::Fresh,
-            payload_use: PayloadUse::Known,
-            is_untouched: true,
-            client,
-            throw_on_overload: false,
-            statements,
-            registration,
-        }
+        let client = Client { address, keyspace: None, role: None };
+        Session { stage: Stage::Fresh, client, throw_on_overload: false, statements, registration }
     }
 
     /// Serves one request.
     pub(crate) fn serve(&mut self, frame: &Frame, turn: Turn<'_>, out: &mut BytesMut) -> Step {
         if !turn.is_again {
             self.registration.add_request();
-        }
-        if self.payload_use == PayloadUse::Doubtful {
-            self.payload_use = PayloadUse::Known;
-            self.client.takes_payload = frame.stream != DOUBTFUL_STREAMS.1;
         }
         let head = ResponseHead::new(frame.version, frame.stream);
         let message = match RequestMessage::decode(frame) {
@@ -249,7 +209,6 @@ impl Session {
                 return self.statements.serve(&self.client, frame, &message, turn, out);
             }
             Request::Options => {
-                self.is_untouched = false;
                 head.supported(&supported(), out);
                 Effect::none()
             }
@@ -288,12 +247,6 @@ impl Session {
                 return Effect::error(head, &ErrorResponse::of_protocol_error(&error), out);
             }
         };
-        let driver = options.iter().find(|(name, _)| *name == "DRIVER_NAME");
-        self.client.takes_payload = driver.is_none_or(|(_, name)| name != DRIVER_WITHOUT_PAYLOAD);
-        let says_little = options.iter().all(|(name, _)| DOUBTFUL_OPTIONS.contains(&name));
-        if says_little && self.is_untouched && head.stream == DOUBTFUL_STREAMS.0 {
-            self.payload_use = PayloadUse::Doubtful;
-        }
         let kept = kept_options(options);
         self.registration.update(|details| {
             details.version = Some(head.version);
@@ -331,7 +284,7 @@ impl Session {
         overload: Overload,
         out: &mut BytesMut,
     ) -> Effect {
-        self.statements.refuse(&self.client, of, overload, out)
+        self.statements.refuse(of, overload, out)
     }
 
     /// Remembers what a request changed. The connection looks after what concerns bytes and events.

@@ -12,7 +12,10 @@
 
 use std::path::Path;
 
-use protocol::{Response, ResponseMessage, Version};
+use protocol::{
+    Batch, BatchBuilder, BatchKind, QueryParameters, Request, Response, ResponseMessage,
+    StatementSource, ValuesBuilder, Version,
+};
 use testkit::{Client, Execution, Node, OwnedValue};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_helenus");
@@ -36,8 +39,11 @@ fn charge(client: &mut Client, text: &str) -> f64 {
     charge_of(&message)
 }
 
+/// Every answer of the node tells its charge.
+const TELLS: [&str; 2] = ["--set", "units.payload=always"];
+
 fn start() -> (Node, Client) {
-    let node = Node::start(Path::new(BINARY), &[]).unwrap();
+    let node = Node::start(Path::new(BINARY), &TELLS).unwrap();
     let mut client = Client::connect(&node.address()).unwrap();
     charge(&mut client, KEYSPACE);
     (node, client)
@@ -63,7 +69,7 @@ fn explained(client: &mut Client, text: &str) -> Vec<(String, usize, f64)> {
 #[test]
 fn every_answer_tells_its_charge() {
     for version in [Version::V4, Version::V5] {
-        let node = Node::start(Path::new(BINARY), &[]).unwrap();
+        let node = Node::start(Path::new(BINARY), &TELLS).unwrap();
         let mut client = Client::connect_with(&node.address(), version).unwrap();
         for (text, expected) in [
             (KEYSPACE, Some(4.95)),
@@ -109,10 +115,58 @@ fn version_3_has_no_payload_and_a_setting_switches_it_off() {
     let mut old = Client::connect_with(&node.address(), Version::V3).unwrap();
     let answer = old.query("SELECT * FROM system.local", &Execution::default()).unwrap();
     assert!(answer.custom_payload.is_empty());
-    let silent = Node::start(Path::new(BINARY), &["--set", "units.payload=false"]).unwrap();
-    let mut client = Client::connect(&silent.address()).unwrap();
-    let answer = client.query("SELECT * FROM system.local", &Execution::default()).unwrap();
-    assert!(answer.custom_payload.is_empty());
+    let silent = Node::start(Path::new(BINARY), &["--set", "units.payload=never"]).unwrap();
+    for version in [Version::V4, Version::V5] {
+        let mut client = Client::connect_with(&silent.address(), version).unwrap();
+        let answer = client.send_asking(local(version)).unwrap();
+        assert!(answer.custom_payload.is_empty());
+    }
+}
+
+fn local(version: Version) -> Request<'static> {
+    let parameters = QueryParameters::new(version, protocol::Consistency::One);
+    Request::Query { text: "SELECT * FROM system.local", parameters }
+}
+
+/// A payload comes to those who sent one, whatever the driver: one that cannot read it never does.
+#[test]
+fn only_those_who_ask_are_told() {
+    let node = Node::start(Path::new(BINARY), &[]).unwrap();
+    for version in [Version::V4, Version::V5] {
+        let mut client = Client::connect_with(&node.address(), version).unwrap();
+        assert!(client.send(local(version)).unwrap().custom_payload.is_empty());
+        assert!(charge_of(&client.send_asking(local(version)).unwrap()) >= 1.0);
+        assert!(client.send(local(version)).unwrap().custom_payload.is_empty());
+        let text = "SELECT * FROM system.local";
+        let prepare = Request::Prepare { text, keyspace: None };
+        assert_eq!(charge_of(&client.send_asking(prepare).unwrap()), 1.0);
+        assert!(client.send(prepare).unwrap().custom_payload.is_empty());
+        let wrong = Request::Prepare { text: "SELEC", keyspace: None };
+        assert_eq!(charge_of(&client.send_asking(wrong).unwrap()), 1.0);
+        assert!(client.send(wrong).unwrap().custom_payload.is_empty());
+        let mut statements = BatchBuilder::new(version);
+        let empty = ValuesBuilder::positional(version);
+        statements.push(StatementSource::Text("SELEC"), empty.values());
+        let batch = Request::Batch(Batch {
+            kind: BatchKind::Logged,
+            statements: statements.statements(),
+            parameters: QueryParameters::new(version, protocol::Consistency::One),
+        });
+        assert_eq!(charge_of(&client.send_asking(batch).unwrap()), 1.0);
+        assert!(client.send(batch).unwrap().custom_payload.is_empty());
+    }
+    // A write and a scan answer later and elsewhere than they were asked.
+    let mut client = Client::connect(&node.address()).unwrap();
+    for text in [
+        KEYSPACE,
+        "CREATE TABLE u.t (p int PRIMARY KEY, v int)",
+        "INSERT INTO u.t (p, v) VALUES (1, 1)",
+        "SELECT count(*) FROM u.t WHERE v = 1 ALLOW FILTERING",
+    ] {
+        let parameters = QueryParameters::new(Version::V5, protocol::Consistency::One);
+        let message = client.send_asking(Request::Query { text, parameters }).unwrap();
+        assert!(charge_of(&message) >= 1.0, "{text}");
+    }
 }
 
 #[test]
@@ -414,9 +468,10 @@ fn explain_takes_every_statement_and_does_nothing() {
 
 #[test]
 fn explain_asks_for_the_rights_of_the_statement() {
-    let settings = ["auth.authenticator=password", "auth.authorizer=cassandra"];
-    let node =
-        Node::start(Path::new(BINARY), &["--set", settings[0], "--set", settings[1]]).unwrap();
+    let settings =
+        ["auth.authenticator=password", "auth.authorizer=cassandra", "units.payload=always"];
+    let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", *setting]).collect();
+    let node = Node::start(Path::new(BINARY), &settings).unwrap();
     let mut admin = Client::connect_as(&node.address(), "cassandra", "cassandra").unwrap();
     for text in [
         KEYSPACE,
@@ -489,7 +544,7 @@ fn who_waits_as_told_is_served() {
 
 #[test]
 fn requests_wait_on_the_server_where_that_is_set() {
-    let settings = ["--set", "units.server_side_retry=u"];
+    let settings = ["--set", "units.server_side_retry=u", TELLS[0], TELLS[1]];
     let node = Node::start(Path::new(BINARY), &settings).unwrap();
     let mut admin = Client::connect(&node.address()).unwrap();
     charge(&mut admin, KEYSPACE);

@@ -145,7 +145,22 @@ impl Client {
 
     /// Sends a request and waits for its answer.
     pub fn send(&mut self, request: Request<'_>) -> Result<ResponseMessage, ClientError> {
-        RequestMessage::new(request).encode(self.version, 1, self.outgoing.messages());
+        self.send_message(&RequestMessage::new(request))
+    }
+
+    /// Sends a request that wants to be told its charge, and waits for its answer.
+    pub fn send_asking(&mut self, request: Request<'_>) -> Result<ResponseMessage, ClientError> {
+        let mut payload = MapBuilder::new();
+        payload.bytes("RequestCharge", None);
+        let custom_payload = Some(payload.bytes_map());
+        self.send_message(&RequestMessage { custom_payload, ..RequestMessage::new(request) })
+    }
+
+    fn send_message(
+        &mut self,
+        message: &RequestMessage<'_>,
+    ) -> Result<ResponseMessage, ClientError> {
+        message.encode(self.version, 1, self.outgoing.messages());
         let bytes = self.outgoing.seal();
         self.stream.write_all(bytes)?;
         bytes.clear();

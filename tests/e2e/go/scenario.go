@@ -585,7 +585,8 @@ func (s *scenario) routing() error {
 
 // chargeOf reads the charge as the original's sample does.
 func (s *scenario) chargeOf(query string, values ...interface{}) (float64, error) {
-	iter := s.session.Query(query, values...).Iter()
+	ask := map[string][]byte{"RequestCharge": {}}
+	iter := s.session.Query(query, values...).CustomPayload(ask).Iter()
 	payload := iter.GetCustomPayload()["RequestCharge"]
 	if err := iter.Close(); err != nil {
 		return 0, err

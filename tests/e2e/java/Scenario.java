@@ -164,18 +164,21 @@ public final class Scenario {
     session.close();
   }
 
-  /** As the original's sample reads it. */
-  private static double chargeOf(ResultSet rows) {
+  /** As the original's sample reads it; here it is told to those who ask. */
+  private double chargeOf(Statement<?> statement) {
+    Map<String, ByteBuffer> ask = Map.of("RequestCharge", ByteBuffer.allocate(0));
+    ResultSet rows = session.execute(statement.setCustomPayload(ask));
     return rows.getExecutionInfo().getIncomingPayload().get("RequestCharge").getDouble();
   }
 
   private void charges() {
     run("CREATE TABLE charged (id int PRIMARY KEY, v blob)");
     ByteBuffer kilobyte = ByteBuffer.allocate(1020);
-    Harness.equal(chargeOf(run("INSERT INTO charged (id, v) VALUES (?, ?)", 1, kilobyte)), 4.95);
-    Harness.equal(chargeOf(prepared("SELECT * FROM charged WHERE id = ?", 1)), 1.0);
+    Harness.equal(chargeOf(SimpleStatement.newInstance("INSERT INTO charged (id, v) VALUES (?, ?)", 1, kilobyte)), 4.95);
+    Harness.equal(chargeOf(session.prepare("SELECT * FROM charged WHERE id = ?").bind(1)), 1.0);
     // The statement of the original's documentation.
-    double ofSystem = chargeOf(run("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", KEYSPACE));
+    String ofKeyspace = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
+    double ofSystem = chargeOf(SimpleStatement.newInstance(ofKeyspace, KEYSPACE));
     if (!(ofSystem >= 1.0)) {
       throw new AssertionError("a system query cost " + ofSystem);
     }

@@ -246,10 +246,13 @@ async function afterRestart() {
 async function charges() {
   const chargeOf = (result) => result.info.customPayload.RequestCharge.readDoubleBE();
   await plain('CREATE TABLE charged (id int PRIMARY KEY, v blob)');
-  const insert = await run('INSERT INTO charged (id, v) VALUES (?, ?)', [1, Buffer.alloc(1020)]);
-  assert.strictEqual(chargeOf(insert), 4.95);
-  assert.strictEqual(chargeOf(await run('SELECT * FROM charged WHERE id = ?', [1])), 1);
-  assert.ok(chargeOf(await plain('SELECT table_name FROM system_schema.tables')) >= 1);
+  const ask = { customPayload: { RequestCharge: Buffer.alloc(0) } };
+  const charge = async (query, values, options) => chargeOf(await client.execute(query, values, { ...ask, ...options }));
+  const insert = 'INSERT INTO charged (id, v) VALUES (?, ?)';
+  assert.strictEqual(await charge(insert, [1, Buffer.alloc(1020)], { prepare: true }), 4.95);
+  assert.strictEqual(await charge('SELECT * FROM charged WHERE id = ?', [1], { prepare: true }), 1);
+  assert.ok(await charge('SELECT table_name FROM system_schema.tables') >= 1);
+  assert.ok(!(await plain('SELECT table_name FROM system_schema.tables')).info.customPayload);
 }
 
 async function main() {

@@ -294,7 +294,7 @@ class Scenario:
 
     def charge_of(self, statement, values=None):
         """Runs a statement; its charge is in the answer, also if that is an error."""
-        future = self.session.execute_async(statement, values)
+        future = self.session.execute_async(statement, values, custom_payload={"RequestCharge": b""})
         try:
             future.result()
         except Exception as error:

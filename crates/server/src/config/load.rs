@@ -149,12 +149,14 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
 }
 
 /// What a setting is where nobody gives it and the profile is that of Azure Cosmos DB (cosmos-facts
-/// 3.1): its port, TLS only, password login; permissions, unless nobody has to log in.
+/// 3.1): its port, TLS only, password login; permissions, unless nobody has to log in; every answer
+/// tells its charge (2.2).
 fn cosmos_default(setting: &Setting, has_logins: bool) -> &'static str {
     match setting.name {
         "server.listen" => "127.0.0.1:10350",
         "tls.mode" => "required",
         "auth.authenticator" => "password",
+        "units.payload" => "always",
         "auth.authorizer" if has_logins => "cassandra",
         _ => setting.default,
     }

@@ -142,8 +142,8 @@ pub(crate) struct Timeouts {
 pub(crate) struct Units {
     /// What requests do is counted and charged.
     pub(crate) charge: bool,
-    /// Clients are told in the custom payload.
-    pub(crate) payload: bool,
+    /// Which clients are told in the custom payload.
+    pub(crate) payload: Payload,
     /// Where requests wait on the server when the budget is spent.
     pub(crate) server_side_retry: ServerRetry,
     /// Whether unspent budget is kept for bursts.
@@ -152,6 +152,18 @@ pub(crate) struct Units {
     pub(crate) autoscale: bool,
     /// What throughput costs.
     pub(crate) prices: units::price::Prices,
+}
+
+/// Which answers tell the charge in their custom payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Payload {
+    /// Those to requests that ask for it: a driver that sends payloads reads them too.
+    #[default]
+    Asked,
+    /// All.
+    Always,
+    /// None.
+    Never,
 }
 
 /// In which keyspaces requests wait on the server when the budget is spent.

@@ -2,8 +2,8 @@
 
 use super::form::{self, BadValue, Form};
 use super::{
-    Authenticator, Authorizer, CommitMode, Config, LogFormat, LogLevel, Profile, ServerRetry,
-    TlsMode,
+    Authenticator, Authorizer, CommitMode, Config, LogFormat, LogLevel, Payload, Profile,
+    ServerRetry, TlsMode,
 };
 
 /// One setting.
@@ -44,6 +44,7 @@ const COMMIT: Form = Form::Choice(&["group", "periodic"]);
 const AUTHENTICATOR: Form = Form::Choice(&["allow_all", "password"]);
 const AUTHORIZER: Form = Form::Choice(&["allow_all", "cassandra"]);
 const TLS_MODE: Form = Form::Choice(&["off", "optional", "required"]);
+const PAYLOAD: Form = Form::Choice(&["asked", "always", "never"]);
 const LOG_FORMAT: Form = Form::Choice(&["text", "json"]);
 const LOG_LEVEL: Form = Form::Choice(&["off", "error", "warn", "info", "debug", "trace"]);
 
@@ -400,10 +401,13 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     setting!(
         "units.payload",
-        Form::Flag,
-        "true",
-        "Whether clients are told what a request cost, in the custom payload RequestCharge of its\nanswer (protocol versions 4 and 5). The Rust driver cdrs-tokio is not told: it cannot read it.",
-        units.payload = form::flag
+        PAYLOAD,
+        "asked",
+        "Which answers tell what their request cost, as RequestCharge in their custom payload (from\nprotocol version 4 on). asked: those to requests whose own custom payload has a RequestCharge,\nof any value. always: all, as with the cosmos profile; some drivers, such as cdrs-tokio, cannot\nread an answer with a payload.",
+        units.payload = |text| form::choice(
+            text,
+            &[("asked", Payload::Asked), ("always", Payload::Always), ("never", Payload::Never)]
+        )
     ),
     setting!(
         "units.server_side_retry",

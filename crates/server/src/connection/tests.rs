@@ -89,13 +89,7 @@ impl Statements for Scripted {
         Step::Answered(Effect::none())
     }
 
-    fn refuse(
-        &self,
-        _: &Client,
-        (version, stream): (Version, i16),
-        _: Overload,
-        out: &mut BytesMut,
-    ) -> Effect {
+    fn refuse(&self, (version, stream): (Version, i16), _: Overload, out: &mut BytesMut) -> Effect {
         let error = ErrorResponse::new(ErrorKind::Overloaded, "refused");
         Effect::error(&ResponseHead::new(version, stream), &error, out)
     }

@@ -41,8 +41,16 @@ pub(super) struct Call<'a> {
     pub(super) answer_to: Option<AnswerTo<'a>>,
 }
 
-/// The key of a charge in the custom payload of an answer (cosmos-facts 2.2).
+/// The key of a charge in the custom payload of an answer (cosmos-facts 2.2), and of a request that
+/// wants to be told.
 const CHARGE_KEY: &str = "RequestCharge";
+
+/// Whether a request wants to be told its charge. Whoever can send a payload can read one; a driver
+/// that never sends any may take it for the beginning of the answer.
+pub(super) fn asks_for_charge(message: &RequestMessage<'_>) -> bool {
+    let payload = message.custom_payload.as_ref();
+    payload.is_some_and(|payload| payload.iter().any(|(key, _)| key == CHARGE_KEY))
+}
 
 /// The key of the throughput of a new table in the custom payload of a request.
 const THROUGHPUT_KEY: &str = "cosmosdb_provisioned_throughput";

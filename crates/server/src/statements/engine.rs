@@ -31,13 +31,13 @@ use units::{Charge, Work};
 use super::apart::OwnTask;
 use super::bounds::{Apart, InTurn, OwnThread};
 use super::cache::{PreparedStatements, Statement};
-use super::call::{Call, ChargePayload, strength};
+use super::call::{self, Call, ChargePayload, strength};
 use super::held_back::NoRoom;
 use super::promised::{Logged, PromisedCall};
 use super::trace::Trace;
 use super::values::Bound;
 use super::{access, consistency, encode, plans};
-use crate::config::{ServerRetry, Timeouts};
+use crate::config::{Payload, ServerRetry, Timeouts};
 use crate::connection::Wait;
 use crate::load::{GRAIN_BYTES, Load, Overload};
 use crate::reply::Failure;
@@ -84,8 +84,8 @@ pub(crate) struct Parts {
 pub(crate) struct Charging {
     /// What requests do is counted.
     pub(crate) counts: bool,
-    /// Clients are told what their requests cost.
-    pub(crate) tells: bool,
+    /// Which clients are told what their requests cost.
+    pub(crate) payload: Payload,
     /// In which keyspaces a request waits on the server when the budget is spent.
     pub(crate) retries: ServerRetry,
 }
@@ -298,7 +298,11 @@ impl Statements for Engine {
             started,
             trace: trace.as_ref(),
             work: &work,
-            tells_charge: self.0.charging.tells && client.takes_payload,
+            tells_charge: match self.0.charging.payload {
+                Payload::Asked => call::asks_for_charge(message),
+                Payload::Always => true,
+                Payload::Never => false,
+            },
             has_waited: false,
             was_slowed,
             answer_to: Some(answer_to),
@@ -340,12 +344,12 @@ impl Statements for Engine {
 
     fn refuse(
         &self,
-        client: &Client,
         (version, stream): (Version, i16),
         overload: Overload,
         out: &mut BytesMut,
     ) -> Effect {
-        let tells = self.0.charging.tells && client.takes_payload;
+        // The request was not looked into: whether it asks is not known.
+        let tells = self.0.charging.payload == Payload::Always;
         let payload = ChargePayload::of(Charge::ZERO, tells);
         let mut space = Default::default();
         let custom_payload = payload.pairs(&mut space);

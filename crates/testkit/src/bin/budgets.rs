@@ -117,6 +117,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             _ => return Err(format!("no argument {word}").into()),
         }
     }
+    // What is measured is what each answer says it cost.
+    settings.push("units.payload=always".to_owned());
     let arguments: Vec<&str> =
         settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
     let node = Node::start(Path::new(&binary), &arguments)?;
