@@ -12,19 +12,20 @@ use partition::{History, PartitionMap};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::{
-    AllDone, AnswerTo, Asking, Busy, CommitError, CommitResult, Committed, NodeStore,
-    OutcomeReceiver, ReplicaSets, Slots, Ticket, WithoutRoom,
+    AllDone, AnswerTo, Asking, Busy, CommitError, Committed, NodeStore, OutcomeReceiver,
+    ReplicaSets, Slots, Ticket, WithoutRoom,
 };
 use schema::system::{AuthFacts, StatementFacts};
 use schema::{IndexBuildFacts, NodeFacts, Profile, Schema, SchemaEvent, Table};
 use smallvec::SmallVec;
-use types::{Done, Mutation, Outcome, SetId, TableId};
+use types::{Mutation, SetId, TableId};
+use units::Work;
 use units::price::Prices;
-use units::{Charge, Work};
 
 use crate::admission::estimate;
 use crate::error::ExecuteError;
 use crate::page_state::PagingSecret;
+use crate::pending_write::PendingWrite;
 use crate::rows::Rows;
 use crate::traffic::Traffic;
 use crate::usage::Usage;
@@ -173,14 +174,17 @@ impl RequestContext<'_> {
     }
 }
 
-/// A finished execution, or one that waits for the log.
+/// How far a plan came without waiting.
 pub enum Executed {
-    /// Finished.
+    /// To its end.
     Done(Answer),
-    /// The change is in the log and waits to be durable.
-    Waiting(Waiting),
-    /// Nothing was done: there is no room for the change now. It is to come again, see [`Coordinator::room`].
+    /// Its write is in the log and waits to be durable. The receiver tells what became of it; without one, the mailbox
+    /// of the request does.
+    Pending(PendingWrite, Option<OutcomeReceiver>),
+    /// Nothing was done: there is no room for the write now. It is to come again, see [`Coordinator::room`].
     NoRoom(Busy),
+    /// Nothing was done or charged: it takes longer than others may be kept waiting for, and needs a thread of its own.
+    TooLong,
 }
 
 /// What the client gets.
@@ -205,16 +209,6 @@ pub enum Reply {
     UseKeyspace(Arc<str>),
 }
 
-/// A commit that waits for the log.
-pub struct Waiting {
-    /// Tells what became of it; without, the mailbox of the request does.
-    pub outcome: Option<OutcomeReceiver>,
-    /// What the client is told besides.
-    pub warnings: Vec<String>,
-    /// What was taken from budgets for it, to be settled when it is done.
-    pub ticket: Ticket,
-}
-
 impl Coordinator {
     /// The schema as it is now.
     pub fn schema(&self) -> Arc<Schema> {
@@ -228,6 +222,11 @@ impl Coordinator {
 
     pub(crate) fn replicas(&self) -> &ReplicaSets {
         &self.replicas
+    }
+
+    #[cfg(test)]
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     pub(crate) fn paging_secret(&self) -> &PagingSecret {
@@ -257,8 +256,7 @@ impl Coordinator {
         facts
     }
 
-    /// Runs a plan. It does not wait: a change that must become durable first comes back as
-    /// [`Executed::Waiting`].
+    /// Runs a plan. It does not wait: a write that must become durable first comes back as [`Executed::Pending`].
     pub fn execute(
         &self,
         plan: Plan<'_>,
@@ -267,7 +265,11 @@ impl Coordinator {
         let answer = match plan {
             Plan::Select(mut plan) => {
                 let warnings = std::mem::take(&mut plan.warnings);
-                Answer { reply: Reply::Rows(self.select(&plan, request)?), warnings }
+                match self.select(&plan, request) {
+                    Ok(rows) => Answer { reply: Reply::Rows(rows), warnings },
+                    Err(ExecuteError::TooLong) => return Ok(Executed::TooLong),
+                    Err(error) => return Err(error),
+                }
             }
             Plan::Modify(ModifyPlan { mutations, conditional, warnings, .. })
             | Plan::Batch(BatchPlan { mutations, conditional, warnings, .. }) => {
@@ -321,39 +323,30 @@ impl Coordinator {
     fn commit(
         &self,
         mutations: Vec<Mutation>,
-        conditional: Option<ConditionalResult<'_>>,
+        conditional: Option<ConditionalResult>,
         mut warnings: Vec<String>,
         request: &RequestContext<'_>,
     ) -> Result<Executed, ExecuteError> {
-        let conditional = conditional.as_ref();
         if mutations.is_empty() {
-            let reply = self.answer_commit(Ok(AllDone::new()), conditional)?;
-            return Ok(Executed::Done(Answer { reply, warnings }));
+            let nothing = PendingWrite::new(Ticket::default(), warnings, conditional);
+            let answer = nothing.finish(self, Ok(AllDone::new()), request.work)?;
+            return Ok(Executed::Done(answer));
         }
         if let Some(busy) = self.replicas.busy(request.without_room)? {
             return Ok(Executed::NoRoom(busy));
         }
         warnings.extend(self.admit_sizes(&mutations)?);
         let ticket = self.admit_writes(&mutations, request)?;
+        let pending = PendingWrite::new(ticket, warnings, conditional);
         match self.commit_located(mutations, request)? {
             Committed::Now(outcome) => {
-                if let Ok(done) = &outcome {
-                    request.add_work(|work| work.written += replica::charge_of(done));
-                    self.settle_writes(ticket, done);
-                }
-                let reply = self.answer_commit(outcome, conditional)?;
-                Ok(Executed::Done(Answer { reply, warnings }))
+                Ok(Executed::Done(pending.finish(self, outcome, request.work)?))
             }
-            Committed::Later(outcome) => {
-                let outcome = Some(outcome);
-                Ok(Executed::Waiting(Waiting { outcome, warnings, ticket }))
-            }
-            Committed::Promised => {
-                Ok(Executed::Waiting(Waiting { outcome: None, warnings, ticket }))
-            }
+            Committed::Later(outcome) => Ok(Executed::Pending(pending, Some(outcome))),
+            Committed::Promised => Ok(Executed::Pending(pending, None)),
             Committed::Moved(_) => Err(CommitError::Moved.into()),
             Committed::Busy(busy) => {
-                self.replicas.budgets().settle(ticket, |_, _| Charge::ZERO);
+                pending.cancel(self);
                 Ok(Executed::NoRoom(busy))
             }
         }
@@ -367,13 +360,6 @@ impl Coordinator {
     /// Has the changes that were promised an answer written: nothing more comes with them.
     pub fn write_group(&self) {
         self.replicas.write_group();
-    }
-
-    /// Settles with the budgets when writes are done.
-    pub fn settle_writes(&self, ticket: Ticket, done: &[Done]) {
-        self.replicas.budgets().settle(ticket, |place, _| {
-            Charge::from_micros(done.get(place).map_or(0, |done| done.weight))
-        });
     }
 
     /// Finds the set of each key and commits. When a physical partition is split or merged meanwhile
@@ -411,29 +397,6 @@ impl Coordinator {
                 committed => return Ok(committed),
             }
         }
-    }
-
-    fn answer_commit(
-        &self,
-        outcome: CommitResult,
-        conditional: Option<&ConditionalResult<'_>>,
-    ) -> Result<Reply, ExecuteError> {
-        let outcomes = outcome?;
-        let Some(conditional) = conditional else { return Ok(Reply::Void) };
-        let outcome = outcomes.first().map_or(&Outcome::Applied, |done| &done.outcome);
-        self.conditional_rows(conditional, outcome).map(Reply::Rows)
-    }
-
-    /// What a conditional write answers.
-    pub fn conditional_rows(
-        &self,
-        conditional: &ConditionalResult<'_>,
-        outcome: &Outcome,
-    ) -> Result<Rows, ExecuteError> {
-        let first_row =
-            if conditional.wants_first_row(outcome) { self.first_row(conditional)? } else { None };
-        let result = conditional.rows(outcome, first_row)?;
-        Ok(Rows::from_values(result.columns, result.rows))
     }
 }
 

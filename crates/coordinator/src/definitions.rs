@@ -240,3 +240,91 @@ pub(crate) fn refused(error: impl std::fmt::Display) -> ExecuteError {
 pub(crate) fn failed(error: impl std::fmt::Display) -> ExecuteError {
     ExecuteError::Schema(SchemaError::Server(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use schema::ChangeKind;
+
+    use crate::testing::{Node, settings};
+
+    use super::*;
+
+    const KEYSPACE: &str =
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+
+    #[test]
+    fn what_was_defined_and_written_is_there_after_a_crash() {
+        let node = Node::new(settings());
+        node.run_all(&[
+            KEYSPACE,
+            "CREATE TABLE k.t (p int PRIMARY KEY, v int)",
+            "CREATE TABLE k.gone (p int PRIMARY KEY)",
+            "INSERT INTO k.t (p, v) VALUES (1, 2)",
+            "ALTER TABLE k.t ADD w int",
+            "UPDATE k.t SET w = 3 WHERE p = 1",
+            "DROP TABLE k.gone",
+        ]);
+        let version = node.coordinator.schema().version;
+        let node = node.restarted();
+        assert_eq!(node.coordinator.schema().version, version);
+        assert_eq!(node.numbers("SELECT w FROM k.t"), [3]);
+        assert!(node.coordinator.schema().table("k", "gone").is_none());
+    }
+
+    #[test]
+    fn everybody_is_told_after_a_definition_can_be_seen_and_not_of_one_that_changes_nothing() {
+        let node = Node::new(settings());
+        node.run_all(&[KEYSPACE, "CREATE TABLE k.t (p int PRIMARY KEY)"]);
+        let kinds = |node: &Node| -> Vec<ChangeKind> {
+            node.world.events.lock().iter().map(|event| event.kind).collect()
+        };
+        assert_eq!(kinds(&node), [ChangeKind::Created, ChangeKind::Created]);
+        let answer = node.run("CREATE TABLE IF NOT EXISTS k.t (p int PRIMARY KEY)").unwrap();
+        assert!(matches!(answer.reply, Reply::Void));
+        assert!(node.run("CREATE TABLE k.t (p int PRIMARY KEY)").is_err());
+        assert_eq!(kinds(&node).len(), 2);
+    }
+
+    #[test]
+    fn truncated_and_dropped_rows_are_kept_first_where_that_is_wanted() {
+        let node = Node::new(Settings { auto_snapshot: true, ..settings() });
+        node.run_all(&[
+            KEYSPACE,
+            "CREATE TABLE k.t (p int PRIMARY KEY)",
+            "CREATE TABLE k.plain (p int PRIMARY KEY) WITH allow_auto_snapshot = false",
+            "INSERT INTO k.t (p) VALUES (1)",
+            "INSERT INTO k.plain (p) VALUES (1)",
+            "TRUNCATE k.t",
+            "TRUNCATE k.plain",
+        ]);
+        assert_eq!(node.rows("SELECT * FROM k.t"), Vec::<Vec<_>>::new());
+        assert_eq!(node.rows("SELECT * FROM k.plain"), Vec::<Vec<_>>::new());
+        let kept = node.snapshots();
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert!(kept[0].starts_with("truncated-") && kept[0].ends_with("-t"), "{kept:?}");
+        node.run_all(&["INSERT INTO k.t (p) VALUES (1)", "DROP TABLE k.t"]);
+        assert_eq!(node.snapshots().len(), 2);
+    }
+
+    #[test]
+    fn a_table_with_throughput_of_its_own_gets_a_space_and_keeps_its_rows() {
+        let node = Node::new(settings());
+        node.run_all(&[
+            KEYSPACE,
+            "CREATE TABLE k.t (p int PRIMARY KEY, v int)",
+            "INSERT INTO k.t (p, v) VALUES (1, 2)",
+        ]);
+        let table = node.coordinator.schema().table("k", "t").unwrap().id;
+        let before = node.coordinator.map().locate(table, types::RingToken(0)).unwrap().set;
+        node.run_all(&["ALTER TABLE k.t WITH cosmosdb_provisioned_throughput = 25000"]);
+        let after = node.coordinator.map().locate(table, types::RingToken(0)).unwrap().set;
+        assert_ne!(before, after);
+        let space = node.coordinator.space_named("k", Some("t")).unwrap();
+        // One for each ten thousand.
+        assert_eq!(node.coordinator.map().partitions(&space).len(), 3);
+        assert_eq!(node.numbers("SELECT v FROM k.t"), [2]);
+        let node = node.restarted();
+        assert_eq!(node.coordinator.map().partitions(&space).len(), 3);
+        assert_eq!(node.numbers("SELECT v FROM k.t"), [2]);
+    }
+}

@@ -75,9 +75,9 @@ impl Coordinator {
     /// The first live row of the logical partition that a conditional write looked at.
     pub(crate) fn first_row(
         &self,
-        conditional: &ConditionalResult<'_>,
+        conditional: &ConditionalResult,
     ) -> Result<Option<CurrentRow>, ExecuteError> {
-        let (table, key) = (conditional.table, conditional.key());
+        let (table, key) = (&conditional.table, conditional.key());
         let map = self.map();
         let Some(partition) = map.locate(table.id, key.ring()) else { return Ok(None) };
         let command = ReadCommand {

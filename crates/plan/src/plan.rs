@@ -84,7 +84,7 @@ pub enum Plan<'a> {
     /// Rows of one table are changed.
     Modify(ModifyPlan<'a>),
     /// Rows of several tables are changed, all or none.
-    Batch(BatchPlan<'a>),
+    Batch(BatchPlan),
     /// A definition changes.
     Schema(&'a Arc<Statement>),
     /// Another keyspace is used from now on.
@@ -177,7 +177,7 @@ pub struct ModifyPlan<'a> {
     pub mutations: Vec<Mutation>,
     /// How a conditional write answers; `None` when it has no condition. Then there is exactly one
     /// mutation.
-    pub conditional: Option<ConditionalResult<'a>>,
+    pub conditional: Option<ConditionalResult>,
     /// Whether counters change.
     pub is_counter: bool,
     /// What the client is told besides the result.
@@ -186,14 +186,14 @@ pub struct ModifyPlan<'a> {
 
 /// A batch.
 #[derive(Debug)]
-pub struct BatchPlan<'a> {
+pub struct BatchPlan {
     /// LOGGED, UNLOGGED or COUNTER.
     pub kind: BatchKind,
     /// One per table and logical partition, in the order they first came.
     pub mutations: Vec<Mutation>,
     /// How a conditional batch answers; `None` when it has no condition. Then there is exactly one
     /// mutation.
-    pub conditional: Option<ConditionalResult<'a>>,
+    pub conditional: Option<ConditionalResult>,
     /// What the client is told besides the result.
     pub warnings: Vec<String>,
 }

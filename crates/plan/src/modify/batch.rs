@@ -74,7 +74,7 @@ impl PreparedBatch {
         &'a self,
         values: BoundValues<'a>,
         context: &'a BindContext<'a>,
-    ) -> Result<BatchPlan<'a>, PlanError> {
+    ) -> Result<BatchPlan, PlanError> {
         let eval = Evaluation { values, context };
         let default_us = self.attributes.timestamp_us(context.timestamp_us(), &eval)?;
         let items: Vec<(&PreparedModification, BoundValues<'a>)> =
@@ -88,7 +88,7 @@ pub fn bind_batch<'a>(
     kind: BatchKind,
     items: &[BatchItem<'a>],
     context: &'a BindContext<'a>,
-) -> Result<BatchPlan<'a>, PlanError> {
+) -> Result<BatchPlan, PlanError> {
     let mut bound = Vec::with_capacity(items.len());
     for item in items {
         let PreparedKind::Modify(statement) = &item.prepared.kind else {
@@ -226,7 +226,7 @@ fn bind_items<'a>(
     items: &[(&'a PreparedModification, BoundValues<'a>)],
     default_us: i64,
     context: &'a BindContext<'a>,
-) -> Result<BatchPlan<'a>, PlanError> {
+) -> Result<BatchPlan, PlanError> {
     if items.iter().any(|(statement, _)| statement.has_conditions()) {
         let (mutation, conditional) = bind_conditional(items, true, context)?;
         return Ok(BatchPlan {
@@ -398,7 +398,7 @@ fn bind_conditional<'a>(
     items: &[(&'a PreparedModification, BoundValues<'a>)],
     is_batch: bool,
     context: &'a BindContext<'a>,
-) -> Result<(Mutation, ConditionalResult<'a>), PlanError> {
+) -> Result<(Mutation, ConditionalResult), PlanError> {
     let now_s = u32::try_from(context.now_seconds()).unwrap_or(0);
     let mut conditions = Conditions { columns: Some(Vec::new()), ..Conditions::default() };
     let mut bound: Option<(&'a Arc<schema::Table>, PartitionKey)> = None;
@@ -493,6 +493,7 @@ fn bind_conditional<'a>(
         operations,
     };
     let reads = (reads_statics, reads_regulars);
+    let table = Arc::clone(table);
     Ok((
         mutation,
         ConditionalResult { table, key, columns, static_columns, wants_first_row, reads, now_s },

@@ -9,11 +9,12 @@ use types::{RowPosition, RowView};
 use crate::plan::ResultColumn;
 use crate::row::{RowAccess, RowLayout, StoredRow};
 
-/// What a conditional write shows of the rows it looked at.
+/// What a conditional write shows of the rows it looked at. It outlives its plan: the answer is made when the write is
+/// done.
 #[derive(Debug)]
-pub struct ConditionalResult<'a> {
+pub struct ConditionalResult {
     /// The table.
-    pub table: &'a Arc<Table>,
+    pub table: Arc<Table>,
     pub(super) key: PartitionKey,
     /// The columns that are shown when the condition did not hold; `None` for all.
     pub(super) columns: Option<Vec<usize>>,
@@ -38,7 +39,7 @@ pub struct ConditionalRows {
 const NOT_APPLIED: [u8; 1] = [0];
 const APPLIED: [u8; 1] = [1];
 
-impl ConditionalResult<'_> {
+impl ConditionalResult {
     fn column(&self, name: &Arc<str>, cql_type: CqlType) -> ResultColumn {
         ResultColumn {
             keyspace: Arc::clone(&self.table.keyspace),
@@ -84,7 +85,7 @@ impl ConditionalResult<'_> {
             }
             Outcome::NotApplied { rows } => rows,
         };
-        let layout = RowLayout::new(self.table);
+        let layout = RowLayout::new(&self.table);
         let shown: Vec<usize> = match &self.columns {
             Some(columns) => columns.clone(),
             None => (0..self.table.columns.len())

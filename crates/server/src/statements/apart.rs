@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use coordinator::{Answer, ExecuteError};
+use coordinator::{ExecuteError, Executed};
 use protocol::ResponseHead;
 use tokio::task::JoinHandle;
 
 use super::bounds::{Abandon, OwnThread};
 use super::call::OwnedCall;
-use super::encode;
-use super::engine::{Inner, Long, Pace, Ran};
-use crate::load::Holding;
+use super::engine::{Inner, Pace, Ran};
+use super::plans::Patience;
 use crate::reply::Failure;
 use crate::session::{Effect, Finished};
 
@@ -40,15 +39,20 @@ impl Drop for OwnTask {
 
 impl Inner {
     /// Runs a call that takes long on a thread of its own.
-    pub(super) async fn run_apart(self: Arc<Self>, call: OwnedCall, long: Long) -> Finished {
+    pub(super) async fn run_apart(
+        self: Arc<Self>,
+        call: OwnedCall,
+        patience: Patience,
+    ) -> Finished {
         let abandon = Abandon::default();
         // Scans wait for each other, so that they leave room for everything else.
         let (mut scan, mut begun) = (None, None);
-        if long.is_scan {
+        if patience.is_scan {
             let begin = Arc::clone(&self.scans_begun).acquire_owned();
             let turn = Arc::clone(&self.scans).acquire_owned();
             let both = async { Some((begin.await.ok()?, turn.await.ok()?)) };
-            let Ok(Some((begin, turn))) = tokio::time::timeout_at(long.until.into(), both).await
+            let Ok(Some((begin, turn))) =
+                tokio::time::timeout_at(patience.until.into(), both).await
             else {
                 return self.finished(&call, Err(ExecuteError::ReadTimedOut.into()));
             };
@@ -58,14 +62,14 @@ impl Inner {
         let thread = OwnThread::new(&self.load, Arc::clone(&abandon.0), scan);
         let inner = Arc::clone(&self);
         let head = call.bare_head();
-        let waits = call.with(|call| Ok(self.waits_for_budget(&call))).unwrap_or(false);
+        let waits = self.waits_for_budget(call.statements());
         let ran = tokio::task::spawn_blocking(move || {
             let schema = inner.coordinator.schema();
             let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&thread)));
             (call, ran, thread)
         });
-        let ran = match long.patience {
-            Some(patience) => match tokio::time::timeout(patience, ran).await {
+        let ran = match patience.leaves_after {
+            Some(wait) => match tokio::time::timeout(wait, ran).await {
                 Ok(ran) => ran,
                 // What was begun goes on; the client is told that nobody waits for it.
                 Err(_) => {
@@ -86,9 +90,11 @@ impl Inner {
         };
         drop(abandon);
         match ran {
-            Ok(Ran::Waits(outcome, logged)) => self.finish(call, outcome, logged).await,
-            Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
-            Ok(Ran::Long(_) | Ran::Promised(_) | Ran::NoRoom(_)) => {
+            Ok(Ran { executed: Executed::Pending(pending, outcome), patience }) => {
+                self.finish(call, pending, outcome, patience).await
+            }
+            Ok(Ran { executed: Executed::Done(answer), .. }) => self.finished(&call, Ok(answer)),
+            Ok(Ran { executed: Executed::TooLong | Executed::NoRoom(_), .. }) => {
                 self.finished(&call, Err(Failure::Bug))
             }
             Err(Failure::Execute(ExecuteError::Throttled(wait))) if waits => {
@@ -97,20 +103,5 @@ impl Inner {
             }
             Err(failure) => self.finished(&call, Err(failure)),
         }
-    }
-
-    pub(super) fn finished(
-        self: &Arc<Self>,
-        call: &OwnedCall,
-        outcome: Result<Answer, Failure>,
-    ) -> Finished {
-        let mut message = BytesMut::new();
-        let effect = call.with(|call| {
-            self.settle(&call, &outcome);
-            Ok(encode::answer(&call, outcome, &mut message))
-        });
-        let mut finished = Finished::new(message, effect.unwrap_or_default());
-        finished.holding = Holding::of(&self.load, finished.message.capacity());
-        finished
     }
 }

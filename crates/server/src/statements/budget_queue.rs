@@ -6,21 +6,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordinator::ExecuteError;
+use coordinator::{ExecuteError, Executed};
 use plan::Plan;
 use replica::budgets::SERVER_WAIT_MAX;
 
+use super::cache::Statement;
 use super::call::{Call, OwnedCall};
 use super::engine::{Inner, Pace, Ran};
-use super::plans;
+use super::plans::Patience;
 use crate::reply::Failure;
 use crate::session::Finished;
 use crate::world;
 
 impl Inner {
     /// Whether a call waits on the server when its budget is spent.
-    pub(super) fn waits_for_budget(&self, call: &Call<'_>) -> bool {
-        let of_tables = call.statements.first().and_then(|statement| statement.keyspace());
+    pub(super) fn waits_for_budget(&self, statements: &[Arc<Statement>]) -> bool {
+        let of_tables = statements.first().and_then(|statement| statement.keyspace());
         of_tables.is_some_and(|keyspace| self.charging.retries.includes(keyspace))
     }
 
@@ -45,15 +46,19 @@ impl Inner {
             let schema = self.coordinator.schema();
             let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
             drop(schema);
-            let Ok(Ran::NoRoom(no_room)) = ran else { break ran };
-            self.wait_for_room(no_room).await;
+            let Ok(Ran { executed: Executed::NoRoom(busy), patience }) = ran else { break ran };
+            self.wait_for_room(busy, patience.until).await;
             call.was_slowed = true;
         };
         match ran {
-            Ok(Ran::Answered(answer)) => self.finished(&call, Ok(answer)),
-            Ok(Ran::Waits(outcome, logged)) => self.finish(call, outcome, logged).await,
-            Ok(Ran::Promised(_) | Ran::NoRoom(_)) => self.finished(&call, Err(Failure::Bug)),
-            Ok(Ran::Long(long)) => self.run_apart(call, long).await,
+            Ok(Ran { executed, patience }) => match executed {
+                Executed::Done(answer) => self.finished(&call, Ok(answer)),
+                Executed::Pending(pending, outcome) => {
+                    self.finish(call, pending, outcome, patience).await
+                }
+                Executed::TooLong => self.run_apart(call, patience).await,
+                Executed::NoRoom(_) => self.finished(&call, Err(Failure::Bug)),
+            },
             Err(failure) => self.finished(&call, Err(failure)),
         }
     }
@@ -63,7 +68,10 @@ impl Inner {
         self.with_plan(call, |plan| {
             Ok(match &plan {
                 Plan::Select(_) => Failure::Execute(ExecuteError::ReadTimedOut),
-                plan => Failure::WriteTimedOut(plans::patience(&self.timeouts, plan).0),
+                plan => {
+                    let patience = Patience::of(plan, &self.timeouts, call.started);
+                    Failure::WriteTimedOut(patience.write_type)
+                }
             })
         })
     }

@@ -7,8 +7,9 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::BytesMut;
-use protocol::{Consistency, Frame, QueryParameters, Request, RequestMessage, ResponseHead};
+use protocol::{
+    Consistency, Frame, QueryParameters, Request, RequestMessage, ResponseHead, Version,
+};
 use replica::AnswerTo;
 use units::budget::ClientId;
 use units::{Charge, ReadStrength, Work};
@@ -126,11 +127,6 @@ impl<'a> Call<'a> {
         units::charge(&self.work.get())
     }
 
-    /// What the answer tells of a charge.
-    pub(super) fn payload(&self, charge: Charge) -> ChargePayload {
-        ChargePayload::of(charge, self.tells_charge)
-    }
-
     /// The throughput that its custom payload asks for (cosmos-facts 2.2): a number as text.
     pub(super) fn throughput(&self) -> Result<Option<u32>, Failure> {
         let Some(payload) = &self.message.custom_payload else { return Ok(None) };
@@ -158,18 +154,38 @@ impl<'a> Call<'a> {
         ClientId(ip << 16 ^ u64::from(self.client.address.port()))
     }
 
-    /// What the answer starts with.
-    pub(super) fn head<'w>(
-        &self,
-        warnings: &'w [String],
-        custom_payload: &'w [(&'w str, &'w [u8])],
-    ) -> ResponseHead<'w> {
-        ResponseHead {
+    /// What its answer needs.
+    pub(super) fn addressee(&self) -> Addressee<'a> {
+        Addressee {
             version: self.frame.version,
             stream: self.frame.stream,
-            tracing_id: self.trace.map(|trace| trace.id),
-            warnings,
-            custom_payload,
+            consistency: self.consistency(),
+            columns: self.columns(),
+            statements: self.statements,
+            trace: self.trace,
+            charge: self.charge(),
+            tells_charge: self.tells_charge,
+        }
+    }
+
+    fn consistency(&self) -> Consistency {
+        self.parameters().map_or(Consistency::One, |parameters| parameters.consistency)
+    }
+
+    fn columns(&self) -> KnownColumns {
+        let skips = |parameters: &QueryParameters<'_>| parameters.skip_metadata;
+        match &self.message.request {
+            Request::Query { parameters, .. } => KnownColumns::Query { skips: skips(parameters) },
+            Request::Execute { result_metadata_id, parameters, .. } => {
+                let is_other = |known: &[u8]| match self.statements {
+                    [one] => *known != one.plan.result_metadata_id,
+                    _ => false,
+                };
+                let knows_others =
+                    self.frame.version >= Version::V5 && result_metadata_id.is_some_and(is_other);
+                KnownColumns::Executed { skips: skips(parameters), knows_others }
+            }
+            _ => KnownColumns::None,
         }
     }
 
@@ -193,6 +209,57 @@ impl<'a> Call<'a> {
             tells_charge: self.tells_charge,
             has_waited: self.has_waited,
             was_slowed: self.was_slowed,
+            consistency: self.consistency(),
+            columns: self.columns(),
+        }
+    }
+}
+
+/// Who is answered, and how: all that an answer needs of its request. The request is not decoded again for it, so that
+/// nothing can go wrong between an outcome and its client.
+#[derive(Clone, Copy)]
+pub(super) struct Addressee<'a> {
+    version: Version,
+    stream: i16,
+    pub(super) consistency: Consistency,
+    pub(super) columns: KnownColumns,
+    /// One, or those of a batch in order.
+    pub(super) statements: &'a [Arc<Statement>],
+    trace: Option<&'a Arc<Trace>>,
+    /// What the call cost.
+    pub(super) charge: Charge,
+    tells_charge: bool,
+}
+
+/// Which columns of a result its client knows, and need not be told.
+#[derive(Clone, Copy)]
+pub(super) enum KnownColumns {
+    /// None.
+    None,
+    /// It says so beside the text.
+    Query { skips: bool },
+    /// Those of the statement when it was prepared, which may have been others.
+    Executed { skips: bool, knows_others: bool },
+}
+
+impl Addressee<'_> {
+    /// What the answer tells of a charge.
+    pub(super) fn payload(&self, charge: Charge) -> ChargePayload {
+        ChargePayload::of(charge, self.tells_charge)
+    }
+
+    /// What the answer starts with.
+    pub(super) fn head<'w>(
+        &self,
+        warnings: &'w [String],
+        custom_payload: &'w [(&'w str, &'w [u8])],
+    ) -> ResponseHead<'w> {
+        ResponseHead {
+            version: self.version,
+            stream: self.stream,
+            tracing_id: self.trace.map(|trace| trace.id),
+            warnings,
+            custom_payload,
         }
     }
 }
@@ -208,6 +275,8 @@ pub(super) struct OwnedCall {
     tells_charge: bool,
     pub(super) has_waited: bool,
     pub(super) was_slowed: bool,
+    consistency: Consistency,
+    columns: KnownColumns,
 }
 
 enum Several {
@@ -216,31 +285,26 @@ enum Several {
 }
 
 impl OwnedCall {
-    /// Its statement; `None` for a batch.
-    pub(super) fn only_statement(&self) -> Option<&Statement> {
+    /// Its statement, or those of a batch in order.
+    pub(super) fn statements(&self) -> &[Arc<Statement>] {
         match &self.statements {
-            Several::One(one) => Some(one),
-            Several::Many(_) => None,
+            Several::One(one) => slice::from_ref(one),
+            Several::Many(many) => many,
         }
     }
 
-    /// What it cost so far.
-    pub(super) fn charge(&self) -> Charge {
-        units::charge(&self.work.get())
-    }
-
-    /// Appends that a change is made: the request is not looked at again for that.
-    pub(super) fn put_void(&self, warnings: &[String], out: &mut BytesMut) {
-        let payload = ChargePayload::of(self.charge(), self.tells_charge);
-        let mut space = Default::default();
-        let head = ResponseHead {
+    /// What its answer needs.
+    pub(super) fn addressee(&self) -> Addressee<'_> {
+        Addressee {
             version: self.frame.version,
             stream: self.frame.stream,
-            tracing_id: None,
-            warnings,
-            custom_payload: payload.pairs(&mut space),
-        };
-        head.void(out);
+            consistency: self.consistency,
+            columns: self.columns,
+            statements: self.statements(),
+            trace: self.trace.as_ref(),
+            charge: units::charge(&self.work.get()),
+            tells_charge: self.tells_charge,
+        }
     }
 
     /// The least that an answer starts with.
@@ -248,7 +312,7 @@ impl OwnedCall {
         ResponseHead::new(self.frame.version, self.frame.stream)
     }
 
-    /// Looks into the request again.
+    /// Looks into the request again, to run it or to tell of it.
     pub(super) fn with<T>(
         &self,
         look: impl FnOnce(Call<'_>) -> Result<T, Failure>,
@@ -258,10 +322,7 @@ impl OwnedCall {
             client: &self.client,
             frame: &self.frame,
             message: &message,
-            statements: match &self.statements {
-                Several::One(one) => slice::from_ref(one),
-                Several::Many(many) => many,
-            },
+            statements: self.statements(),
             started: self.started,
             trace: self.trace.as_ref(),
             work: &self.work,

@@ -5,33 +5,33 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use coordinator::{Answer, Reply, Rows};
 use protocol::{
-    ColumnSpec, PreparedMetadata, Request, ResponseHead, RowsMetadata, SchemaChange,
-    SchemaChangeKind, SchemaTarget, Version,
+    ColumnSpec, PreparedMetadata, ResponseHead, RowsMetadata, SchemaChange, SchemaChangeKind,
+    SchemaTarget,
 };
 use schema::{ChangeKind, ChangeTarget, SchemaEvent};
 use units::Charge;
 
 use super::cache::{Statement, result_specs};
-use super::call::Call;
+use super::call::{Addressee, Call, KnownColumns};
 use crate::reply::Failure;
 use crate::session::{Change, Effect};
 
 /// Appends the answer to a call.
 pub(super) fn answer(
-    call: &Call<'_>,
+    to: &Addressee<'_>,
     outcome: Result<Answer, Failure>,
     out: &mut BytesMut,
 ) -> Effect {
     let answer = match outcome {
         Ok(answer) => answer,
-        Err(failure) => return error(call, &failure, out),
+        Err(failure) => return failed(to, &failure, out),
     };
-    let (payload, mut space) = (call.payload(call.charge()), Default::default());
+    let (payload, mut space) = (to.payload(to.charge), Default::default());
     let payload = payload.pairs(&mut space);
-    let head = call.head(&answer.warnings, payload);
+    let head = to.head(&answer.warnings, payload);
     match &answer.reply {
         Reply::Void => head.void(out),
-        Reply::Rows(rows) => self::rows(call, &head, rows, out),
+        Reply::Rows(rows) => self::rows(to, &head, rows, out),
         Reply::SchemaChange(event) => head.schema_change(&schema_change(event), out),
         Reply::UseKeyspace(name) => {
             head.set_keyspace(name, out);
@@ -43,16 +43,19 @@ pub(super) fn answer(
 
 /// Appends an error.
 pub(super) fn error(call: &Call<'_>, failure: &Failure, out: &mut BytesMut) -> Effect {
-    let consistency = call.parameters().map_or(protocol::Consistency::One, |it| it.consistency);
-    let charge = if failure.is_throttled() { Charge::ZERO } else { call.charge() };
-    let (payload, mut space) = (call.payload(charge), Default::default());
-    let payload = payload.pairs(&mut space);
-    Effect::error(&call.head(&[], payload), &failure.response(consistency), out)
+    failed(&call.addressee(), failure, out)
 }
 
-fn rows(call: &Call<'_>, head: &ResponseHead<'_>, rows: &Rows, out: &mut BytesMut) {
+fn failed(to: &Addressee<'_>, failure: &Failure, out: &mut BytesMut) -> Effect {
+    let charge = if failure.is_throttled() { Charge::ZERO } else { to.charge };
+    let (payload, mut space) = (to.payload(charge), Default::default());
+    let payload = payload.pairs(&mut space);
+    Effect::error(&to.head(&[], payload), &failure.response(to.consistency), out)
+}
+
+fn rows(to: &Addressee<'_>, head: &ResponseHead<'_>, rows: &Rows, out: &mut BytesMut) {
     let converted: Vec<ColumnSpec>;
-    let statement = match call.statements {
+    let statement = match to.statements {
         [one] if Arc::ptr_eq(&one.plan.result_columns, &rows.columns) => Some(one),
         _ => None,
     };
@@ -63,33 +66,19 @@ fn rows(call: &Call<'_>, head: &ResponseHead<'_>, rows: &Rows, out: &mut BytesMu
             &converted
         }
     };
-    let (skip, new_metadata_id) = known_columns(call, statement.map(|statement| &**statement));
+    // Columns that a prepared statement did not announce (those of conditional writes) are always sent.
+    let (skip, new_metadata_id) = match (to.columns, statement) {
+        (KnownColumns::Query { skips }, _) => (skips, None),
+        (KnownColumns::Executed { knows_others: true, .. }, Some(statement)) => {
+            (false, Some(statement.plan.result_metadata_id.as_slice()))
+        }
+        (KnownColumns::Executed { skips, .. }, Some(_)) => (skips, None),
+        (KnownColumns::Executed { .. }, None) | (KnownColumns::None, _) => (false, None),
+    };
     let metadata =
         RowsMetadata { columns, skip, new_metadata_id, paging_state: rows.paging_state.as_deref() };
     let row_count = usize::try_from(rows.row_count).unwrap_or(usize::MAX);
     head.rows(&metadata, out).finish_with_cells(row_count, &rows.body);
-}
-
-/// Whether the client knows the columns, and if it knows others, the id of the right ones. Columns
-/// that a statement did not announce (those of conditional writes) are always sent.
-fn known_columns<'a>(
-    call: &Call<'_>,
-    announced: Option<&'a Statement>,
-) -> (bool, Option<&'a [u8]>) {
-    let wants_skip = call.parameters().is_some_and(|parameters| parameters.skip_metadata);
-    match (&call.message.request, announced) {
-        (Request::Query { .. }, _) => (wants_skip, None),
-        (Request::Execute { result_metadata_id, .. }, Some(statement)) => {
-            let current: &[u8] = &statement.plan.result_metadata_id;
-            match result_metadata_id {
-                Some(known) if *known != current && call.frame.version >= Version::V5 => {
-                    (false, Some(current))
-                }
-                _ => (wants_skip, None),
-            }
-        }
-        _ => (false, None),
-    }
 }
 
 /// Appends PREPARED.
@@ -102,9 +91,10 @@ pub(super) fn prepared(call: &Call<'_>, statement: &Statement, out: &mut BytesMu
         partition_key_indexes: &plan.partition_key_indices,
         result: (!statement.result.is_empty()).then_some(&*statement.result),
     };
-    let (payload, mut space) = (call.payload(call.charge()), Default::default());
+    let to = call.addressee();
+    let (payload, mut space) = (to.payload(to.charge), Default::default());
     let payload = payload.pairs(&mut space);
-    call.head(&[], payload).prepared(&metadata, out);
+    to.head(&[], payload).prepared(&metadata, out);
 }
 
 /// A change of the schema as the protocol tells it.

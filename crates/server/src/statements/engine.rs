@@ -7,15 +7,15 @@ use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::slice;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::BytesMut;
 use coordinator::{
-    Answer, Bounds, Coordinator, ExecuteError, Executed, Reply, RequestContext, Rows, Waiting,
+    Answer, Bounds, Coordinator, ExecuteError, Executed, Reply, RequestContext, Rows,
 };
 use cql::ast::BatchKind;
 use plan::expression::bound_count;
-use plan::{BatchItem, BatchLimits, BatchPlan, BindContext, ModifyPlan, Plan};
+use plan::{BatchItem, BatchLimits, BindContext, Plan};
 use protocol::{
     ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead,
     StatementSource, Version, WriteType,
@@ -24,7 +24,6 @@ use replica::{Asking, CommitError, WithoutRoom};
 use schema::Schema;
 use schema::system::StatementFacts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use types::{Done, Outcome};
 use units::budget::ClientId;
 use units::{Charge, Work};
 
@@ -32,8 +31,8 @@ use super::apart::OwnTask;
 use super::bounds::{Apart, InTurn, OwnThread};
 use super::cache::{PreparedStatements, Statement};
 use super::call::{self, Call, ChargePayload, strength};
-use super::held_back::NoRoom;
-use super::promised::{Logged, PromisedCall};
+use super::plans::Patience;
+use super::promised::PromisedCall;
 use super::trace::Trace;
 use super::values::Bound;
 use super::{access, consistency, encode, plans};
@@ -115,28 +114,10 @@ pub(super) struct Inner {
     pub(super) is_cosmos: bool,
 }
 
-/// How far a call came.
-pub(super) enum Ran {
-    /// To its end.
-    Answered(Answer),
-    /// The change is in the log and waits to be durable.
-    Waits(replica::OutcomeReceiver, Logged),
-    /// The same, and its connection is told the outcome.
-    Promised(Logged),
-    /// It would take long: it was not begun.
-    Long(Long),
-    /// There is no room for the change: nothing was done.
-    NoRoom(NoRoom),
-}
-
-/// A call that is to run on a thread of its own.
-#[derive(Clone, Copy)]
-pub(super) struct Long {
-    pub(super) is_scan: bool,
-    /// How long the client waits, where the call does not look at the time itself.
-    pub(super) patience: Option<Duration>,
-    /// When its client is told that it took too long.
-    pub(super) until: Instant,
+/// How far a call came, and how long its client waits for the rest.
+pub(super) struct Ran {
+    pub(super) executed: Executed,
+    pub(super) patience: Patience,
 }
 
 /// Where a call runs.
@@ -218,32 +199,54 @@ impl Engine {
                 return self.0.without_place(&call, throws, out);
             }
         }
-        match self.0.run(call, schema, Pace::Inline) {
-            Ok(Ran::Answered(answer)) => {
+        let Ran { executed, patience } = match self.0.run(call, schema, Pace::Inline) {
+            Ok(ran) => ran,
+            Err(Failure::Execute(ExecuteError::Throttled(wait)))
+                if self.0.waits_for_budget(call.statements) =>
+            {
+                let Some(place) = place.or_else(|| self.0.place()) else {
+                    return self.0.without_place(&call, throws, out);
+                };
+                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
+                return Step::Waits(Box::pin(async move {
+                    let _place = place;
+                    inner.wait_for_budget(call, wait).await
+                }));
+            }
+            Err(failure) => {
+                let outcome = Err(failure);
+                self.0.settle(&call, &outcome);
+                return Step::Answered(encode::answer(&call.addressee(), outcome, out));
+            }
+        };
+        match executed {
+            Executed::Done(answer) => {
                 let outcome = Ok(answer);
                 self.0.settle(&call, &outcome);
-                Step::Answered(encode::answer(&call, outcome, out))
+                Step::Answered(encode::answer(&call.addressee(), outcome, out))
             }
-            Ok(Ran::Promised(logged)) => {
+            Executed::Pending(pending, None) => {
                 let (inner, call) = (Arc::clone(&self.0), call.to_owned());
-                Step::Promised(Box::new(PromisedCall { inner, call, logged, place }))
+                Step::Promised(Box::new(PromisedCall { inner, call, pending, patience, place }))
             }
             // Not here: its outcome was promised to the connection.
-            Ok(Ran::Waits(outcome, logged)) => {
-                Step::Waits(Box::pin(Arc::clone(&self.0).finish(call.to_owned(), outcome, logged)))
+            Executed::Pending(pending, outcome) => {
+                let finish =
+                    Arc::clone(&self.0).finish(call.to_owned(), pending, outcome, patience);
+                Step::Waits(Box::pin(finish))
             }
-            Ok(Ran::NoRoom(_)) if throws => {
+            Executed::NoRoom(_) if throws => {
                 let failure = self.0.too_much(Overload::Memory);
                 Step::Answered(encode::error(&call, &failure, out))
             }
-            Ok(Ran::NoRoom(no_room)) => {
+            Executed::NoRoom(busy) => {
                 let inner = Arc::clone(&self.0);
                 Step::HeldBack(Box::pin(async move {
-                    inner.wait_for_room(no_room).await;
+                    inner.wait_for_room(busy, patience.until).await;
                     place
                 }))
             }
-            Ok(Ran::Long(long)) => {
+            Executed::TooLong => {
                 let Some(place) = place.or_else(|| self.0.place()) else {
                     return self.0.without_place(&call, throws, out);
                 };
@@ -253,26 +256,9 @@ impl Engine {
                 // threads from others that wait for one.
                 let task = OwnTask(tokio::spawn(async move {
                     let _place = place;
-                    inner.run_apart(call, long).await
+                    inner.run_apart(call, patience).await
                 }));
                 Step::Waits(Box::pin(task.finished(head)))
-            }
-            Err(Failure::Execute(ExecuteError::Throttled(wait)))
-                if self.0.waits_for_budget(&call) =>
-            {
-                let Some(place) = place.or_else(|| self.0.place()) else {
-                    return self.0.without_place(&call, throws, out);
-                };
-                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
-                Step::Waits(Box::pin(async move {
-                    let _place = place;
-                    inner.wait_for_budget(call, wait).await
-                }))
-            }
-            Err(failure) => {
-                let outcome = Err(failure);
-                self.0.settle(&call, &outcome);
-                Step::Answered(encode::answer(&call, outcome, out))
             }
         }
     }
@@ -542,19 +528,15 @@ impl Inner {
         if let Some(kind) = plans::level_kind(&plan) {
             consistency::check(kind, parameters.consistency, parameters.serial_consistency)?;
         }
-        if let (Pace::Inline, Some(is_scan)) = (pace, plans::long(&plan))
-            && !self.is_short_lookup(&plan)
-        {
-            let is_truncate = matches!(plan, Plan::Truncate(_));
-            let patience = is_truncate.then_some(self.timeouts.truncate);
-            let until = call.started + plans::patience(&self.timeouts, &plan).1;
-            return Ok(Ran::Long(Long { is_scan, patience, until }));
+        let patience = Patience::of(&plan, &self.timeouts, call.started);
+        let (write_type, until) = (patience.write_type, patience.until);
+        if matches!(pace, Pace::Inline) && plans::is_long(&plan) && !self.is_short_lookup(&plan) {
+            return Ok(Ran { executed: Executed::TooLong, patience });
         }
         if let Plan::Roles(statement) = &plan {
-            return self.run_roles(call, statement, schema).map(Ran::Answered);
+            let executed = Executed::Done(self.run_roles(call, statement, schema)?);
+            return Ok(Ran { executed, patience });
         }
-        let (write_type, timeout) = plans::patience(&self.timeouts, &plan);
-        let until = call.started + timeout;
         let in_turn = InTurn::new(until);
         let apart;
         let bounds: &dyn Bounds = match pace {
@@ -574,33 +556,22 @@ impl Inner {
             throughput: call.throughput()?,
             asking: Asking {
                 client: call.client_id(),
-                waits: self.waits_for_budget(&call),
+                waits: self.waits_for_budget(call.statements),
                 has_waited: call.has_waited,
             },
         };
         let executed = match self.coordinator.execute(plan, &request) {
-            Err(ExecuteError::TooLong) => {
-                return Ok(Ran::Long(Long { is_scan: true, patience: None, until }));
-            }
             Err(ExecuteError::Crowded) => return Err(self.too_much(Overload::Memory)),
             executed => executed.map_err(|error| Failure::of_execution(error, write_type))?,
         };
-        match executed {
-            Executed::Done(answer) => {
-                self.after_definition(call.client, &answer.reply);
-                Ok(Ran::Answered(answer))
+        match &executed {
+            Executed::Done(answer) => self.after_definition(call.client, &answer.reply),
+            Executed::NoRoom(_) if world::now() >= until => {
+                return Err(Failure::WriteTimedOut(write_type));
             }
-            Executed::NoRoom(_) if world::now() >= until => Err(Failure::WriteTimedOut(write_type)),
-            Executed::NoRoom(busy) => Ok(Ran::NoRoom(NoRoom { busy, until })),
-            Executed::Waiting(waiting) => {
-                let Waiting { outcome, warnings, ticket } = waiting;
-                let logged = Logged { ticket, warnings, write_type, timeout };
-                Ok(match outcome {
-                    Some(outcome) => Ran::Waits(outcome, logged),
-                    None => Ran::Promised(logged),
-                })
-            }
+            Executed::NoRoom(_) | Executed::Pending(..) | Executed::TooLong => {}
         }
+        Ok(Ran { executed, patience })
     }
 
     /// Whether a read looks long and is not: an index names the few rows it wants.
@@ -662,28 +633,29 @@ impl Inner {
     }
 
     /// Accounts for a call that is done.
-    pub(super) fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
-        if let [statement] = call.statements
+    fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
+        self.count(call.statements, call.charge(), outcome);
+        self.keep_trace(call);
+    }
+
+    /// Counts what a call of one statement cost and gave.
+    pub(super) fn count(
+        &self,
+        statements: &[Arc<Statement>],
+        charge: Charge,
+        outcome: &Result<Answer, Failure>,
+    ) {
+        if let [statement] = statements
             && let Some(statistics) = statement.statistics.get()
             && self.charging.counts
         {
             match outcome {
                 Err(failure) if failure.is_throttled() => statistics.add_throttled(),
                 Ok(Answer { reply: Reply::Rows(rows), .. }) => {
-                    statistics.add(call.charge(), u64::from(rows.row_count), rows.body.len() as u64)
+                    statistics.add(charge, u64::from(rows.row_count), rows.body.len() as u64)
                 }
-                _ => statistics.add(call.charge(), 0, 0),
+                _ => statistics.add(charge, 0, 0),
             }
-        }
-        self.keep_trace(call);
-    }
-
-    /// Accounts for a change of one statement.
-    pub(super) fn add_statistics(&self, statement: Option<&Statement>, charge: units::Charge) {
-        if let Some(statistics) = statement.and_then(|statement| statement.statistics.get())
-            && self.charging.counts
-        {
-            statistics.add(charge, 0, 0);
         }
     }
 
@@ -695,7 +667,7 @@ impl Inner {
     }
 
     /// Writes the trace of a call that is done, if it has one. The client does not wait for it.
-    fn keep_trace(self: &Arc<Self>, call: &Call<'_>) {
+    pub(super) fn keep_trace(self: &Arc<Self>, call: &Call<'_>) {
         let Some(trace) = call.trace else { return };
         trace.note(&self.uuids, format!("Request charge: {} RU", call.charge()));
         trace.note(&self.uuids, "Request complete");
@@ -723,11 +695,12 @@ impl Inner {
         let waiting = loop {
             match self.begin_write(text, until, was_slowed)? {
                 Executed::Done(_) => return Ok(()),
-                Executed::Waiting(waiting) => break waiting.outcome.ok_or(Failure::Bug)?,
+                Executed::Pending(_, outcome) => break outcome.ok_or(Failure::Bug)?,
+                Executed::TooLong => return Err(Failure::Bug),
                 Executed::NoRoom(_) if world::now() >= until => {
                     return Err(Failure::WriteTimedOut(WriteType::Simple));
                 }
-                Executed::NoRoom(busy) => self.wait_for_room(NoRoom { busy, until }).await,
+                Executed::NoRoom(busy) => self.wait_for_room(busy, until).await,
             }
             was_slowed = true;
         };
@@ -758,22 +731,5 @@ impl Inner {
             asking: Asking { client: ClientId(0), waits: false, has_waited: true },
         };
         Ok(self.coordinator.execute(plan, &request)?)
-    }
-
-    /// The rows of a conditional write. Its plan is made again from the same request, because a plan
-    /// borrows from what it was made of and does not outlive the turn of its connection.
-    pub(super) fn conditional_rows(
-        &self,
-        call: &Call<'_>,
-        outcomes: &[Done],
-    ) -> Result<Rows, Failure> {
-        let outcome = outcomes.first().map_or(&Outcome::Applied, |done| &done.outcome);
-        self.with_plan(call, |plan| match plan {
-            Plan::Modify(ModifyPlan { conditional: Some(conditional), .. })
-            | Plan::Batch(BatchPlan { conditional: Some(conditional), .. }) => {
-                Ok(self.coordinator.conditional_rows(&conditional, outcome)?)
-            }
-            _ => Err(Failure::Bug),
-        })
     }
 }

@@ -17,14 +17,6 @@ use crate::reply::Failure;
 use crate::session::Step;
 use crate::world;
 
-/// A change that there was no room for.
-#[derive(Clone, Copy)]
-pub(super) struct NoRoom {
-    pub(super) busy: Busy,
-    /// When its client is told that it took too long.
-    pub(super) until: Instant,
-}
-
 impl Inner {
     /// Why a request is refused when the node has too much to do.
     pub(super) fn too_much(&self, overload: Overload) -> Failure {
@@ -57,12 +49,12 @@ impl Inner {
     }
 
     /// Waits until a change that there was no room for may be tried again, or its time is up.
-    pub(super) async fn wait_for_room(&self, no_room: NoRoom) {
-        match no_room.busy {
+    pub(super) async fn wait_for_room(&self, busy: Busy, until: Instant) {
+        match busy {
             Busy::Slow(time) => tokio::time::sleep(time).await,
             busy => {
                 let room = self.coordinator.room(busy);
-                let _ = tokio::time::timeout_at(no_room.until.into(), room).await;
+                let _ = tokio::time::timeout_at(until.into(), room).await;
             }
         }
     }

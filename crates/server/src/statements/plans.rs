@@ -1,6 +1,6 @@
 //! What kind of work a plan is.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cql::ast::BatchKind;
 use plan::{BatchPlan, ModifyPlan, Partitions, Plan, SelectPlan};
@@ -32,14 +32,14 @@ pub(super) fn level_kind<'a>(plan: &Plan<'a>) -> Option<Kind<'a>> {
     }
 }
 
-/// Whether a plan may take long, and if so, whether it is a scan.
-pub(super) fn long(plan: &Plan<'_>) -> Option<bool> {
+/// Whether a plan may take long.
+pub(super) fn is_long(plan: &Plan<'_>) -> bool {
     match plan {
-        Plan::Select(select) => is_long_read(select).then_some(true),
+        Plan::Select(select) => is_long_read(select),
         // They write files, or hash passwords.
-        Plan::Schema(_) | Plan::Truncate(_) | Plan::Roles(_) => Some(false),
+        Plan::Schema(_) | Plan::Truncate(_) | Plan::Roles(_) => true,
         Plan::Modify(_) | Plan::Batch(_) | Plan::Use(_) | Plan::Describe(_) | Plan::Explain(_) => {
-            None
+            false
         }
     }
 }
@@ -66,8 +66,34 @@ fn is_long_read(select: &SelectPlan<'_>) -> bool {
     has_many_partitions || !select.indexes.is_empty() || !is_bounded
 }
 
+/// How long the client of a plan waits, and for what.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// What a write is called when it fails.
+    pub(super) write_type: WriteType,
+    /// When its client is told that it took too long.
+    pub(super) until: Instant,
+    /// On a thread of its own it waits for the turns of scans.
+    pub(super) is_scan: bool,
+    /// On a thread of its own it goes on without its client after this time. Others look at the time themselves.
+    pub(super) leaves_after: Option<Duration>,
+}
+
+impl Patience {
+    /// That of the client of a plan that began at `started`.
+    pub(super) fn of(plan: &Plan<'_>, timeouts: &Timeouts, started: Instant) -> Patience {
+        let (write_type, timeout) = timeout_of(timeouts, plan);
+        Patience {
+            write_type,
+            until: started + timeout,
+            is_scan: matches!(plan, Plan::Select(_)),
+            leaves_after: matches!(plan, Plan::Truncate(_)).then_some(timeouts.truncate),
+        }
+    }
+}
+
 /// What a change is called in a timeout, and how long a plan may take.
-pub(super) fn patience(timeouts: &Timeouts, plan: &Plan<'_>) -> (WriteType, Duration) {
+fn timeout_of(timeouts: &Timeouts, plan: &Plan<'_>) -> (WriteType, Duration) {
     match plan {
         Plan::Select(select) => match select.partitions {
             Partitions::Ring(_) => (WriteType::Simple, timeouts.range),

@@ -1,46 +1,41 @@
-//! A change that is in the log, from there to its answer.
+//! A write that is in the log, from there to its answer.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::BytesMut;
-use coordinator::{Answer, Reply};
-use protocol::WriteType;
-use replica::{CommitError, CommitResult, OutcomeReceiver, Ticket};
+use coordinator::{Answer, PendingWrite};
+use replica::{CommitError, CommitResult, OutcomeReceiver};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::call::OwnedCall;
 use super::encode;
 use super::engine::Inner;
+use super::plans::Patience;
 use crate::connection::Promised;
+use crate::load::Holding;
 use crate::reply::Failure;
 use crate::session::{Effect, Finished};
-
-/// What is known about a change besides its outcome.
-pub(super) struct Logged {
-    pub(super) ticket: Ticket,
-    pub(super) warnings: Vec<String>,
-    pub(super) write_type: WriteType,
-    pub(super) timeout: Duration,
-}
 
 /// A call whose outcome comes through its connection.
 pub(super) struct PromisedCall {
     pub(super) inner: Arc<Inner>,
     pub(super) call: OwnedCall,
-    pub(super) logged: Logged,
+    pub(super) pending: PendingWrite,
+    pub(super) patience: Patience,
     /// Its place among all that wait.
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
 impl Promised for PromisedCall {
     fn deadline(&self) -> Instant {
-        self.call.started + self.logged.timeout
+        self.patience.until
     }
 
     fn answer(self: Box<Self>, outcome: Option<CommitResult>, out: &mut BytesMut) -> Effect {
-        let PromisedCall { inner, call, logged, place } = *self;
-        let effect = inner.conclude(&call, logged, outcome, out);
+        let PromisedCall { inner, call, pending, patience, place } = *self;
+        let outcome = inner.conclude(&call, pending, patience, outcome);
+        let effect = inner.answer(&call, outcome, out);
         drop(place);
         effect
     }
@@ -51,54 +46,66 @@ impl Inner {
     pub(super) async fn finish(
         self: Arc<Self>,
         call: OwnedCall,
-        outcome: OutcomeReceiver,
-        logged: Logged,
+        pending: PendingWrite,
+        outcome: Option<OutcomeReceiver>,
+        patience: Patience,
     ) -> Finished {
-        let outcome = match tokio::time::timeout(logged.timeout, outcome).await {
+        // Its outcome would have been promised to a connection, which it has none of.
+        let Some(outcome) = outcome else { return self.finished(&call, Err(Failure::Bug)) };
+        let outcome = match tokio::time::timeout_at(patience.until.into(), outcome).await {
             Ok(Ok(outcome)) => Some(outcome),
             Ok(Err(_)) => Some(Err(CommitError::Closed)),
             Err(_) => None,
         };
-        let mut message = BytesMut::new();
-        let effect = self.conclude(&call, logged, outcome, &mut message);
-        Finished::new(message, effect)
+        let outcome = self.conclude(&call, pending, patience, outcome);
+        self.finished(&call, outcome)
     }
 
-    /// Appends the answer to a change. Without an outcome it took too long.
+    /// What became of a write. Without an outcome it took too long.
     fn conclude(
+        &self,
+        call: &OwnedCall,
+        pending: PendingWrite,
+        Patience { write_type, .. }: Patience,
+        outcome: Option<CommitResult>,
+    ) -> Result<Answer, Failure> {
+        let outcome = outcome.ok_or(Failure::WriteTimedOut(write_type))?;
+        pending
+            .finish(&self.coordinator, outcome, &call.work)
+            .map_err(|error| Failure::of_execution(error, write_type))
+    }
+
+    /// The answer of a call that waited, as a message of its own.
+    pub(super) fn finished(
         self: &Arc<Self>,
         call: &OwnedCall,
-        logged: Logged,
-        outcome: Option<CommitResult>,
+        outcome: Result<Answer, Failure>,
+    ) -> Finished {
+        let mut message = BytesMut::new();
+        let effect = self.answer(call, outcome, &mut message);
+        let mut finished = Finished::new(message, effect);
+        finished.holding = Holding::of(&self.load, finished.message.capacity());
+        finished
+    }
+
+    /// Accounts for a call that waited, and appends its answer.
+    fn answer(
+        self: &Arc<Self>,
+        call: &OwnedCall,
+        outcome: Result<Answer, Failure>,
         out: &mut BytesMut,
     ) -> Effect {
-        let Logged { ticket, warnings, write_type, timeout: _ } = logged;
-        let outcome = match outcome {
-            Some(outcome) => outcome.map_err(|error| Failure::Write(error, write_type)),
-            None => Err(Failure::WriteTimedOut(write_type)),
-        };
-        if let Ok(done) = &outcome {
-            let mut work = call.work.get();
-            work.written += replica::charge_of(done);
-            call.work.set(work);
-            self.coordinator.settle_writes(ticket, done);
-            if write_type != WriteType::Cas && call.trace.is_none() {
-                self.add_statistics(call.only_statement(), call.charge());
-                call.put_void(&warnings, out);
-                return Effect::none();
+        let to = call.addressee();
+        self.count(to.statements, to.charge, &outcome);
+        if call.trace.is_some() {
+            let kept = call.with(|call| {
+                self.keep_trace(&call);
+                Ok(())
+            });
+            if let Err(failure) = kept {
+                tracing::warn!(?failure, "a trace is not kept: its request cannot be read again");
             }
         }
-        let answer = outcome.and_then(|outcomes| match write_type {
-            WriteType::Cas => {
-                let reply = Reply::Rows(call.with(|call| self.conditional_rows(&call, &outcomes))?);
-                Ok(Answer { reply, warnings })
-            }
-            _ => Ok(Answer { reply: Reply::Void, warnings }),
-        });
-        let effect = call.with(|call| {
-            self.settle(&call, &answer);
-            Ok(encode::answer(&call, answer, out))
-        });
-        effect.unwrap_or_default()
+        encode::answer(&to, outcome, out)
     }
 }

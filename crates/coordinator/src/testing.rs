@@ -1,0 +1,316 @@
+//! What the tests of this room share: a coordinator over real storage in a folder that goes with its test, and statements
+//! as text.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use partition::PartitionMap;
+use plan::{BatchLimits, BindContext, NoValues, SessionContext, UuidSource};
+use replica::{Asking, Budgets, NodeStore, ReplicaSets, WithoutRoom};
+use schema::{NodeFacts, Profile, Schema, SchemaEvent};
+use storage::{Clock, DataDir, Options, SchemaSource, Storage};
+use types::TableId;
+use units::Work;
+use units::budget::ClientId;
+use units::price::Prices;
+
+use crate::{
+    Answer, Bounds, Coordinator, ExecuteError, Executed, OutOfBounds, PagingSecret, Reply,
+    RequestContext, Rows, Settings, World,
+};
+
+/// When tests happen: microseconds since the epoch.
+const START_US: i64 = 1_700_000_000_000_000;
+
+/// A folder that goes with its test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("helenus-coordinator-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Tables(Arc<ArcSwap<Schema>>);
+
+impl SchemaSource for Tables {
+    fn table(&self, id: TableId) -> Option<Arc<schema::Table>> {
+        self.0.load().table_by_id(id).cloned()
+    }
+}
+
+struct Still;
+
+impl Clock for Still {
+    fn now_s(&self) -> u32 {
+        (START_US / 1_000_000) as u32
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A world whose time is what the test says, a microsecond later with each look.
+pub(crate) struct TestWorld {
+    now_us: AtomicI64,
+    ids: AtomicU64,
+    /// What was told of changes of the schema.
+    pub(crate) events: Mutex<Vec<SchemaEvent>>,
+}
+
+impl World for TestWorld {
+    fn now_us(&self) -> i64 {
+        self.now_us.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn fresh_id(&self) -> u128 {
+        0x1000 + u128::from(self.ids.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn facts(&self, _with_clients: bool) -> NodeFacts {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        NodeFacts {
+            host_id: 1,
+            cluster_name: "test".into(),
+            data_center: "datacenter1".into(),
+            rack: "rack1".into(),
+            listen_address: address,
+            listen_port: 7000,
+            broadcast_address: address,
+            broadcast_port: 7000,
+            rpc_address: address,
+            rpc_port: 9042,
+            tokens: vec!["0".into()],
+            release_version: "5.0.5".into(),
+            cql_version: "3.4.7".into(),
+            native_protocol_version: "5".into(),
+            partitioner: String::new(),
+            gossip_generation: 1,
+            truncated_at: Default::default(),
+            helenus_version: "0".into(),
+            data_dir: String::new(),
+            profile: "default".into(),
+            started_at_ms: START_US / 1000,
+            now_ms: START_US / 1000,
+            settings: Vec::new(),
+            clients: Vec::new(),
+            estimates: Vec::new(),
+            partitions: Default::default(),
+            index_builds: Vec::new(),
+            units: Default::default(),
+            auth: Default::default(),
+        }
+    }
+
+    fn on_schema_change(&self, event: &SchemaEvent) {
+        self.events.lock().push(event.clone());
+    }
+}
+
+impl UuidSource for TestWorld {
+    fn time_uuid(&self) -> [u8; 16] {
+        self.fresh_id().to_be_bytes()
+    }
+
+    fn random_uuid(&self) -> [u8; 16] {
+        self.fresh_id().to_be_bytes()
+    }
+}
+
+/// Enough of everything.
+struct Boundless;
+
+impl Bounds for Boundless {
+    fn go_on(&self) -> Result<(), OutOfBounds> {
+        Ok(())
+    }
+
+    fn grow(&self, _bytes: usize) -> Result<usize, OutOfBounds> {
+        Ok(usize::MAX)
+    }
+}
+
+/// A node without a server.
+pub(crate) struct Node {
+    pub(crate) coordinator: Coordinator,
+    pub(crate) world: Arc<TestWorld>,
+    storage: Arc<Storage>,
+    folder: Folder,
+}
+
+/// What does not change, where a test does not say otherwise.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        data_center: "datacenter1".into(),
+        partitions_per_space: 1,
+        profile: Profile::Default,
+        limits: partition::Limits::default(),
+        row_bytes_max: None,
+        partition_key_bytes_max: None,
+        logical_bytes_max: u64::MAX,
+        prices: Prices::default(),
+        saves_bursts: false,
+        autoscales: false,
+        counts_work: true,
+        paging_secret: PagingSecret([7; 16]),
+        auto_snapshot: false,
+    }
+}
+
+impl Node {
+    pub(crate) fn new(settings: Settings) -> Node {
+        Node::open(Folder::new(), settings)
+    }
+
+    /// As after `kill -9`: nothing is flushed, and nobody is told.
+    pub(crate) fn restarted(self) -> Node {
+        let settings = self.coordinator.settings().clone();
+        let Node { coordinator, world: _, storage, folder } = self;
+        drop(coordinator);
+        let Ok(storage) = Arc::try_unwrap(storage) else {
+            panic!("somebody else holds the storage")
+        };
+        storage.abandon();
+        Node::open(folder, settings)
+    }
+
+    fn open(folder: Folder, settings: Settings) -> Node {
+        let dir = DataDir::lock(&folder.0).unwrap();
+        let system = schema::initial_schema();
+        let kept = match dir.load_document(crate::SCHEMA_DOCUMENT).unwrap() {
+            Some(bytes) => schema::persist::decode(&bytes, &system).unwrap(),
+            None => system.with_fresh_version(),
+        };
+        let map = match dir.load_document(crate::PARTITIONS_DOCUMENT).unwrap() {
+            Some(bytes) => PartitionMap::decode(&String::from_utf8(bytes).unwrap()).unwrap(),
+            None => PartitionMap::default(),
+        };
+        let schema = Arc::new(ArcSwap::from_pointee(kept));
+        let options = Options { weigh: Some(replica::weigh), ..Options::default() };
+        let source = Arc::new(Tables(Arc::clone(&schema)));
+        let storage = Arc::new(Storage::open(dir, options, source, Arc::new(Still)).unwrap());
+        let replicas = ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(|| 1)));
+        let store = NodeStore::new(Arc::clone(&storage));
+        let world = Arc::new(TestWorld {
+            now_us: AtomicI64::new(START_US),
+            ids: AtomicU64::new(0),
+            events: Mutex::default(),
+        });
+        let outside = Arc::clone(&world) as Arc<dyn World>;
+        let coordinator =
+            Coordinator::new(replicas, store, schema, map, settings, outside).unwrap();
+        Node { coordinator, world, storage, folder }
+    }
+
+    /// The names of snapshots.
+    pub(crate) fn snapshots(&self) -> Vec<String> {
+        let facts = storage::snapshots(&self.folder.0).unwrap();
+        facts.into_iter().map(|facts| facts.name).collect()
+    }
+
+    /// Runs a statement to its end, and tells what it did.
+    pub(crate) fn run_counted(&self, text: &str) -> (Result<Answer, ExecuteError>, Work) {
+        let work = Cell::default();
+        (self.run_page(text, None, None, &work), work.get())
+    }
+
+    pub(crate) fn run(&self, text: &str) -> Result<Answer, ExecuteError> {
+        self.run_counted(text).0
+    }
+
+    /// Runs statements that must succeed.
+    pub(crate) fn run_all(&self, texts: &[&str]) {
+        for text in texts {
+            self.run(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+    }
+
+    pub(crate) fn run_page(
+        &self,
+        text: &str,
+        page_size: Option<u32>,
+        paging_state: Option<&[u8]>,
+        work: &Cell<Work>,
+    ) -> Result<Answer, ExecuteError> {
+        let schema = self.coordinator.schema();
+        let parsed = cql::parse(text).unwrap();
+        let prepared = plan::prepare(&parsed, text, &schema, &SessionContext { keyspace: None })?;
+        let context = BindContext {
+            now_us: self.world.now_us(),
+            now_s: None,
+            default_timestamp_us: None,
+            page_size,
+            uuids: &*self.world,
+            protocol_version: 5,
+            batch_limits: BatchLimits::default(),
+        };
+        let plan = prepared.bind(&NoValues, &context)?;
+        let request = RequestContext {
+            paging_state,
+            statement_id: prepared.id,
+            bounds: &Boundless,
+            keyspace: None,
+            throughput: None,
+            asking: Asking { client: ClientId(1), waits: false, has_waited: false },
+            answer_to: None,
+            without_room: WithoutRoom::Waits,
+            work,
+        };
+        match self.coordinator.execute(plan, &request)? {
+            Executed::Done(answer) => Ok(answer),
+            Executed::Pending(pending, outcome) => {
+                let outcome = outcome.unwrap().blocking_recv().unwrap();
+                pending.finish(&self.coordinator, outcome, work)
+            }
+            Executed::NoRoom(_) | Executed::TooLong => panic!("{text}: it was not run"),
+        }
+    }
+
+    /// The rows of a read, or of a conditional write, each value as bytes.
+    pub(crate) fn rows(&self, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+        match self.run(text).unwrap_or_else(|error| panic!("{text}: {error}")).reply {
+            Reply::Rows(rows) => values_of(&rows),
+            reply => panic!("{text}: {reply:?}"),
+        }
+    }
+
+    /// The only column of a read, as numbers.
+    pub(crate) fn numbers(&self, text: &str) -> Vec<i32> {
+        let number = |row: &Vec<Option<Vec<u8>>>| {
+            i32::from_be_bytes(row[0].clone().unwrap().try_into().unwrap())
+        };
+        self.rows(text).iter().map(number).collect()
+    }
+}
+
+/// The values of rows in the form of the protocol.
+pub(crate) fn values_of(rows: &Rows) -> Vec<Vec<Option<Vec<u8>>>> {
+    let mut body = rows.body.as_slice();
+    let mut value = || {
+        let (length, rest) = body.split_first_chunk::<4>().unwrap();
+        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
+        let (value, rest) = rest.split_at(length.unwrap_or(0));
+        body = rest;
+        length.map(|_| value.to_vec())
+    };
+    let mut row = |_| rows.columns.iter().map(|_| value()).collect();
+    (0..rows.row_count).map(&mut row).collect()
+}
