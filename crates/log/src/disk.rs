@@ -38,6 +38,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
 pub trait LogFile: Send + fmt::Debug {
     /// All its bytes.
     fn read_all(&self) -> io::Result<Vec<u8>>;
+    /// Fills `bytes` with what stands at a place.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
     /// Writes at a place.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written last.
@@ -315,6 +317,10 @@ impl LogFile for RealFile {
         let mut bytes = vec![0; length];
         self.0.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -5,6 +5,8 @@
 
 use types::SetId;
 
+use crate::group::{Gone, GroupState};
+
 /// A place in the log: bytes since the first segment began. Never reused.
 pub type Position = u64;
 
@@ -42,6 +44,12 @@ pub enum RecordKind {
     Entries = 16,
     /// How far the log of every replica set is, at the start of a segment.
     States = 17,
+    /// What a node keeps of its member of a set with several, beside the entries.
+    GroupState = 18,
+    /// A member of a set with several begins, with this state and no entries.
+    Birth = 19,
+    /// A member of a set with several was taken away.
+    Gone = 20,
 }
 
 impl RecordKind {
@@ -55,6 +63,9 @@ impl RecordKind {
             6 => Some(RecordKind::SegmentEnd),
             16 => Some(RecordKind::Entries),
             17 => Some(RecordKind::States),
+            18 => Some(RecordKind::GroupState),
+            19 => Some(RecordKind::Birth),
+            20 => Some(RecordKind::Gone),
             _ => None,
         }
     }
@@ -121,46 +132,100 @@ impl EntryHead {
             now_s: u32::from_be_bytes(*now_s),
             body_bytes: u32::from_be_bytes(rest.try_into().ok()?),
         };
-        // Nobody else appends to the sets of this node yet.
-        (head.term == LONE_TERM).then_some(head)
+        (head.term >= LONE_TERM).then_some(head)
     }
 }
 
 /// How far the log of a set is, as every segment says at its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SetState {
-    pub set: SetId,
-    pub index: u64,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetState {
+    /// A set of one member: nothing but its last entry is to be known.
+    Lone {
+        set: SetId,
+        index: u64,
+    },
+    Group(GroupState),
+    Gone(Gone),
 }
 
-/// The first byte of a *states* record.
-const STATES_VERSION: u8 = 1;
-/// A set of one member: nothing but its last entry is to be known.
+/// The first byte of a *states* record where all sets have one member.
+const STATES_LONE: u8 = 1;
+/// Its first byte where some have several, or had.
+const STATES_MIXED: u8 = 2;
 const STATE_LONE: u8 = 0;
-/// Set, what kind of state follows, term and index of the last entry.
-const LONE_STATE_BYTES: usize = 4 + 1 + 8 + 8;
-
-pub fn encode_states(states: impl Iterator<Item = SetState>, out: &mut Vec<u8>) {
-    out.push(STATES_VERSION);
+const STATE_GROUP: u8 = 1;
+const STATE_GONE: u8 = 2;
+pub fn encode_states(states: impl Iterator<Item = SetState> + Clone, out: &mut Vec<u8>) {
+    let are_lone = states.clone().all(|state| matches!(state, SetState::Lone { .. }));
+    out.push(if are_lone { STATES_LONE } else { STATES_MIXED });
     for state in states {
-        out.extend_from_slice(&state.set.0.to_be_bytes());
-        out.push(STATE_LONE);
-        out.extend_from_slice(&LONE_TERM.to_be_bytes());
-        out.extend_from_slice(&state.index.to_be_bytes());
+        match state {
+            SetState::Lone { set, index } => {
+                out.extend_from_slice(&set.0.to_be_bytes());
+                out.push(STATE_LONE);
+                out.extend_from_slice(&LONE_TERM.to_be_bytes());
+                out.extend_from_slice(&index.to_be_bytes());
+            }
+            SetState::Group(state) => {
+                out.extend_from_slice(&state.set.0.to_be_bytes());
+                out.push(STATE_GROUP);
+                push_measured(out, |out| state.encode(out));
+            }
+            SetState::Gone(gone) => {
+                out.extend_from_slice(&gone.set.0.to_be_bytes());
+                out.push(STATE_GONE);
+                push_measured(out, |out| gone.encode(out));
+            }
+        }
     }
 }
 
+/// Appends the length (2) of what `push` appends, and that.
+fn push_measured(out: &mut Vec<u8>, push: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = Vec::new();
+    push(&mut bytes);
+    assert!(bytes.len() <= usize::from(u16::MAX), "the members of a set are bounded");
+    out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+    out.extend_from_slice(&bytes);
+}
+
 pub fn decode_states(body: &[u8]) -> Option<Vec<SetState>> {
-    let (chunks, rest) = body.strip_prefix(&[STATES_VERSION])?.as_chunks::<LONE_STATE_BYTES>();
-    let decode = |chunk: &[u8; LONE_STATE_BYTES]| {
-        let (set, rest) = chunk.split_first_chunk::<4>()?;
-        let ([kind], rest) = rest.split_first_chunk::<1>()?;
-        let (term, index) = rest.split_first_chunk::<8>()?;
-        let is_lone = *kind == STATE_LONE && u64::from_be_bytes(*term) == LONE_TERM;
-        let index = u64::from_be_bytes(index.try_into().ok()?);
-        is_lone.then_some(SetState { set: SetId(u32::from_be_bytes(*set)), index })
-    };
-    if rest.is_empty() { chunks.iter().map(decode).collect() } else { None }
+    let (version, mut rest) = body.split_first()?;
+    let mut states = Vec::new();
+    while !rest.is_empty() {
+        let (set, behind) = rest.split_first_chunk::<4>()?;
+        let set = SetId(u32::from_be_bytes(*set));
+        let ([kind], behind) = behind.split_first_chunk::<1>()?;
+        let (state, behind) = match (*version, *kind) {
+            (STATES_LONE | STATES_MIXED, STATE_LONE) => {
+                let (term, behind) = behind.split_first_chunk::<8>()?;
+                let (index, behind) = behind.split_first_chunk::<8>()?;
+                let index = u64::from_be_bytes(*index);
+                let is_lone = u64::from_be_bytes(*term) == LONE_TERM;
+                (is_lone.then_some(SetState::Lone { set, index })?, behind)
+            }
+            (STATES_MIXED, STATE_GROUP | STATE_GONE) => {
+                let (length, behind) = behind.split_first_chunk::<2>()?;
+                let length = usize::from(u16::from_be_bytes(*length));
+                let (bytes, behind) = behind.split_at_checked(length)?;
+                let (of, state) = match *kind {
+                    STATE_GROUP => {
+                        let state = GroupState::decode(bytes)?;
+                        (state.set, SetState::Group(state))
+                    }
+                    _ => {
+                        let gone = Gone::decode(bytes)?;
+                        (gone.set, SetState::Gone(gone))
+                    }
+                };
+                ((of == set).then_some(state)?, behind)
+            }
+            _ => return None,
+        };
+        states.push(state);
+        rest = behind;
+    }
+    matches!(*version, STATES_LONE | STATES_MIXED).then_some(states)
 }
 
 /// One entry of a replica set within a change of version 1.

@@ -47,8 +47,8 @@ fn golden_records() {
     );
     assert_eq!(Mark::decode(&mark.encode()), Some(mark));
     let mut states = Vec::new();
-    let state = SetState { set: SetId(3), index: 9 };
-    encode_states([state].into_iter(), &mut states);
+    let state = SetState::Lone { set: SetId(3), index: 9 };
+    encode_states(std::iter::once(state.clone()), &mut states);
     assert_eq!(hex(&states), "010000000300".to_owned() + "0000000000000001" + "0000000000000009");
     assert_eq!(decode_states(&states), Some(vec![state]));
 }

@@ -1,6 +1,6 @@
 //! Appending: records gather here until the writer takes them.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,13 +10,14 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
-use types::{SetId, TableId};
+use types::{ReplicaId, SetId, TableId};
 
 use crate::disk::{Disk, LogFile, is_disk_full};
 use crate::frame::{
     ENTRY_HEAD_BYTES, EntryHead, LONE_TERM, MARK_BYTES, Mark, Position, RecordKind,
     SEGMENT_HEAD_BYTES, SegmentHead, SetState, encode_states, push_record, record_bytes,
 };
+use crate::group::{Gone, GroupState};
 use crate::options::{CommitMode, Driver, LogOptions};
 use crate::recovery::Recovered;
 use crate::writer::{self, DurableSink, Pen, SharedPen};
@@ -178,7 +179,11 @@ pub struct Gathering<J> {
     pub recycled: Option<SpareFile>,
     /// Names spare files.
     pub spare_number: u64,
-    indexes: HashMap<SetId, u64, FixedState>,
+    pub(crate) indexes: HashMap<SetId, u64, FixedState>,
+    /// What was last said of the members of sets with several.
+    pub(crate) groups: BTreeMap<SetId, GroupState>,
+    /// The members that were taken away.
+    pub(crate) gone: BTreeMap<SetId, ReplicaId>,
     /// Sets whose last entry was appended.
     ended: HashSet<SetId, FixedState>,
     /// The latest second of an entry.
@@ -263,6 +268,8 @@ impl<J: Send + 'static> Log<J> {
             recycled: None,
             spare_number: 0,
             indexes: recovered.indexes.clone(),
+            groups: recovered.groups.iter().map(|(set, it)| (*set, it.state.clone())).collect(),
+            gone: recovered.gone.clone(),
             ended: HashSet::default(),
             now_s: recovered.now_s,
             oldest: recovered.oldest,
@@ -568,7 +575,7 @@ impl<J: Send + 'static> Log<J> {
     }
 
     /// Waits until a record fits, into the buffer and into a segment.
-    fn make_room(
+    pub(crate) fn make_room(
         &self,
         head: usize,
         body: usize,
@@ -643,7 +650,7 @@ impl<J: Send + 'static> Log<J> {
         is_over || has_room && has_place
     }
 
-    fn wake_writer(&self, gathering: MutexGuard<'_, Gathering<J>>) {
+    pub(crate) fn wake_writer(&self, gathering: MutexGuard<'_, Gathering<J>>) {
         let wake = match self.shared.mode {
             CommitMode::Group => true,
             CommitMode::Periodic { .. } => {
@@ -687,7 +694,7 @@ impl<J> Gathering<J> {
     }
 
     /// Appends a record that fits.
-    fn push(
+    pub(crate) fn push(
         &mut self,
         kind: RecordKind,
         head: &[u8],
@@ -741,8 +748,13 @@ impl<J> Gathering<J> {
 
     fn encode_states(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        let states = self.indexes.iter().map(|(set, index)| SetState { set: *set, index: *index });
-        encode_states(states, &mut body);
+        let lone = |(set, index): (&SetId, &u64)| SetState::Lone { set: *set, index: *index };
+        let groups = self.groups.values().map(|state| SetState::Group(state.clone()));
+        let gone = |(set, highest): (&SetId, &ReplicaId)| {
+            SetState::Gone(Gone { set: *set, highest: *highest })
+        };
+        let states = self.indexes.iter().map(lone).chain(groups);
+        encode_states(states.chain(self.gone.iter().map(gone)), &mut body);
         body
     }
 

@@ -16,7 +16,7 @@
 //!
 //! Reading order: [`frame`] for the bytes, [`recovery`] for reading them back,
 //! [`survey`] for reading past damage,
-//! [`gather`] for appending, [`writer`] for the thread.
+//! [`gather`] for appending, [`writer`] for the thread; [`group`] and [`group_append`] for sets with several members.
 
 #![allow(missing_docs, reason = "comments say what a name does not")]
 
@@ -24,6 +24,8 @@ pub mod disk;
 mod error;
 pub mod frame;
 mod gather;
+pub mod group;
+mod group_append;
 mod options;
 pub mod recovery;
 /// A disk that can lose power, for tests and simulations.
@@ -33,6 +35,8 @@ mod writer;
 
 #[cfg(test)]
 mod frame_tests;
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod test_folder;
 #[cfg(test)]
@@ -47,5 +51,7 @@ pub use gather::{
     AppendError, Appended, Appending, Cut, Elapsed, Log, NewEntry, NewRecord, Shortage,
     segment_name,
 };
+pub use group::{Configuration, EntryPlace, GroupState, GroupTable, RecoveredGroup, Slot};
+pub use group_append::{GroupAppend, GroupEntry};
 pub use options::{CommitMode, Driver, LogOptions};
 pub use writer::DurableSink;

@@ -6,21 +6,23 @@
 //! cut. Nothing is written here: the next segment begins where the good records end, and what stands
 //! behind them in the old file is thereby never read again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
-use types::{SetId, TableId};
+use types::{ReplicaId, SetId, TableId};
 
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::frame::{
-    BadHead, ENTRY_ID_BYTES, EntryHead, EntryId, Frame, Mark, Position, RecordKind, RecordRef,
-    SEGMENT_HEAD_BYTES, SegmentHead, decode_states, read_frame, split_record,
+    BadHead, ENTRY_ID_BYTES, EntryHead, EntryId, Frame, Mark, Position, RECORD_HEAD_BYTES,
+    RecordKind, RecordRef, SEGMENT_HEAD_BYTES, SegmentHead, SetState, decode_states, read_frame,
+    split_record,
 };
 use crate::gather::{SPARE_PREFIX, segment_name};
+use crate::group::{Gap, Gone, GroupState, RecoveredGroup, Slot};
 
 /// What the log holds, and where it goes on.
 #[derive(Debug, Default)]
@@ -28,7 +30,11 @@ pub struct Recovered {
     pub end: Position,
     pub chain: u32,
     pub indexes: HashMap<SetId, u64, FixedState>,
-    /// The latest second of an entry.
+    /// The members of sets with several that this node has.
+    pub groups: BTreeMap<SetId, RecoveredGroup>,
+    /// The members that were taken away.
+    pub gone: BTreeMap<SetId, ReplicaId>,
+    /// The latest second of an entry of a set with one member.
     pub now_s: u32,
     pub oldest: Position,
     pub segment_starts: Vec<Position>,
@@ -115,6 +121,11 @@ pub fn recover<E: From<LogError>>(
         if !is_followed {
             check_tail(disk, &segment, &segments, number, &mut recovered)?;
         }
+    }
+    for group in recovered.groups.values_mut() {
+        let what = "what the log says of a replica set cannot be";
+        let path = segments.last().map_or_else(|| disk.path(""), |(_, name)| disk.path(name));
+        group.settle().ok_or_else(|| damaged(path, 0, what))?;
     }
     recovered.oldest = last_mark_oldest.unwrap_or(recovered.end);
     if let Some((first, name)) = segments.first()
@@ -301,29 +312,40 @@ impl Segment {
                     recovered.now_s = recovered.now_s.max(mark.now_s);
                 }
                 Some(RecordKind::States) => {
-                    for state in
-                        decode_states(record.body).ok_or_else(malformed).map_err(Stopped::Log)?
-                    {
-                        recovered.indexes.insert(state.set, state.index);
+                    let states = decode_states(record.body);
+                    for state in states.ok_or_else(malformed).map_err(Stopped::Log)? {
+                        recovered.take_state(state).ok_or_else(malformed).map_err(Stopped::Log)?;
                     }
+                }
+                Some(RecordKind::GroupState) => {
+                    let state = GroupState::decode(record.body);
+                    let taken =
+                        state.and_then(|state| recovered.take_state(SetState::Group(state)));
+                    taken.ok_or_else(malformed).map_err(Stopped::Log)?;
+                }
+                Some(RecordKind::Birth) => {
+                    let state = GroupState::decode(record.body);
+                    let state = state.ok_or_else(malformed).map_err(Stopped::Log)?;
+                    recovered.gone.remove(&state.set);
+                    recovered.groups.insert(state.set, RecoveredGroup::new(state));
+                }
+                Some(RecordKind::Gone) => {
+                    let gone = Gone::decode(record.body).ok_or_else(malformed);
+                    let gone = gone.map_err(Stopped::Log)?;
+                    recovered.groups.remove(&gone.set);
+                    recovered.gone.insert(gone.set, gone.highest);
                 }
                 Some(RecordKind::Entries) => {
                     let heads = EntryHead::decode_all(record.head, record.body.len())
                         .ok_or_else(malformed)
                         .map_err(Stopped::Log)?;
-                    for head in &heads {
-                        recovered.indexes.insert(head.set, head.index);
-                        recovered.now_s = recovered.now_s.max(head.now_s);
-                    }
-                    if position >= needed_from {
-                        let mut body = self.bytes.slice_ref(record.body);
-                        let entries = heads.into_iter().map(|head| {
-                            // Their sum was looked at.
-                            let bytes = body.split_to((head.body_bytes as usize).min(body.len()));
-                            (head, bytes)
-                        });
-                        replay(Replayed::Entries { position, entries: entries.collect() })
-                            .map_err(Stopped::Replay)?;
+                    let are_lone = recovered
+                        .take_entries(position, record.head.len(), &heads)
+                        .ok_or_else(malformed)
+                        .map_err(Stopped::Log)?;
+                    if position >= needed_from && are_lone {
+                        let entries = with_bodies(heads, self.bytes.slice_ref(record.body));
+                        replay(Replayed::Entries { position, entries }).map_err(Stopped::Replay)?;
                     }
                 }
                 Some(RecordKind::SetIndexes) => {
@@ -367,6 +389,119 @@ impl Segment {
             recovered.chain = checksum;
         }
     }
+}
+
+impl Recovered {
+    /// What the log says of a set; `None` if that cannot follow what it said before.
+    fn take_state(&mut self, state: SetState) -> Option<()> {
+        match state {
+            SetState::Lone { set, index } => {
+                self.indexes.insert(set, index);
+            }
+            SetState::Group(state) => match self.groups.get_mut(&state.set) {
+                Some(group) => group.renew(state)?,
+                None => {
+                    self.groups.insert(state.set, RecoveredGroup::new(state));
+                }
+            },
+            SetState::Gone(gone) => {
+                self.gone.insert(gone.set, gone.highest);
+            }
+        }
+        Some(())
+    }
+
+    /// Notes the entries of a record, and tells whether they are of sets with one member: those are committed by
+    /// being here. `None` if they cannot follow what was there before.
+    fn take_entries(
+        &mut self,
+        record: Position,
+        head_bytes: usize,
+        heads: &[EntryHead],
+    ) -> Option<bool> {
+        let mut are_lone = true;
+        let mut body = record + (RECORD_HEAD_BYTES + head_bytes) as u64;
+        for head in heads {
+            match self.groups.get_mut(&head.set) {
+                None => {
+                    self.indexes.insert(head.set, head.index);
+                    self.now_s = self.now_s.max(head.now_s);
+                }
+                Some(group) => {
+                    are_lone = false;
+                    let EntryHead { term, kind, now_s, body_bytes, .. } = *head;
+                    let slot = Slot { term, kind, now_s, record, body, body_bytes };
+                    if let Err(Gap) = group.table.put(head.index, slot) {
+                        group.table.begin_at(head.index, slot);
+                    }
+                }
+            }
+            body += u64::from(head.body_bytes);
+        }
+        // Only sets with one member share a record.
+        (are_lone || heads.iter().all(|head| Some(head.set) == heads.first().map(|it| it.set)))
+            .then_some(are_lone)
+    }
+}
+
+/// The second pass: hands over those entries of sets with several members that no later entry took the place of, and
+/// that are known to be committed, in the order of the log.
+pub fn replay_groups<E: From<LogError>>(
+    disk: &Arc<dyn Disk>,
+    recovered: &Recovered,
+    mut replay: impl FnMut(Replayed) -> Result<(), E>,
+) -> Result<(), E> {
+    if recovered.groups.is_empty() {
+        return Ok(());
+    }
+    for start in &recovered.segment_starts {
+        let name = segment_name(*start);
+        let path = disk.path(&name);
+        let file = disk.open(&name).map_err(LogError::io(&path))?;
+        let bytes = Bytes::from(file.read_all().map_err(LogError::io(&path))?);
+        let Ok(head) = head_of(&bytes, *start) else {
+            return Err(damaged(path, 0, "the head of the segment is not readable").into());
+        };
+        let (mut position, mut chain) = (start + SEGMENT_HEAD_BYTES as u64, head.chain);
+        let segment = Segment { path, bytes, start: *start };
+        while position < recovered.end {
+            let Frame::Record(record) = read_frame(segment.tail(position), chain) else { break };
+            if RecordKind::from_byte(record.kind) == Some(RecordKind::Entries)
+                && let Some(heads) = EntryHead::decode_all(record.head, record.body.len())
+            {
+                let body = segment.bytes.slice_ref(record.body);
+                let mut entries = with_bodies(heads, body);
+                entries.retain(|(head, _)| recovered.is_committed(head, position));
+                if !entries.is_empty() {
+                    replay(Replayed::Entries { position, entries })?;
+                }
+            }
+            position += record.bytes() as u64;
+            chain = record.checksum;
+        }
+    }
+    Ok(())
+}
+
+impl Recovered {
+    /// Whether the entry of a set with several members that stands at a place is the one that counts, and is committed.
+    fn is_committed(&self, head: &EntryHead, record: Position) -> bool {
+        self.groups.get(&head.set).is_some_and(|group| {
+            let slot = group.table.slot(head.index);
+            head.index <= group.state.commit
+                && slot.is_some_and(|slot| slot.record == record && slot.term == head.term)
+        })
+    }
+}
+
+/// The entries of a record, each with its part of the body.
+fn with_bodies(heads: Vec<EntryHead>, mut body: Bytes) -> Vec<(EntryHead, Bytes)> {
+    let with_body = |head: EntryHead| {
+        // Their sum was looked at.
+        let bytes = body.split_to((head.body_bytes as usize).min(body.len()));
+        (head, bytes)
+    };
+    heads.into_iter().map(with_body).collect()
 }
 
 fn damaged(path: PathBuf, offset: u64, what: &'static str) -> LogError {

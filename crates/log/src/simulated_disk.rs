@@ -245,6 +245,17 @@ impl LogFile for SimHandle {
         self.with(|file| file.now())
     }
 
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let offset = usize::try_from(offset).unwrap();
+        self.with(|file| match file.now().get(offset..offset + bytes.len()) {
+            Some(found) => {
+                bytes.copy_from_slice(found);
+                Ok(())
+            }
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        })?
+    }
+
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk.0.lock().fail_step()?;
         self.with(|file| file.pending.push((usize::try_from(offset).unwrap(), bytes.to_vec())))

@@ -25,7 +25,7 @@ pub mod value;
 pub use assemble::assemble;
 pub use condition::{Check, ColumnPart, Comparison, Condition, RowCondition};
 pub use cql_type::{CqlType, UserType, quote_identifier};
-pub use ids::{ColumnId, SetId, TableId, UuidText};
+pub use ids::{ColumnId, NodeId, ReplicaId, SetId, TableId, UuidText};
 pub use key::{ClusteringRange, PartitionKey, RowPosition, successor};
 pub use map_cell::{map_cell, split_map_cell};
 pub use mutation::{

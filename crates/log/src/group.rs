@@ -1,0 +1,363 @@
+//! What the log keeps of replica sets with several members (see `docs/formats/log.md`).
+//!
+//! The log of such a set is written by whoever leads it, so its end may have to be taken back: an entry with an index that is
+//! there already, and another term, takes the place of that one and of everything behind it. The same index with
+//! the same term is a copy, which was made so that older segments could go: it only moves the place where
+//! the entry is read.
+
+use std::collections::VecDeque;
+
+use types::{NodeId, ReplicaId, SetId};
+
+use crate::frame::Position;
+
+/// A set has at most so many members, those that come and go included.
+pub const MEMBERS_MAX: usize = 32;
+
+/// Where an entry stands in the log of its set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryPlace {
+    pub index: u64,
+    pub term: u64,
+}
+
+/// Who belongs to a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// The entry that brought it into force.
+    pub index: u64,
+    pub voters: Vec<ReplicaId>,
+    /// The voters of the configuration before, while both decide.
+    pub outgoing: Vec<ReplicaId>,
+    pub learners: Vec<ReplicaId>,
+    /// Voters that become learners when the configuration before is left.
+    pub learners_next: Vec<ReplicaId>,
+    /// Where each of them is.
+    pub nodes: Vec<(ReplicaId, NodeId)>,
+}
+
+impl Configuration {
+    /// A configuration of voters alone.
+    pub fn of_voters(members: impl IntoIterator<Item = (ReplicaId, NodeId)>) -> Configuration {
+        let nodes: Vec<(ReplicaId, NodeId)> = members.into_iter().collect();
+        let voters = nodes.iter().map(|(replica, _)| *replica).collect();
+        Configuration { voters, nodes, ..Configuration::default() }
+    }
+
+    /// The node that a member is on.
+    pub fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
+        self.nodes.iter().find(|(known, _)| *known == replica).map(|(_, node)| *node)
+    }
+
+    /// The member that a node has, the newest if there are several.
+    pub fn replica_on(&self, node: NodeId) -> Option<ReplicaId> {
+        let on_node = self.nodes.iter().filter(|(_, known)| *known == node);
+        on_node.map(|(replica, _)| *replica).max()
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.index.to_be_bytes());
+        for members in [&self.voters, &self.outgoing, &self.learners, &self.learners_next] {
+            assert!(members.len() <= MEMBERS_MAX, "members are bounded where they are proposed");
+            out.push(members.len() as u8);
+            members.iter().for_each(|member| out.extend_from_slice(&member.0.to_be_bytes()));
+        }
+        assert!(self.nodes.len() <= MEMBERS_MAX, "members are bounded where they are proposed");
+        out.push(self.nodes.len() as u8);
+        for (replica, node) in &self.nodes {
+            out.extend_from_slice(&replica.0.to_be_bytes());
+            out.extend_from_slice(&node.0.to_be_bytes());
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Configuration> {
+        let index = take_u64(bytes)?;
+        let mut lists = [const { Vec::new() }; 4];
+        for list in &mut lists {
+            for _ in 0..take_count(bytes)? {
+                list.push(ReplicaId(take_u64(bytes)?));
+            }
+        }
+        let [voters, outgoing, learners, learners_next] = lists;
+        let mut nodes = Vec::new();
+        for _ in 0..take_count(bytes)? {
+            nodes.push((ReplicaId(take_u64(bytes)?), NodeId(take_u64(bytes)?)));
+        }
+        Some(Configuration { index, voters, outgoing, learners, learners_next, nodes })
+    }
+}
+
+/// What a node keeps of its member of a set, beside the entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupState {
+    pub set: SetId,
+    /// The member on this node.
+    pub replica: ReplicaId,
+    pub term: u64,
+    /// Whom the member voted for in this term; zero for nobody.
+    pub vote: u64,
+    /// Up to where entries are known to be committed. It may be more by now.
+    pub commit: u64,
+    /// The entries up to this one are not in the log any more.
+    pub cut: EntryPlace,
+    /// No entry that was not applied when this was written has an earlier second.
+    pub now_s: u32,
+    pub configuration: Configuration,
+}
+
+/// The first byte of a state.
+const STATE_VERSION: u8 = 1;
+
+impl GroupState {
+    /// A member that knows nothing but who belongs to its set. The log of a set begins behind entry 1, which nobody has:
+    /// a member without any entry is thus told apart from one that lost them.
+    pub fn born(set: SetId, replica: ReplicaId, configuration: Configuration) -> GroupState {
+        let cut = EntryPlace { index: 1, term: 1 };
+        GroupState { set, replica, term: 1, vote: 0, commit: 1, cut, now_s: 0, configuration }
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(STATE_VERSION);
+        out.extend_from_slice(&self.set.0.to_be_bytes());
+        let EntryPlace { index, term } = self.cut;
+        for number in [self.replica.0, self.term, self.vote, self.commit, index, term] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        out.extend_from_slice(&self.now_s.to_be_bytes());
+        self.configuration.encode(out);
+    }
+
+    pub fn decode(mut bytes: &[u8]) -> Option<GroupState> {
+        let bytes = &mut bytes;
+        if take::<1>(bytes)? != [STATE_VERSION] {
+            return None;
+        }
+        let state = GroupState {
+            set: SetId(u32::from_be_bytes(take(bytes)?)),
+            replica: ReplicaId(take_u64(bytes)?),
+            term: take_u64(bytes)?,
+            vote: take_u64(bytes)?,
+            commit: take_u64(bytes)?,
+            cut: EntryPlace { index: take_u64(bytes)?, term: take_u64(bytes)? },
+            now_s: u32::from_be_bytes(take(bytes)?),
+            configuration: Configuration::decode(bytes)?,
+        };
+        bytes.is_empty().then_some(state)
+    }
+}
+
+/// A member that was taken away: nobody with this number or an earlier one is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    pub set: SetId,
+    pub highest: ReplicaId,
+}
+
+impl Gone {
+    pub const BYTES: usize = 4 + 8;
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.set.0.to_be_bytes());
+        out.extend_from_slice(&self.highest.0.to_be_bytes());
+    }
+
+    pub fn decode(mut bytes: &[u8]) -> Option<Gone> {
+        let bytes = &mut bytes;
+        let set = SetId(u32::from_be_bytes(take(bytes)?));
+        let highest = ReplicaId(take_u64(bytes)?);
+        bytes.is_empty().then_some(Gone { set, highest })
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+    take(bytes).map(u64::from_be_bytes)
+}
+
+fn take_count(bytes: &mut &[u8]) -> Option<usize> {
+    let [count] = take(bytes)?;
+    let count = usize::from(count);
+    (count <= MEMBERS_MAX).then_some(count)
+}
+
+/// Where an entry of a set is to be read, and what is known of it without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub term: u64,
+    pub kind: u8,
+    /// The second at which it is judged.
+    pub now_s: u32,
+    /// Of its record.
+    pub record: Position,
+    /// Of its body.
+    pub body: Position,
+    pub body_bytes: u32,
+}
+
+/// Where the entries of one set are: from behind the place where they were cut, up to the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupTable {
+    cut: EntryPlace,
+    slots: VecDeque<Slot>,
+}
+
+/// Entries are missing before one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap;
+
+/// What became of an entry that was put into the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is the last.
+    Last,
+    /// So many entries had its place and those behind it; now it is the last.
+    InPlaceOf(usize),
+    /// It was there: only its place is another.
+    Copy,
+    /// It is not needed any more.
+    Old,
+}
+
+impl GroupTable {
+    /// The entries behind a place; none yet.
+    pub fn behind(cut: EntryPlace) -> GroupTable {
+        GroupTable { cut, slots: VecDeque::new() }
+    }
+
+    /// The last entry that is not in the table any more.
+    pub fn cut(&self) -> EntryPlace {
+        self.cut
+    }
+
+    pub fn last(&self) -> EntryPlace {
+        match self.slots.back() {
+            Some(slot) => {
+                EntryPlace { index: self.cut.index + self.slots.len() as u64, term: slot.term }
+            }
+            None => self.cut,
+        }
+    }
+
+    /// The term of an entry; also of the last one before the table.
+    pub fn term(&self, index: u64) -> Option<u64> {
+        if index == self.cut.index {
+            return Some(self.cut.term);
+        }
+        self.slot(index).map(|slot| slot.term)
+    }
+
+    pub fn slot(&self, index: u64) -> Option<Slot> {
+        self.slots.get(self.offset(index)?).copied()
+    }
+
+    fn offset(&self, index: u64) -> Option<usize> {
+        usize::try_from(index.checked_sub(self.cut.index + 1)?).ok()
+    }
+
+    /// An entry comes. One of another term takes back everything from its index on.
+    pub fn put(&mut self, index: u64, slot: Slot) -> Result<Put, Gap> {
+        let Some(offset) = self.offset(index) else { return Ok(Put::Old) };
+        let count = self.slots.len();
+        match self.slots.get_mut(offset) {
+            Some(known) if known.term == slot.term => {
+                *known = slot;
+                Ok(Put::Copy)
+            }
+            Some(_) => {
+                self.slots.truncate(offset);
+                self.slots.push_back(slot);
+                Ok(Put::InPlaceOf(count - offset))
+            }
+            None if offset == count => {
+                self.slots.push_back(slot);
+                Ok(Put::Last)
+            }
+            None => Err(Gap),
+        }
+    }
+
+    /// Entries up to one are not needed any more.
+    pub fn cut_to(&mut self, place: EntryPlace) {
+        if let Some(count) = place.index.checked_sub(self.cut.index) {
+            let count = usize::try_from(count).unwrap_or(usize::MAX).min(self.slots.len());
+            self.slots.drain(..count);
+            self.cut = place;
+        }
+    }
+
+    /// An entry comes, before which some are missing that were not needed any more when their segments went. What says so
+    /// stands further on.
+    pub(crate) fn begin_at(&mut self, index: u64, slot: Slot) {
+        self.cut = EntryPlace { index: index.saturating_sub(1), term: 0 };
+        self.slots.clear();
+        self.slots.push_back(slot);
+    }
+
+    /// From where on the log is needed for the entries that are left.
+    pub fn needed_from(&self) -> Option<Position> {
+        self.slots.front().map(|slot| slot.record)
+    }
+
+    /// The last entry up to an index whose record, like those of all before it, lies before a place of the log.
+    pub fn last_before(&self, position: Position, index_max: u64) -> Option<EntryPlace> {
+        let mut found = None;
+        for (number, slot) in self.slots.iter().enumerate() {
+            let index = self.cut.index + 1 + number as u64;
+            if slot.record >= position || index > index_max {
+                break;
+            }
+            found = Some(EntryPlace { index, term: slot.term });
+        }
+        found
+    }
+}
+
+/// What recovery found of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredGroup {
+    pub state: GroupState,
+    pub table: GroupTable,
+}
+
+impl RecoveredGroup {
+    pub fn new(state: GroupState) -> RecoveredGroup {
+        let table = GroupTable::behind(state.cut);
+        RecoveredGroup { state, table }
+    }
+
+    /// A later state. Terms, votes and what is committed never go back, and what is cut stays so.
+    pub(crate) fn renew(&mut self, state: GroupState) -> Option<()> {
+        let is_later = state.replica == self.state.replica && state.term >= self.state.term;
+        if !is_later {
+            return None;
+        }
+        let commit = state.commit.max(self.state.commit);
+        if state.cut.index >= self.table.cut().index {
+            self.table.cut_to(state.cut);
+        }
+        self.state = GroupState { commit, ..state };
+        Some(())
+    }
+
+    /// After the last record: what is true of all of them together. `None` where it cannot be: a state stands before the
+    /// first entry of its term, and no entry is missing that was not cut.
+    pub(crate) fn settle(&mut self) -> Option<()> {
+        let last = self.table.last();
+        if self.state.term < last.term || self.state.cut != self.table.cut() {
+            return None;
+        }
+        // The end of the log may be torn between a state and the entries that came with it.
+        self.state.commit = self.state.commit.clamp(self.state.cut.index, last.index);
+        Some(())
+    }
+
+    /// Sorted files hold what was committed up to an entry; a state may be older than that.
+    pub fn raise_commit(&mut self, index: u64) {
+        self.state.commit = self.state.commit.max(index.min(self.table.last().index));
+    }
+}
