@@ -392,6 +392,14 @@ impl Segment {
 }
 
 impl Recovered {
+    /// The last entry of every set.
+    pub fn all_indexes(&self) -> HashMap<SetId, u64, FixedState> {
+        let mut indexes = self.indexes.clone();
+        let groups = self.groups.iter();
+        indexes.extend(groups.map(|(set, group)| (*set, group.table.last().index)));
+        indexes
+    }
+
     /// What the log says of a set; `None` if that cannot follow what it said before.
     fn take_state(&mut self, state: SetState) -> Option<()> {
         match state {

@@ -1,5 +1,7 @@
 //! A disk in memory that forgets what was not synced, fills up, and fails, from a seed.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "what simulates may stop")]
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;

@@ -6,6 +6,7 @@
 //!
 //! Reading order: [`ReplicaSets`]; [`budgets`] admits what each set may spend; [`NodeStore`].
 pub mod budgets;
+pub mod group;
 mod node_store;
 #[cfg(test)]
 mod tests;

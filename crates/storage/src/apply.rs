@@ -5,6 +5,7 @@
 
 mod judged;
 mod measure;
+pub(crate) mod once;
 mod spilled;
 pub(crate) mod sweep;
 
@@ -37,6 +38,7 @@ use crate::weigh::Touched;
 pub(crate) use judged::Judged;
 use measure::RowSizes;
 use node_log::Position;
+use once::{Asked, Known};
 use tree::engine::{LATEST, TreeBytes};
 
 /// Where a mutation stands in the log.
@@ -49,6 +51,8 @@ pub(crate) struct Place {
     pub(crate) now_s: u32,
     /// Written by the first version of the log: nothing tells how far trees were purged before it.
     pub(crate) is_first_form: bool,
+    /// Of a set with several members: what is known of the request.
+    pub(crate) asked: Option<Asked>,
 }
 
 /// The store's number stands before the tree key, so that one buffer serves tree and cache.
@@ -80,10 +84,18 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
         return Ok(NOTHING);
     }
     let horizon_s = if place.is_first_form { 0 } else { progress.begin_entry(place.now_s) };
+    if let Some(asked) = &place.asked {
+        let known = asked.known(opened, place).map_err(of_tree)?;
+        if let Known::Answered(answer) = known {
+            progress.set_applied(place.applied);
+            return answer;
+        }
+    }
     let now_s = mutation.now_s.unwrap_or(place.now_s);
     let judged = Judged::new(&progress, now_s, horizon_s);
     let (key, row) = SCRATCH.take();
     let mut change = Change::new(core, &store, opened, mutation, judged, (key, row));
+    change.is_summed = place.asked.is_some();
     let outcome = change.work_out();
     if let Err(CommitError::Tree { table, error }) = &outcome {
         core.damage.note_error(*table, error);
@@ -108,6 +120,11 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     }
     if change.is_many {
         progress.end_many();
+    }
+    if let Some(asked) = &place.asked {
+        progress.note_outcome(place.applied, &result, change.written_sum);
+        let grown = asked.keep(opened, place, &result, weight);
+        core.pressure.change(grown);
     }
     // Where its row could not be read it was not applied, and nothing behind it will be.
     if !matches!(result, Err(CommitError::Tree { .. })) {
@@ -134,6 +151,8 @@ pub(crate) fn apply_define(core: &Core, place: Place, define: &Define) -> Result
     if place.position < store.born || place.applied <= progress.applied() {
         return Ok(());
     }
+    // First by the definition before: a member of the set may have purged up to there.
+    progress.begin_entry(place.now_s);
     progress.define(&define.definition, define.horizon_s);
     progress.begin_entry(place.now_s);
     opened.note_write(place.position, 0);
@@ -216,6 +235,9 @@ struct Change<'c> {
     /// What the conditions weighed.
     condition_weight: u64,
     judged: Judged<'c>,
+    /// Whether what is written is summed, and the sum.
+    is_summed: bool,
+    written_sum: u64,
 }
 
 impl<'c> Change<'c> {
@@ -250,6 +272,8 @@ impl<'c> Change<'c> {
             is_many: false,
             condition_weight: 0,
             judged,
+            is_summed: false,
+            written_sum: 0,
         }
     }
 
@@ -624,6 +648,9 @@ impl<'c> Change<'c> {
         for (key, value) in std::mem::take(&mut self.cell_writes) {
             bytes += tree.write_over(&key, value, seqno, readers_from);
         }
+        if self.is_summed {
+            self.sum_written();
+        }
         for row in self.rows.iter().filter(|row| row.is_changed) {
             let tree_key = tail(&row.key, CACHE_ID_BYTES);
             bytes += tree.write_over(tree_key, row.value.clone(), seqno, readers_from);
@@ -637,6 +664,16 @@ impl<'c> Change<'c> {
         drop(held_readers);
         self.note_dead();
         Some(bytes)
+    }
+
+    /// Sums the rows as they are now: members of a set compare that.
+    fn sum_written(&mut self) {
+        let mut sum = crc32fast::Hasher::new();
+        for row in self.rows.iter().filter(|row| row.is_changed) {
+            sum.update(tail(&row.key, CACHE_ID_BYTES));
+            sum.update(row.value.as_deref().unwrap_or_default());
+        }
+        self.written_sum = u64::from(sum.finalize());
     }
 
     /// Brings the caches up to date and shows the change. Nobody sees a head before or after the

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use types::{Done, Mutation, Operation, Outcome, RowPosition, SetId, TableId};
 
+use crate::apply::once::Asked;
 use crate::apply::sweep::apply_sweep;
 use crate::apply::{Place, apply, apply_define};
 use crate::core::Core;
@@ -215,13 +216,22 @@ fn apply_sound(
     let place = |number: usize| {
         let ordinal = u32::try_from(number + 1).unwrap_or(u32::MAX);
         let applied = Applied { index: head.index, ordinal };
-        Place { set: head.set, applied, position, now_s: head.now_s, is_first_form: false }
+        let (set, now_s) = (head.set, head.now_s);
+        Place { set, applied, position, now_s, is_first_form: false, asked: None }
     };
     let failure = match body {
         EntryBody::Empty => None,
         EntryBody::Change(mutations) => {
             for (number, mutation) in mutations.iter().enumerate() {
                 on_outcome(number, apply(core, place(number), mutation));
+            }
+            None
+        }
+        EntryBody::Request(request) => {
+            for (number, mutation) in request.mutations.iter().enumerate() {
+                let asked = Asked::new(request, number);
+                let place = Place { asked: Some(asked), ..place(number) };
+                on_outcome(number, apply(core, place, mutation));
             }
             None
         }
@@ -280,6 +290,11 @@ pub(crate) enum Durable {
         now_s: u32,
         reply: SyncSender<()>,
     },
+    /// Called when everything before is durable, and with `false` if it never will be.
+    Awaited {
+        end: Position,
+        done: Box<dyn FnOnce(bool) + Send>,
+    },
 }
 
 impl fmt::Debug for Durable {
@@ -289,6 +304,7 @@ impl fmt::Debug for Durable {
             Durable::Truncation(truncation) => truncation.fmt(f),
             Durable::Ends(ends) => ends.sets.fmt(f),
             Durable::Time { now_s, .. } => now_s.fmt(f),
+            Durable::Awaited { end, .. } => end.fmt(f),
         }
     }
 }
@@ -299,7 +315,7 @@ impl Durable {
             Durable::Change(job) => job.end,
             Durable::Truncation(truncation) => truncation.appended.end,
             Durable::Ends(ends) => ends.end,
-            Durable::Time { end, .. } => *end,
+            Durable::Time { end, .. } | Durable::Awaited { end, .. } => *end,
         }
     }
 
@@ -307,7 +323,7 @@ impl Durable {
     fn now_s(&self) -> u32 {
         match self {
             Durable::Change(job) => job.heads.last().map_or(0, |head| head.now_s),
-            Durable::Truncation(_) | Durable::Ends(_) => 0,
+            Durable::Truncation(_) | Durable::Ends(_) | Durable::Awaited { .. } => 0,
             Durable::Time { now_s, .. } => *now_s,
         }
     }
@@ -532,6 +548,7 @@ impl DurableSink<Durable> for Appliers {
                     let _ = reply.send(());
                 }
                 Durable::Change(job) => jobs.push(job),
+                Durable::Awaited { done, .. } => done(true),
                 // Before any later change is applied. Earlier ones that are still on their way find
                 // that the new store was born after them.
                 Durable::Truncation(Truncation { table, appended, reply }) => {
@@ -565,6 +582,7 @@ impl DurableSink<Durable> for Appliers {
                 Durable::Ends(ends) => {
                     let _ = ends.reply.send(Err(failed));
                 }
+                Durable::Awaited { done, .. } => done(false),
                 // Whoever waits for it sees that the answer never comes.
                 Durable::Truncation(_) | Durable::Time { .. } => {}
             }

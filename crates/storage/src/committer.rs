@@ -93,6 +93,7 @@ fn mutations(entries: &[Entry]) -> impl Iterator<Item = (SetId, &Mutation)> {
     entries.iter().flat_map(|entry| {
         let mutations = match &entry.body {
             EntryBody::Change(mutations) => mutations.as_slice(),
+            EntryBody::Request(request) => request.mutations.as_slice(),
             EntryBody::Empty | EntryBody::Define(_) | EntryBody::Sweep(_) => &[],
         };
         mutations.iter().map(|mutation| (entry.set, mutation))
@@ -243,9 +244,23 @@ impl Committer {
     /// Appends the definitions that mutations are to be applied by. In periodic mode the caller has the
     /// turn of every set, and they are applied here.
     fn define(&self, entries: &[Entry], record: NewRecord<'_>) -> Result<(), Uncommitted> {
+        let mut defines = self.defines_for(mutations(entries))?;
+        while !defines.is_empty() {
+            let rest = defines.split_off(defines.len().min(DEFINES_PER_RECORD_MAX));
+            self.append_defines(Entries::from_vec(defines), record)?;
+            defines = rest;
+        }
+        Ok(())
+    }
+
+    /// The definitions that must stand in the log before mutations.
+    fn defines_for<'m>(
+        &self,
+        mutations: impl Iterator<Item = (SetId, &'m Mutation)>,
+    ) -> Result<Vec<Entry>, Uncommitted> {
         let definitions = &self.core.definitions;
         let mut defines: Vec<Entry> = Vec::new();
-        for (set, mutation) in mutations(entries) {
+        for (set, mutation) in mutations {
             if definitions.standing([(set, mutation)].into_iter()) != Standing::Undefined
                 || defines.iter().any(|entry| entry.set == set && defines_table(entry, mutation))
             {
@@ -268,12 +283,48 @@ impl Committer {
             let horizon_s = definitions.announce(&definition, purged_s);
             defines.push(Entry::of(set, EntryBody::Define(Define { definition, horizon_s })));
         }
-        while !defines.is_empty() {
-            let rest = defines.split_off(defines.len().min(DEFINES_PER_RECORD_MAX));
-            self.append_defines(Entries::from_vec(defines), record)?;
-            defines = rest;
+        Ok(defines)
+    }
+
+    /// For a set with several members that this node leads: what must be proposed before mutations, as kind and body.
+    /// From then on it counts as proposed, until [`Committer::forget_proposed`].
+    pub(crate) fn propose_defines(
+        &self,
+        set: SetId,
+        mutations: &[Mutation],
+    ) -> Result<Vec<(u8, Vec<u8>)>, CommitError> {
+        let of_set = || mutations.iter().map(|mutation| (set, mutation));
+        for mutation in mutations {
+            // A new leader has applied everything before, and proposed nothing.
+            if self.core.version_in_force(mutation.table, set)? > Some(mutation.table_version) {
+                return Err(CommitError::Stale);
+            }
         }
-        Ok(())
+        match self.core.definitions.standing(of_set()) {
+            Standing::Defined => return Ok(Vec::new()),
+            Standing::Stale => return Err(CommitError::Stale),
+            Standing::Undefined => {}
+        }
+        let defines = self.defines_for(of_set()).map_err(|uncommitted| match uncommitted {
+            Uncommitted::NoRoom(_) => CommitError::Overloaded,
+            Uncommitted::Moved => CommitError::Moved,
+            Uncommitted::Failed(error) => error,
+        })?;
+        let propose = |entry: Entry| {
+            if let EntryBody::Define(Define { definition, .. }) = &entry.body {
+                let table = &definition.table;
+                self.core.definitions.note_appended(table.id, set, table.version);
+            }
+            let mut body = Vec::new();
+            entry.body.encode(&mut body);
+            (entry.body.kind() as u8, body)
+        };
+        Ok(defines.into_iter().map(propose).collect())
+    }
+
+    /// What was proposed for a set may be lost.
+    pub(crate) fn forget_proposed(&self, set: SetId) {
+        self.core.definitions.forget_sets(&[set]);
     }
 
     fn append_defines(&self, entries: Entries, record: NewRecord<'_>) -> Result<(), Uncommitted> {
@@ -301,7 +352,9 @@ impl Committer {
 fn defines_table(entry: &Entry, mutation: &Mutation) -> bool {
     match &entry.body {
         EntryBody::Define(define) => define.definition.table.id == mutation.table,
-        EntryBody::Empty | EntryBody::Change(_) | EntryBody::Sweep(_) => false,
+        EntryBody::Empty | EntryBody::Change(_) | EntryBody::Sweep(_) | EntryBody::Request(_) => {
+            false
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::cache::RowCache;
 use crate::clock::Clock;
 use crate::definition::Definitions;
 use crate::error::{Affected, CommitError, OpenError, TreeError};
+use crate::group::Groups;
 use crate::heads::Heads;
 use crate::index::build::IndexBuilds;
 use crate::index::shape::IndexShape;
@@ -95,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) damage: Damage,
     pub(crate) poison: Poison,
     pub(crate) definitions: Definitions,
+    /// The sets with several members that this node belongs to.
+    pub(crate) groups: Groups,
     /// Knows the set of a key, once somebody does.
     pub(crate) locate: OnceLock<Locate>,
     pub(crate) trees_folder: PathBuf,
@@ -135,6 +138,7 @@ impl Core {
             damage: Damage::default(),
             poison: Poison::default(),
             definitions: Definitions::default(),
+            groups: Groups::default(),
             locate: OnceLock::new(),
             home,
             sizes: SizesSeed {
@@ -235,6 +239,18 @@ impl Core {
         let Some(store) = self.store(table) else { return Ok(0) };
         let opened = store.for_read().map_err(|error| CommitError::Tree { table, error })?;
         Ok(opened.map_or(0, |opened| opened.purged_s()))
+    }
+
+    /// The version of a table's definition that is in force in a set.
+    pub(crate) fn version_in_force(
+        &self,
+        table: TableId,
+        set: SetId,
+    ) -> Result<Option<u64>, CommitError> {
+        let Some(store) = self.store(table) else { return Ok(None) };
+        let opened = store.for_read().map_err(|error| CommitError::Tree { table, error })?;
+        let definition = opened.and_then(|opened| opened.progress(set).definition());
+        Ok(definition.map(|definition| definition.table.version))
     }
 
     /// The second from which on a store could be purged, as the clock is now.

@@ -24,6 +24,8 @@ pub(crate) enum EntryKind {
     Define = 2,
     /// What old deletions cover goes, and at the end they themselves.
     Sweep = 3,
+    /// Mutations that must not be applied twice, whoever sends them again.
+    Request = 4,
 }
 
 /// An entry, apart from where it stands.
@@ -33,7 +35,26 @@ pub(crate) enum EntryBody {
     Change(SmallVec<[Mutation; 1]>),
     Define(Define),
     Sweep(Box<Sweep>),
+    Request(Box<Request>),
 }
+
+/// Names a request for as long as it may be sent again: which coordinator asked, and its how many-th question it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u128);
+
+/// Mutations of a set with several members, as whoever coordinates them sends them.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Where applying twice is not the same as applying once.
+    pub id: Option<RequestId>,
+    /// After this second nobody sends it again, and it is not applied any more.
+    pub not_after_s: u32,
+    /// All of one set.
+    pub mutations: Vec<Mutation>,
+}
+
+/// In the flags of a request.
+const HAS_ID: u8 = 1;
 
 /// From here on the mutations of a table are applied by this definition.
 #[derive(Clone, Debug)]
@@ -68,6 +89,7 @@ impl EntryBody {
             EntryBody::Change(_) => EntryKind::Change,
             EntryBody::Define(_) => EntryKind::Define,
             EntryBody::Sweep(_) => EntryKind::Sweep,
+            EntryBody::Request(_) => EntryKind::Request,
         }
     }
 
@@ -95,6 +117,7 @@ impl EntryBody {
                 push_counted(out, &sweep.from);
                 push_optional(out, sweep.to.as_deref());
             }
+            EntryBody::Request(request) => request.encode(out),
         }
     }
 
@@ -126,9 +149,57 @@ impl EntryBody {
                 from: decoder.counted()?,
                 to: decoder.optional()?,
             })),
+            kind if kind == EntryKind::Request as u8 => {
+                EntryBody::Request(Box::new(Request::decode(&mut decoder)?))
+            }
             _ => return Err(Malformed),
         };
         if decoder.is_done() { Ok(body) } else { Err(Malformed) }
+    }
+}
+
+impl Request {
+    /// Its bytes, as an entry has them.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        Bytes::from(bytes)
+    }
+
+    /// From its bytes.
+    pub fn from_bytes(bytes: Bytes) -> Result<Request, Malformed> {
+        let mut decoder = Decoder::new(bytes);
+        let request = Request::decode(&mut decoder)?;
+        if decoder.is_done() { Ok(request) } else { Err(Malformed) }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(BODY_VERSION);
+        out.push(if self.id.is_some() { HAS_ID } else { 0 });
+        if let Some(RequestId(id)) = self.id {
+            out.extend_from_slice(&id.to_be_bytes());
+        }
+        out.extend_from_slice(&self.not_after_s.to_be_bytes());
+        out.push(MUTATION_FORM as u8);
+        push_length(out, self.mutations.len());
+        self.mutations.iter().for_each(|mutation| encode_mutation(mutation, out));
+    }
+
+    fn decode(decoder: &mut Decoder) -> Result<Request, Malformed> {
+        if decoder.byte()? != BODY_VERSION {
+            return Err(Malformed);
+        }
+        let id = match decoder.byte()? {
+            0 => None,
+            HAS_ID => Some(RequestId(u128::from_be_bytes(decoder.array()?))),
+            _ => return Err(Malformed),
+        };
+        let not_after_s = decoder.u32()?;
+        if decoder.byte()? != MUTATION_FORM as u8 {
+            return Err(Malformed);
+        }
+        let mutations = decode_mutations(decoder, MUTATION_FORM)?.into_vec();
+        Ok(Request { id, not_after_s, mutations })
     }
 }
 

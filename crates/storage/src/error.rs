@@ -191,6 +191,8 @@ pub enum CommitError {
     /// A mutation was planned by a definition of its table that is not in force any more. Nothing was
     /// done, and it is to be planned again.
     Stale,
+    /// The request came to be judged after its last second; nothing of it was applied, nor will be.
+    TooLate,
     /// Storage was closed.
     Closed,
 }
@@ -218,6 +220,7 @@ impl fmt::Display for CommitError {
             CommitError::Overloaded => f.write_str("writes come faster than the disk takes them"),
             CommitError::Moved => f.write_str("the physical partition was split or merged"),
             CommitError::Stale => f.write_str("the table was altered meanwhile"),
+            CommitError::TooLate => f.write_str("the request was too late to be applied"),
             CommitError::Closed => f.write_str("storage is closed"),
         }
     }

@@ -30,6 +30,7 @@ mod entry;
 mod error;
 #[doc(hidden)]
 pub mod fuzzed;
+mod group;
 mod heads;
 mod index;
 mod maintenance;
@@ -58,11 +59,16 @@ pub use check::{CheckReport, Finding, check, sorted_bytes};
 pub use clock::Clock;
 pub use commit::{AllDone, CommitResult, Committed};
 pub use data_dir::DataDir;
+pub use entry::{Request, RequestId};
 pub use error::{Affected, CommitError, OpenError, ReadError, TreeError};
+pub use group::CommittedEntry;
 pub use index::build::IndexBuild;
 pub use index::check::IndexComparison;
 pub use maintenance::TableStatistics;
-pub use node_log::{Disk, LogFile, RealDisk};
+pub use node_log::{
+    Configuration, Disk, EntryHead, EntryPlace, GroupAppend, GroupEntry, GroupState, GroupTable,
+    LogFile, Position, RealDisk, RecoveredGroup, Slot,
+};
 pub use options::{CommitMode, Driver, Options};
 pub use promise::{AnswerTo, Mailbox};
 pub use room::{Busy, WithoutRoom};

@@ -619,6 +619,7 @@ impl Shared {
                 end.min(self.set_locks.in_flight_since())
             }
         };
+        keep_from = keep_from.min(self.core.groups.needed_from());
         for position in self.table_ends.lock().iter() {
             keep_from = keep_from.min(*position);
         }
@@ -751,13 +752,14 @@ impl Shared {
 impl Shared {
     /// No entry that is not applied has an earlier second.
     fn floor_s(&self) -> u32 {
-        match &self.through {
+        let floor_s = match &self.through {
             Some(through) => through.floor_s(),
             None => {
                 let given_s = self.log.now_s();
                 self.set_locks.floor_s(given_s)
             }
-        }
+        };
+        self.core.groups.floor_s().map_or(floor_s, |of_groups| floor_s.min(of_groups))
     }
 
     /// Has the log say what time it is, and waits until everything before is applied.
@@ -785,6 +787,10 @@ impl Shared {
         let locate = self.core.locate.get();
         let set = locate.zip(token).and_then(|(locate, token)| locate(sweep.table, token));
         let Some(set) = set else { return false };
+        // What a set with several members does is proposed by its leader.
+        if self.core.groups.contains(set) {
+            return false;
+        }
         match self.committer.commit_sweep(set, sweep) {
             Ok(_) => true,
             // Its keys have another set by now: the next purge sees to it.

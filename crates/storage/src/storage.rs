@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use schema::{Index, Table};
 use types::{
     Done, Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, SetId, TableId,
@@ -23,6 +24,7 @@ use crate::data_dir::DataDir;
 use crate::definition::Definition;
 use crate::entry::{EntryBody, EntryKind, decode_first_form};
 use crate::error::{Affected, CommitError, OpenError, ReadError, TreeError};
+use crate::group::raise_commits;
 use crate::index;
 use crate::index::build::IndexBuild;
 use crate::index::check::IndexComparison;
@@ -39,11 +41,11 @@ use crate::slots::Slots;
 use crate::snapshot::{EmptyLog, log_failed};
 use crate::tree::store::Applied;
 use node_log::frame::RecordKind;
-use node_log::recovery::{Recovered, Replayed, recover};
+use node_log::recovery::{Recovered, Replayed, recover, replay_groups};
 use node_log::survey::{Survey, survey};
 use node_log::{
     Appended, Appending, Cut, Disk, DurableSink, Elapsed, EntryHead, EntryId, Log, NewEntry,
-    NewRecord, Position, RealDisk, Shortage,
+    NewRecord, Position, RealDisk, RecoveredGroup, Shortage,
 };
 use tree::{FileHome, TreeHome};
 
@@ -60,8 +62,10 @@ pub struct Storage {
     pub(crate) log: Arc<Log<Durable>>,
     through: Arc<AppliedThrough>,
     set_locks: Arc<SetLocks>,
-    committer: Arc<Committer>,
+    pub(crate) committer: Arc<Committer>,
     maintenance: Maintenance,
+    /// Until somebody asks for them.
+    pub(crate) recovered_groups: Mutex<Vec<RecoveredGroup>>,
     is_closed: AtomicBool,
 }
 
@@ -142,11 +146,13 @@ impl Storage {
     ) -> Result<Storage, OpenError> {
         let Ground { disk, home } = ground;
         let core = Arc::new(Core::new(options, home, data_dir.trees_folder(), schema, clock)?);
-        let recovered = recover(&disk, |replayed| replay(&core, replayed))?;
+        let mut recovered = recover(&disk, |replayed| replay(&core, replayed))?;
         if recovered.segment_starts.is_empty() && !core.all_stores().is_empty() {
             return Err(OpenError::LogMissing { path: data_dir.log_folder() });
         }
-        core.finish_recovery(recovered.indexes.clone())?;
+        raise_commits(&core, &mut recovered.groups)?;
+        replay_groups(&disk, &recovered, |replayed| replay(&core, replayed))?;
+        core.finish_recovery(recovered.all_indexes())?;
         if recovered.torn_bytes > 0 {
             tracing::warn!(bytes = recovered.torn_bytes, "cut the torn end of the log");
         }
@@ -208,6 +214,7 @@ impl Storage {
         recovered: Recovered,
     ) -> Result<Storage, OpenError> {
         let log_path = data_dir.log_folder();
+        recovered.groups.values().for_each(|group| core.groups.recovered(group));
         let through = Arc::new(AppliedThrough::default());
         through.start_at(recovered.end, recovered.now_s);
         let sink: Box<dyn DurableSink<Durable>> = Box::new(
@@ -230,9 +237,17 @@ impl Storage {
         });
         let maintenance = Maintenance::start(Arc::clone(&committer), group_through)
             .map_err(OpenError::io(data_dir.path()))?;
-        let is_closed = AtomicBool::new(false);
-        let storage =
-            Storage { data_dir, core, log, through, set_locks, committer, maintenance, is_closed };
+        let storage = Storage {
+            data_dir,
+            core,
+            log,
+            through,
+            set_locks,
+            committer,
+            maintenance,
+            recovered_groups: Mutex::new(recovered.groups.into_values().collect()),
+            is_closed: AtomicBool::new(false),
+        };
         storage.maintenance.release_log();
         Ok(storage)
     }
@@ -386,6 +401,11 @@ impl Storage {
         };
         let mut appending = EndsAppend { core: &self.core, sets, job: Some(job) };
         self.log.append_entries(record, &mut appending).map(drop).map_err(CommitError::from)
+    }
+
+    /// Something was applied: chores may be due.
+    pub(crate) fn maintenance_after_write(&self) {
+        self.maintenance.after_write();
     }
 
     /// Has the log write what was appended for mailboxes. Called when a caller has nothing more to add,
@@ -734,6 +754,7 @@ fn apply_first_form(
         position,
         now_s: core.clock.now_s(),
         is_first_form: true,
+        asked: None,
     };
     apply(core, place, mutation)
 }

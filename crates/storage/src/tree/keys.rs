@@ -29,6 +29,9 @@ pub(crate) const SPACE_DEFINITIONS: u8 = 6;
 /// Up to which second the tree may be purged.
 pub(crate) const SPACE_HORIZON: u8 = 7;
 
+/// What became of requests that must not be applied twice.
+pub(crate) const SPACE_REQUESTS: u8 = 8;
+
 const KIND_PARTITION_DELETION: u8 = 1;
 const KIND_RANGE_DELETION: u8 = 2;
 const KIND_STATIC: u8 = 3;
@@ -116,6 +119,15 @@ pub(crate) fn push_range_deletions_end(out: &mut Vec<u8>) {
 pub(crate) fn progress_key(set: SetId) -> [u8; 5] {
     let [a, b, c, d] = set.0.to_be_bytes();
     [SPACE_PROGRESS, a, b, c, d]
+}
+
+/// Where it is kept what became of a mutation of a request.
+pub(crate) fn request_key(set: SetId, id: u128, number: u32) -> Vec<u8> {
+    let mut key = vec![SPACE_REQUESTS];
+    key.extend_from_slice(&set.0.to_be_bytes());
+    key.extend_from_slice(&id.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key
 }
 
 /// Where a definition of the table is kept.

@@ -10,7 +10,8 @@ use tree::courtesy::Courtesy;
 use tree::{Kept, Sieve, Sieving};
 use types::{CellRef, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter};
 
-use super::keys::{self, SPACE_ROWS};
+use super::keys::{self, SPACE_REQUESTS, SPACE_ROWS};
+use crate::apply::once;
 use crate::merge::row::is_dead_before;
 
 /// Makes a filter for each compaction of one table. It purges up to the horizon that the table's sorted
@@ -46,10 +47,16 @@ struct PurgeFilter {
 impl Sieving for PurgeFilter {
     fn is_judged(&mut self, key: &[u8]) -> bool {
         self.courtesy.on_row();
-        key.first() == Some(&SPACE_ROWS)
+        matches!(key.first(), Some(&SPACE_ROWS | &SPACE_REQUESTS))
     }
 
     fn judge(&mut self, key: &[u8], value: &[u8]) -> Kept {
+        if key.first() == Some(&SPACE_REQUESTS) {
+            // Every entry that comes later has a later second than the horizon: the request is refused then.
+            let not_after_s = once::not_after_s(value);
+            let is_over = not_after_s.is_some_and(|not_after_s| not_after_s < self.horizon_s);
+            return if is_over { Kept::Nothing } else { Kept::All };
+        }
         // What is damaged is not for a filter to judge: a read will report it.
         let Some(split) = keys::split_row_key(key) else { return Kept::All };
         let row_at = match split.partition_key {

@@ -25,14 +25,14 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use schema::KeyShape;
-use types::{SetId, TableId};
+use types::{Outcome, SetId, TableId};
 
 use super::deletions::DeletedPartitions;
 use super::keys::{SPACE_DEFINITIONS, SPACE_HORIZON, SPACE_PROGRESS, definition_key, progress_key};
 use super::purge::PurgeFactory;
 use crate::core::Poison;
 use crate::definition::Definition;
-use crate::error::TreeError;
+use crate::error::{CommitError, TreeError};
 use crate::index::leftovers::Leftovers;
 use crate::index::set::IndexSet;
 use crate::index::shape::IndexShape;
@@ -59,7 +59,13 @@ struct ReplayPoint {
     horizon_s: u32,
     /// The version of the definition in force.
     version: Option<u64>,
+    /// Over everything that the set applied; zero where it has one member.
+    checksum: u64,
 }
+
+/// In the flags of a replay point: a version of a definition follows, a checksum follows.
+const POINT_DEFINED: u8 = 1;
+const POINT_SUMMED: u8 = 2;
 
 impl ReplayPoint {
     fn encode(self) -> TreeBytes {
@@ -67,9 +73,13 @@ impl ReplayPoint {
         bytes.extend_from_slice(&self.applied.index.to_be_bytes());
         bytes.extend_from_slice(&self.applied.ordinal.to_be_bytes());
         bytes.extend_from_slice(&self.horizon_s.to_be_bytes());
-        bytes.push(u8::from(self.version.is_some()));
+        let summed = if self.checksum == 0 { 0 } else { POINT_SUMMED };
+        bytes.push(u8::from(self.version.is_some()) | summed);
         if let Some(version) = self.version {
             bytes.extend_from_slice(&version.to_be_bytes());
+        }
+        if self.checksum != 0 {
+            bytes.extend_from_slice(&self.checksum.to_be_bytes());
         }
         TreeBytes::from(bytes)
     }
@@ -81,15 +91,20 @@ impl ReplayPoint {
         let applied = Applied { index, ordinal };
         if rest.is_empty() {
             // From before there were definitions.
-            return Some(ReplayPoint { applied, horizon_s: 0, version: None });
+            return Some(ReplayPoint { applied, horizon_s: 0, version: None, checksum: 0 });
         }
         let (horizon_s, rest) = rest.split_first_chunk::<4>()?;
-        let version = match rest.split_first()? {
-            (0, []) => None,
-            (1, version) => Some(u64::from_be_bytes(version.try_into().ok()?)),
-            _ => return None,
+        let horizon_s = u32::from_be_bytes(*horizon_s);
+        let (flags, mut rest) = rest.split_first()?;
+        let mut take = || {
+            let (number, behind) = rest.split_first_chunk::<8>()?;
+            rest = behind;
+            Some(u64::from_be_bytes(*number))
         };
-        Some(ReplayPoint { applied, horizon_s: u32::from_be_bytes(*horizon_s), version })
+        let version = if flags & POINT_DEFINED != 0 { Some(take()?) } else { None };
+        let checksum = if flags & POINT_SUMMED != 0 { take()? } else { 0 };
+        let is_known = flags & !(POINT_DEFINED | POINT_SUMMED) == 0 && rest.is_empty();
+        is_known.then_some(ReplayPoint { applied, horizon_s, version, checksum })
     }
 }
 
@@ -107,6 +122,8 @@ pub(crate) struct SetProgress {
     retention_s: AtomicU32,
     /// What died before this second counts as gone.
     horizon_s: AtomicU32,
+    /// Over what was applied of a set with several members.
+    checksum: AtomicU64,
     /// Odd while several keys are being written.
     epoch: AtomicU64,
     /// Its keys are another set's by now. Changes under the lock of `readers`.
@@ -142,6 +159,7 @@ impl SetProgress {
             definition: ArcSwapOption::new(definition),
             retention_s: AtomicU32::new(retention_s),
             horizon_s: AtomicU32::new(point.map_or(0, |point| point.horizon_s)),
+            checksum: AtomicU64::new(point.map_or(0, |point| point.checksum)),
             epoch: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
             readers: Mutex::new(Vec::new()),
@@ -154,6 +172,7 @@ impl SetProgress {
             applied: self.applied(),
             horizon_s: self.horizon_s.load(Ordering::Relaxed),
             version: self.definition.load().as_ref().map(|definition| definition.table.version),
+            checksum: self.checksum(),
         }
     }
 
@@ -202,6 +221,34 @@ impl SetProgress {
             self.horizon_s.store(horizon_s, Ordering::Relaxed);
         }
         horizon_s.max(before_s)
+    }
+
+    /// The sum over everything that was applied.
+    pub(crate) fn checksum(&self) -> u64 {
+        self.checksum.load(Ordering::Relaxed)
+    }
+
+    /// Adds what became of a mutation, and what it wrote, to the sum. Only called by the one who applies this set, before
+    /// [`SetProgress::set_applied`].
+    pub(crate) fn note_outcome(
+        &self,
+        applied: Applied,
+        result: &Result<Outcome, CommitError>,
+        written_sum: u64,
+    ) {
+        let kind: u64 = match result {
+            Ok(Outcome::Applied) => 1,
+            Ok(Outcome::NotApplied { .. }) => 2,
+            Err(CommitError::Refused(_)) => 3,
+            Err(_) => 4,
+        };
+        let mut sum = self.checksum();
+        for part in [applied.index, u64::from(applied.ordinal), kind, written_sum] {
+            // Murmur's last step: every bit counts for every other.
+            sum = (sum ^ part).wrapping_mul(0xff51_afd7_ed55_8ccd);
+            sum ^= sum >> 33;
+        }
+        self.checksum.store(sum, Ordering::Relaxed);
     }
 
     pub(crate) fn applied(&self) -> Applied {

@@ -1,0 +1,300 @@
+//! All members of a node: `turn(inputs) → outputs`, and nothing else. No thread, clock, disk or socket is in here, so that a
+//! run can be told again from its seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use slog::{Discard, Logger, o};
+use storage::{EntryPlace, GroupAppend, GroupState, GroupTable, RecoveredGroup, Slot};
+use types::{NodeId, SetId};
+
+use super::entries::Wanted;
+use super::member::{
+    Answer, CommittedEntries, Member, MemberStatus, Proposal, Settings, Ticket, Wishes,
+};
+use super::wire::PeerMessage;
+
+/// Xorshift, seeded: chance that can be told again.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound.max(1)
+    }
+}
+
+/// What happens to the members of a node.
+#[derive(Debug)]
+pub enum Input {
+    /// A tick of the clock passed.
+    Tick,
+    /// Another node sent something.
+    Message {
+        /// Which.
+        from: NodeId,
+        /// What.
+        message: PeerMessage,
+    },
+    /// Somebody wants an entry in the log of a set.
+    Propose {
+        /// Which set.
+        set: SetId,
+        /// Who is answered; nobody for what must stand before another proposal.
+        ticket: Option<Ticket>,
+        /// What kind of entry.
+        kind: u8,
+        /// The second of the proposer's clock.
+        now_s: u32,
+        /// The entry.
+        body: Bytes,
+    },
+    /// Somebody wants to read what is committed by now.
+    Read {
+        /// Of which set.
+        set: SetId,
+        /// Who is answered.
+        ticket: Ticket,
+    },
+    /// What the turn of that number appended, and everything before it, is on disk.
+    Persisted(u64),
+    /// Entries of a set were applied, up to this one.
+    Applied {
+        /// Which set.
+        set: SetId,
+        /// The last.
+        index: u64,
+    },
+}
+
+/// What the members of a node want done, in this order: append, send, apply, answer.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// The turn's number. When everything in `appends` is on disk, [`Input::Persisted`] says so with it.
+    pub turn: u64,
+    /// What goes into the log of the node.
+    pub appends: Vec<(SetId, GroupAppend)>,
+    /// What may leave at once.
+    pub messages: Vec<(NodeId, PeerMessage)>,
+    /// What is to be applied; each set's in the order in which it comes.
+    pub committed: Vec<(SetId, CommittedEntries)>,
+    /// What became of proposals and reads.
+    pub answers: Vec<(Ticket, Answer)>,
+    /// Sets that this node leads since now.
+    pub leads: Vec<SetId>,
+    /// Sets that a member's panic took out of service, and why.
+    pub frozen: Vec<(SetId, String)>,
+    pub(crate) wanted: Vec<(SetId, Wanted)>,
+}
+
+/// The members of a node.
+pub struct Core {
+    settings: Settings,
+    seed: u64,
+    members: BTreeMap<SetId, Member>,
+    touched: BTreeSet<SetId>,
+    turn: u64,
+    logger: Logger,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("members", &self.members.len()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// A node without members. All chance follows from the seed.
+    pub fn new(settings: Settings, seed: u64) -> Core {
+        // What the library says to itself is of no use to people.
+        let logger = Logger::root(Discard, o!());
+        let (members, touched) = (BTreeMap::new(), BTreeSet::new());
+        Core { settings, seed, members, touched, turn: 0, logger }
+    }
+
+    /// A member begins, or goes on: `bodies` are those of its last entries.
+    pub fn add(&mut self, recovered: RecoveredGroup, bodies: Vec<Bytes>) -> Result<(), String> {
+        let set = recovered.state.set;
+        let random = Random::new(self.seed ^ u64::from(set.0) << 32 ^ recovered.state.replica.0);
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            Member::new(recovered, bodies, self.settings, random, &self.logger)
+        }));
+        let member = made.map_err(|_| "the library panicked".to_owned())?;
+        let member = member.map_err(|error| error.to_string())?;
+        self.members.insert(set, member);
+        Ok(())
+    }
+
+    /// Whether this node has a member of a set.
+    pub fn contains(&self, set: SetId) -> bool {
+        self.members.contains_key(&set)
+    }
+
+    /// Whether this node's member leads its set, and is ready to propose.
+    pub fn leads(&self, set: SetId) -> bool {
+        self.members.get(&set).is_some_and(Member::is_ready_to_lead)
+    }
+
+    /// Who leads a set, as far as this node's member knows.
+    pub fn leader(&self, set: SetId) -> Option<NodeId> {
+        self.members.get(&set).and_then(Member::leader)
+    }
+
+    /// How the members are.
+    pub fn status(&self) -> impl Iterator<Item = MemberStatus> {
+        self.members.values().map(Member::status)
+    }
+
+    /// How one member is.
+    pub fn status_of(&self, set: SetId) -> Option<MemberStatus> {
+        self.members.get(&set).map(Member::status)
+    }
+
+    /// Ticks since a set's leader was heard of here.
+    pub fn silent_ticks(&self, set: SetId) -> Option<u64> {
+        self.members.get(&set).map(Member::silent_ticks)
+    }
+
+    /// What is known of a member beside its entries.
+    pub fn state(&self, set: SetId) -> Option<&GroupState> {
+        self.members.get(&set).map(Member::state)
+    }
+
+    /// All sets with a member here.
+    pub fn sets(&self) -> impl Iterator<Item = SetId> {
+        self.members.keys().copied()
+    }
+
+    pub(crate) fn table(&self, set: SetId) -> Option<&GroupTable> {
+        self.members.get(&set).map(Member::table)
+    }
+
+    pub(crate) fn applied(&self, set: SetId) -> Option<u64> {
+        self.members.get(&set).map(Member::applied)
+    }
+
+    pub(crate) fn matched_by_all(&self, set: SetId) -> Option<u64> {
+        self.members.get(&set).and_then(Member::matched_by_all)
+    }
+
+    pub(crate) fn placed(&mut self, set: SetId, first: u64, slots: &[Slot]) {
+        if let Some(member) = self.members.get_mut(&set) {
+            member.placed(first, slots);
+        }
+    }
+
+    pub(crate) fn cut_to(
+        &mut self,
+        set: SetId,
+        place: EntryPlace,
+        now_s: u32,
+    ) -> Option<GroupState> {
+        self.members.get_mut(&set).map(|member| member.cut_to(place, now_s))
+    }
+
+    pub(crate) fn fetched(&mut self, set: SetId, wanted: Wanted, bodies: Vec<Bytes>) {
+        self.with(set, &mut Outputs::default(), |member, _| member.fetched(wanted, bodies));
+    }
+
+    /// Asks a member of another node to lead.
+    pub fn hand_leadership(&mut self, set: SetId, to: NodeId) {
+        self.with(set, &mut Outputs::default(), |member, _| member.hand_leadership_to(to));
+    }
+
+    /// One turn: everything that happened, then everything that is wanted.
+    pub fn turn(&mut self, inputs: impl IntoIterator<Item = Input>) -> Outputs {
+        self.turn += 1;
+        let mut outputs = Outputs { turn: self.turn, ..Outputs::default() };
+        for input in inputs {
+            self.take(input, &mut outputs);
+        }
+        let turn = self.turn;
+        for set in std::mem::take(&mut self.touched) {
+            self.with(set, &mut outputs, |member, wishes| member.finish_turn(turn, wishes));
+        }
+        self.touched.clear();
+        outputs
+    }
+
+    fn take(&mut self, input: Input, outputs: &mut Outputs) {
+        match input {
+            Input::Tick => {
+                for set in self.members.keys().copied().collect::<Vec<_>>() {
+                    self.with(set, outputs, |member, _| member.tick());
+                }
+            }
+            Input::Message { from, message } => {
+                let set = message.set;
+                self.with(set, outputs, |member, _| member.step(from, message.message));
+            }
+            Input::Propose { set, ticket, kind, now_s, body } => {
+                if !self.contains(set) {
+                    let answer = |ticket| (ticket, Answer::NotLeader(None));
+                    outputs.answers.extend(ticket.map(answer));
+                }
+                let proposal = Proposal { ticket, kind, now_s, body };
+                self.with(set, outputs, |member, wishes| member.propose(proposal, wishes));
+            }
+            Input::Read { set, ticket } => {
+                if !self.contains(set) {
+                    outputs.answers.push((ticket, Answer::NotLeader(None)));
+                }
+                self.with(set, outputs, |member, wishes| member.read(ticket, wishes));
+            }
+            Input::Persisted(turn) => {
+                for set in self.members.keys().copied().collect::<Vec<_>>() {
+                    self.with(set, outputs, |member, wishes| member.persisted(turn, wishes));
+                }
+            }
+            Input::Applied { set, index } => {
+                self.with(set, outputs, |member, wishes| member.note_applied(index, wishes));
+            }
+        }
+    }
+
+    /// Has a member do something. A panic, of the library or of ours, takes the member out of service and not the process.
+    fn with(
+        &mut self,
+        set: SetId,
+        outputs: &mut Outputs,
+        work: impl FnOnce(&mut Member, &mut Wishes),
+    ) {
+        let Some(member) = self.members.get_mut(&set) else { return };
+        if member.frozen.is_some() {
+            return;
+        }
+        let mut wishes = Wishes::default();
+        let done = catch_unwind(AssertUnwindSafe(|| work(member, &mut wishes)));
+        if let Err(panic) = done {
+            let why = panic.downcast_ref::<String>().cloned();
+            let why = why.or_else(|| panic.downcast_ref::<&str>().map(|why| (*why).to_owned()));
+            let why = why.unwrap_or_else(|| "a panic without words".to_owned());
+            tracing::error!(set = set.0, %why, "a bug: a member of a replica set is frozen");
+            member.frozen = Some(why.clone());
+            outputs.frozen.push((set, why));
+            return;
+        }
+        self.touched.insert(set);
+        if !wishes.append.entries.is_empty() || wishes.append.state.is_some() {
+            outputs.appends.push((set, wishes.append));
+        }
+        let addressed = wishes.messages.into_iter().filter_map(|message| member.address(message));
+        outputs.messages.extend(addressed);
+        if !wishes.committed.entries.is_empty() {
+            outputs.committed.push((set, wishes.committed));
+        }
+        outputs.answers.extend(wishes.answers);
+        outputs.wanted.extend(wishes.wanted.map(|wanted| (set, wanted)));
+        if wishes.leads_anew {
+            outputs.leads.push(set);
+        }
+    }
+}

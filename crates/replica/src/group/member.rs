@@ -1,0 +1,643 @@
+//! One member of one set: what consensus needs around it so that nothing is said before it is on disk, nobody is answered twice,
+//! and nothing that a peer sends can end the process.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use raft::eraftpb::{Entry, Message, MessageType};
+use raft::{Config, RawNode, Ready, StateRole};
+use slog::Logger;
+use storage::{EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot};
+use types::{NodeId, ReplicaId, SetId};
+
+use super::entries::{Entries, Wanted, context_of, kind_and_second};
+use super::wire::PeerMessage;
+use crate::group::core::Random;
+
+/// How members measure time and how much they hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// A follower that heard nothing for so many ticks, and a few more by its rank, asks for votes.
+    pub election_ticks: usize,
+    /// A leader says that it is there every so many ticks.
+    pub heartbeat_ticks: usize,
+    /// A read that was not confirmed after so many ticks is asked for again.
+    pub read_retry_ticks: u64,
+    /// A message has at most so many bytes of entries.
+    pub message_bytes_max: u64,
+    /// A leader takes no more while so many bytes are proposed and not committed.
+    pub uncommitted_bytes_max: u64,
+    /// So many proposals wait for a new leader to be ready.
+    pub held_max: usize,
+    /// So many reads wait for one member.
+    pub reads_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            election_ticks: 10,
+            heartbeat_ticks: 2,
+            read_retry_ticks: 4,
+            message_bytes_max: 1024 * 1024,
+            uncommitted_bytes_max: 64 * 1024 * 1024,
+            held_max: 1024,
+            reads_max: 65_536,
+        }
+    }
+}
+
+/// A rank more means so many ticks later, so that the preferred member asks for votes first.
+const TICKS_PER_RANK: usize = 3;
+/// After a campaign that nobody won, up to so many ticks by chance: equal ranks do not tie for ever.
+const CHANCE_TICKS: u64 = 16;
+/// So many messages of entries may be on their way to one member.
+const MESSAGES_IN_FLIGHT_MAX: usize = 256;
+
+/// Names something that was asked of a member; its answer has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// What becomes of something that was asked, before anything is applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing was done: this member does not lead. Who does, as far as it knows.
+    NotLeader(Option<NodeId>),
+    /// Nothing was done, nor will be: another leader's entry has the place of this proposal.
+    Lost,
+    /// Nothing was done: too much waits already.
+    Busy,
+    /// The member has applied everything that was committed when the read was asked for.
+    MayRead,
+}
+
+/// Whether a member leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It proposes.
+    Leader,
+    /// It follows.
+    Follower,
+    /// It asks for votes.
+    Candidate,
+}
+
+/// How a member is, for people.
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    /// Its set.
+    pub set: SetId,
+    /// The member.
+    pub replica: ReplicaId,
+    /// Whether it leads.
+    pub role: Role,
+    /// Its term.
+    pub term: u64,
+    /// Who leads, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// The last entry that it knows to be committed.
+    pub commit: u64,
+    /// The last entry that it applied.
+    pub applied: u64,
+    /// Its last entry.
+    pub last: u64,
+    /// Of a leader: how far each voter has its log.
+    pub matched: Vec<(NodeId, u64)>,
+    /// Ticks since it heard from a leader.
+    pub silent_ticks: u64,
+    /// Why it takes part in nothing, if so.
+    pub frozen: Option<String>,
+}
+
+/// Entries of a set that are committed and on this node's disk.
+#[derive(Clone, Debug, Default)]
+pub struct CommittedEntries {
+    /// In order: where it stands, what it is, its second, its body, and who asked for it here.
+    pub entries: Vec<(EntryPlace, u8, u32, Bytes, Option<Ticket>)>,
+}
+
+/// What a member wants done.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    pub(crate) append: GroupAppend,
+    /// May leave at once.
+    pub(crate) messages: Vec<Message>,
+    pub(crate) committed: CommittedEntries,
+    pub(crate) answers: Vec<(Ticket, Answer)>,
+    pub(crate) wanted: Option<Wanted>,
+    /// It leads since now.
+    pub(crate) leads_anew: bool,
+}
+
+/// A proposal whose entry is in this member's log.
+#[derive(Clone, Copy, Debug)]
+struct Proposed {
+    place: EntryPlace,
+    ticket: Ticket,
+}
+
+/// A proposal on its way into the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Proposal {
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) kind: u8,
+    pub(crate) now_s: u32,
+    pub(crate) body: Bytes,
+}
+
+/// Reads that were asked for together.
+#[derive(Debug)]
+struct ReadBatch {
+    number: u64,
+    tickets: Vec<Ticket>,
+    asked_at: u64,
+    /// What must be applied first, once a quorum confirmed the leader.
+    index: Option<u64>,
+}
+
+/// A ready that is not on disk yet.
+#[derive(Debug)]
+struct Unpersisted {
+    /// The turn whose append it was in; everything up to it is on disk when that turn is.
+    turn: u64,
+    number: u64,
+    messages: Vec<Message>,
+}
+
+pub(crate) struct Member {
+    pub(crate) set: SetId,
+    pub(crate) replica: ReplicaId,
+    raw: RawNode<Entries>,
+    settings: Settings,
+    random: Random,
+    rank: usize,
+    timeout: usize,
+    seen: (StateRole, u64, u64),
+    ticks: u64,
+    heard_at: u64,
+    proposed: VecDeque<Proposed>,
+    held: VecDeque<Proposal>,
+    reads: VecDeque<ReadBatch>,
+    unasked_reads: Vec<Ticket>,
+    next_batch: u64,
+    unpersisted: VecDeque<Unpersisted>,
+    applied: u64,
+    /// Handed over to be applied.
+    handed_over: u64,
+    last_now_s: u32,
+    pub(crate) frozen: Option<String>,
+}
+
+impl Member {
+    pub(crate) fn new(
+        recovered: RecoveredGroup,
+        bodies: Vec<Bytes>,
+        settings: Settings,
+        random: Random,
+        logger: &Logger,
+    ) -> raft::Result<Member> {
+        let state = recovered.state.clone();
+        let applied = state.commit;
+        let seconds = (recovered.table.cut().index + 1..=recovered.table.last().index)
+            .filter_map(|index| recovered.table.slot(index));
+        let last_now_s = seconds.fold(state.now_s, |max, slot| max.max(slot.now_s));
+        let config = Config {
+            id: state.replica.0,
+            election_tick: settings.election_ticks,
+            heartbeat_tick: settings.heartbeat_ticks,
+            max_election_tick: settings.election_ticks * 4 + CHANCE_TICKS as usize * 2,
+            min_election_tick: settings.election_ticks,
+            applied,
+            max_size_per_msg: settings.message_bytes_max,
+            max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
+            check_quorum: true,
+            pre_vote: true,
+            max_uncommitted_size: settings.uncommitted_bytes_max,
+            max_committed_size_per_ready: settings.message_bytes_max,
+            batch_append: true,
+            ..Config::default()
+        };
+        let mut voters = state.configuration.voters.clone();
+        voters.sort_unstable();
+        let place = voters.iter().position(|voter| *voter == state.replica).unwrap_or(0);
+        let count = voters.len().max(1);
+        // Each set prefers another of its members.
+        let rank = (place + count - state.set.0 as usize % count) % count;
+        let raw = RawNode::new(&config, Entries::new(recovered, bodies), logger)?;
+        let mut member = Member {
+            set: state.set,
+            replica: state.replica,
+            raw,
+            settings,
+            random,
+            rank,
+            timeout: 0,
+            seen: (StateRole::Follower, u64::MAX, 0),
+            ticks: 0,
+            heard_at: 0,
+            proposed: VecDeque::new(),
+            held: VecDeque::new(),
+            reads: VecDeque::new(),
+            unasked_reads: Vec::new(),
+            next_batch: 0,
+            unpersisted: VecDeque::new(),
+            applied,
+            handed_over: applied,
+            last_now_s,
+            frozen: None,
+        };
+        member.set_timeout(false);
+        Ok(member)
+    }
+
+    fn log(&self) -> &Entries {
+        self.raw.store()
+    }
+
+    pub(crate) fn state(&self) -> &GroupState {
+        &self.log().state
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.frozen.is_none() && self.raw.raft.state == StateRole::Leader
+    }
+
+    /// The node of the member that leads, as far as this one knows.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        let leader = ReplicaId(self.raw.raft.leader_id);
+        self.state().configuration.node_of(leader)
+    }
+
+    /// The library draws its own timeouts by chance, from a source of its own; after every call that may have done so, ours
+    /// takes their place.
+    fn set_timeout(&mut self, has_ticked: bool) {
+        let raft = &self.raw.raft;
+        let seen = (raft.state, raft.term, raft.leader_id);
+        let is_candidate = matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate);
+        let has_campaigned = has_ticked && is_candidate && raft.election_elapsed == 0;
+        if seen != self.seen || has_campaigned {
+            let later = match is_candidate {
+                true => usize::try_from(self.random.below(CHANCE_TICKS)).unwrap_or(0),
+                false => TICKS_PER_RANK * self.rank,
+            };
+            self.timeout = self.settings.election_ticks + 2 + later;
+            self.seen = seen;
+        }
+        if raft.randomized_election_timeout() != self.timeout {
+            self.raw.raft.set_randomized_election_timeout(self.timeout);
+        }
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.ticks += 1;
+        // A lone voter would elect itself before its vote is on disk.
+        if self.state().configuration.voters.len() == 1 && !self.unpersisted.is_empty() {
+            return;
+        }
+        self.raw.tick();
+        self.set_timeout(true);
+        if self.is_leader() {
+            self.heard_at = self.ticks;
+        }
+        let late = self.ticks.saturating_sub(self.settings.read_retry_ticks);
+        let mut again: Vec<Ticket> = Vec::new();
+        self.reads.retain_mut(|batch| {
+            let is_lost = batch.index.is_none() && batch.asked_at <= late;
+            if is_lost {
+                again.append(&mut batch.tickets);
+            }
+            !is_lost
+        });
+        self.unasked_reads.append(&mut again);
+    }
+
+    /// A message of another member. What could end the process is refused before the library sees it.
+    pub(crate) fn step(&mut self, from: NodeId, message: Message) {
+        let is_ours = message.to == self.replica.0
+            && self.state().configuration.node_of(ReplicaId(message.from)) == Some(from);
+        if !is_ours || !self.is_sound(&message) {
+            tracing::debug!(set = self.set.0, %from, "a message of a peer is not for this member");
+            return;
+        }
+        let is_from_leader =
+            matches!(message.get_msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat);
+        if is_from_leader && message.term >= self.raw.raft.term {
+            self.heard_at = self.ticks;
+        }
+        let _ = self.raw.step(message);
+        self.set_timeout(false);
+    }
+
+    /// Whether a message says nothing that cannot be.
+    fn is_sound(&self, message: &Message) -> bool {
+        let log = &self.raw.raft.raft_log;
+        if message.term < self.raw.raft.term {
+            return true;
+        }
+        match message.get_msg_type() {
+            MessageType::MsgHeartbeat => message.commit <= log.last_index(),
+            MessageType::MsgAppend => {
+                let indexes = message.index.checked_add(1).into_iter().flat_map(|from| from..);
+                message.index <= u64::MAX / 2
+                    && message.log_term <= message.term
+                    && message.entries.iter().zip(indexes).all(|(entry, index)| {
+                        entry.index == index
+                            && entry.term <= message.term
+                            && entry.term >= message.log_term
+                            && kind_and_second(entry).is_some()
+                            && (index > log.committed
+                                || log
+                                    .term(index)
+                                    .is_ok_and(|term| term == 0 || term == entry.term))
+                    })
+            }
+            MessageType::MsgSnapshot | MessageType::MsgPropose => false,
+            _ => true,
+        }
+    }
+
+    /// Takes a proposal, or says why not. Seconds never fall within a set.
+    pub(crate) fn propose(&mut self, mut proposal: Proposal, wishes: &mut Wishes) {
+        let refuse = |ticket: Option<Ticket>, answer: Answer, wishes: &mut Wishes| {
+            wishes.answers.extend(ticket.map(|ticket| (ticket, answer)));
+        };
+        if !self.is_leader() {
+            return refuse(proposal.ticket, Answer::NotLeader(self.leader()), wishes);
+        }
+        // What a leader before decided must be known first: ids, definitions, seconds.
+        if !self.is_ready_to_lead() {
+            if self.held.len() < self.settings.held_max {
+                self.held.push_back(proposal);
+                return;
+            }
+            return refuse(proposal.ticket, Answer::Busy, wishes);
+        }
+        proposal.now_s = proposal.now_s.max(self.last_now_s);
+        let context = context_of(proposal.kind, proposal.now_s).to_vec();
+        match self.raw.propose(context, proposal.body.to_vec()) {
+            Ok(()) => {
+                self.last_now_s = proposal.now_s;
+                let place = EntryPlace {
+                    index: self.raw.raft.raft_log.last_index(),
+                    term: self.raw.raft.term,
+                };
+                self.proposed.extend(proposal.ticket.map(|ticket| Proposed { place, ticket }));
+            }
+            Err(_) => refuse(proposal.ticket, Answer::Busy, wishes),
+        }
+    }
+
+    /// Whether it leads and has applied an entry of its term, and so everything before it.
+    pub(crate) fn is_ready_to_lead(&self) -> bool {
+        self.is_leader() && self.log().table.term(self.applied) == Some(self.raw.raft.term)
+    }
+
+    /// Somebody wants to read what is committed by now.
+    pub(crate) fn read(&mut self, ticket: Ticket, wishes: &mut Wishes) {
+        let waiting: usize = self.reads.iter().map(|batch| batch.tickets.len()).sum();
+        if waiting + self.unasked_reads.len() >= self.settings.reads_max {
+            wishes.answers.push((ticket, Answer::Busy));
+            return;
+        }
+        self.unasked_reads.push(ticket);
+    }
+
+    /// What was appended in a turn, and everything before it, is on disk.
+    pub(crate) fn persisted(&mut self, turn: u64, wishes: &mut Wishes) {
+        let mut highest = None;
+        while let Some(front) = self.unpersisted.front()
+            && front.turn <= turn
+            && let Some(unpersisted) = self.unpersisted.pop_front()
+        {
+            highest = Some(unpersisted.number);
+            wishes.messages.extend(unpersisted.messages);
+        }
+        if let Some(number) = highest {
+            self.raw.on_persist_ready(number);
+            self.set_timeout(false);
+        }
+    }
+
+    /// Entries up to one were applied.
+    pub(crate) fn note_applied(&mut self, index: u64, wishes: &mut Wishes) {
+        assert!(index >= self.applied && index <= self.handed_over, "applied what was handed over");
+        self.applied = index;
+        self.raw.advance_apply_to(index);
+        self.raw.mut_store().evict(index);
+        self.answer_reads(wishes);
+    }
+
+    fn answer_reads(&mut self, wishes: &mut Wishes) {
+        let applied = self.applied;
+        self.reads.retain_mut(|batch| {
+            let may_read = batch.index.is_some_and(|index| index <= applied);
+            if may_read {
+                let tickets = batch.tickets.drain(..);
+                wishes.answers.extend(tickets.map(|ticket| (ticket, Answer::MayRead)));
+            }
+            !may_read
+        });
+    }
+
+    /// After all inputs of a turn: everything that consensus wants done.
+    pub(crate) fn finish_turn(&mut self, turn: u64, wishes: &mut Wishes) {
+        if self.is_leader() && self.is_ready_to_lead() {
+            for proposal in std::mem::take(&mut self.held) {
+                self.propose(proposal, wishes);
+            }
+        } else if !self.is_leader() {
+            let answer = Answer::NotLeader(self.leader());
+            let held = self.held.drain(..).filter_map(|proposal| proposal.ticket);
+            wishes.answers.extend(held.map(|ticket| (ticket, answer.clone())));
+        }
+        self.ask_reads();
+        while self.raw.has_ready() {
+            let ready = self.raw.ready();
+            self.take_ready(ready, turn, wishes);
+        }
+        self.set_timeout(false);
+        wishes.wanted = self.log().take_wanted();
+        self.answer_reads(wishes);
+    }
+
+    /// One question for all reads that came since the last.
+    fn ask_reads(&mut self) {
+        if self.unasked_reads.is_empty() {
+            return;
+        }
+        self.next_batch += 1;
+        let number = self.next_batch;
+        let tickets = std::mem::take(&mut self.unasked_reads);
+        self.reads.push_back(ReadBatch { number, tickets, asked_at: self.ticks, index: None });
+        let mut context = self.replica.0.to_be_bytes().to_vec();
+        context.extend_from_slice(&number.to_be_bytes());
+        self.raw.read_index(context);
+    }
+
+    fn take_ready(&mut self, mut ready: Ready, turn: u64, wishes: &mut Wishes) {
+        for read in ready.take_read_states() {
+            let Some(number) = read.request_ctx.last_chunk::<8>() else { continue };
+            let number = u64::from_be_bytes(*number);
+            let is_ours =
+                read.request_ctx.first_chunk::<8>() == Some(&self.replica.0.to_be_bytes());
+            if let Some(batch) = self.reads.iter_mut().find(|batch| batch.number == number)
+                && is_ours
+            {
+                batch.index = Some(read.index);
+            }
+        }
+        if let Some(soft) = ready.ss() {
+            wishes.leads_anew |= soft.raft_state == StateRole::Leader;
+        }
+        let entries = ready.take_entries();
+        let mut must_sync = !entries.is_empty();
+        let mut has_voted = false;
+        if let Some(hard) = ready.hs() {
+            let state = &mut self.raw.mut_store().state;
+            has_voted = (hard.term, hard.vote) != (state.term, state.vote);
+            (state.term, state.vote, state.commit) = (hard.term, hard.vote, hard.commit);
+            must_sync |= has_voted;
+        }
+        if let Some(last) = entries.iter().filter_map(kind_and_second).map(|(_, s)| s).max() {
+            self.last_now_s = self.last_now_s.max(last);
+        }
+        if must_sync {
+            if ready.hs().is_some() {
+                wishes.append.state = Some(self.state().clone());
+            }
+            let appended = self.raw.mut_store().append(entries);
+            wishes.append.entries.extend(appended);
+        }
+        let mut held = ready.take_persisted_messages();
+        let free = ready.take_messages();
+        // A term or a vote is told to nobody before it is on disk, whoever leads.
+        if has_voted {
+            held.extend(free);
+        } else {
+            wishes.messages.extend(free);
+        }
+        let committed = ready.take_committed_entries();
+        let number = ready.number();
+        self.raw.advance_append_async(ready);
+        if must_sync || !self.unpersisted.is_empty() {
+            self.unpersisted.push_back(Unpersisted { turn, number, messages: held });
+        } else {
+            self.raw.on_persist_ready(number);
+            wishes.messages.extend(held);
+        }
+        self.hand_over(committed, wishes);
+    }
+
+    /// Committed entries, each with who asked for it here.
+    fn hand_over(&mut self, entries: Vec<Entry>, wishes: &mut Wishes) {
+        for entry in entries {
+            let place = EntryPlace { index: entry.index, term: entry.term };
+            assert_eq!(entry.index, self.handed_over + 1, "entries are handed over in order");
+            self.handed_over = entry.index;
+            let mut ticket = None;
+            while let Some(front) = self.proposed.front().copied()
+                && front.place.index <= place.index
+            {
+                self.proposed.pop_front();
+                match front.place == place {
+                    true => ticket = Some(front.ticket),
+                    false => wishes.answers.push((front.ticket, Answer::Lost)),
+                }
+            }
+            let (kind, now_s) = kind_and_second(&entry).unwrap_or((super::entries::KIND_EMPTY, 0));
+            wishes.committed.entries.push((place, kind, now_s, entry.data, ticket));
+        }
+    }
+
+    /// What was appended lies at these places of the node's log.
+    pub(crate) fn placed(&mut self, first: u64, slots: &[Slot]) {
+        self.raw.mut_store().placed(first, slots);
+    }
+
+    /// The places of the entries that are left; see [`storage::GroupTable`].
+    pub(crate) fn table(&self) -> &storage::GroupTable {
+        &self.log().table
+    }
+
+    /// Old entries were read from the disk.
+    pub(crate) fn fetched(&mut self, wanted: Wanted, bodies: Vec<Bytes>) {
+        self.raw.mut_store().put_fetched(wanted.low, bodies);
+        self.raw.on_entries_fetched(wanted.context);
+        self.set_timeout(false);
+    }
+
+    /// Up to where every member has the log, as far as a leader knows.
+    pub(crate) fn matched_by_all(&self) -> Option<u64> {
+        if !self.is_leader() {
+            return None;
+        }
+        let progress = self.raw.raft.prs().iter().map(|(_, progress)| progress.matched);
+        progress.min()
+    }
+
+    /// Cuts the log up to an entry that is applied; the state that says so is to be appended.
+    pub(crate) fn cut_to(&mut self, place: EntryPlace, now_s: u32) -> GroupState {
+        assert!(place.index <= self.applied, "what is not applied is not cut");
+        let log = self.raw.mut_store();
+        log.cut_to(place);
+        log.state.now_s = now_s;
+        log.state.clone()
+    }
+
+    /// Asks a member of another node to take over.
+    pub(crate) fn hand_leadership_to(&mut self, node: NodeId) {
+        if let Some(replica) = self.state().configuration.replica_on(node)
+            && self.is_leader()
+        {
+            self.raw.transfer_leader(replica.0);
+            self.set_timeout(false);
+        }
+    }
+
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    pub(crate) fn silent_ticks(&self) -> u64 {
+        self.ticks - self.heard_at
+    }
+
+    pub(crate) fn status(&self) -> MemberStatus {
+        let raft = &self.raw.raft;
+        let role = match raft.state {
+            StateRole::Leader => Role::Leader,
+            StateRole::Follower => Role::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+        };
+        let configuration = &self.state().configuration;
+        let matched = match role {
+            Role::Leader => {
+                let progress = raft.prs().iter();
+                let of_node = |(id, progress): (&u64, &raft::Progress)| {
+                    Some((configuration.node_of(ReplicaId(*id))?, progress.matched))
+                };
+                progress.filter_map(of_node).collect()
+            }
+            Role::Follower | Role::Candidate => Vec::new(),
+        };
+        MemberStatus {
+            set: self.set,
+            replica: self.replica,
+            role,
+            term: raft.term,
+            leader: self.leader(),
+            commit: raft.raft_log.committed,
+            applied: self.applied,
+            last: raft.raft_log.last_index(),
+            matched,
+            silent_ticks: self.silent_ticks(),
+            frozen: self.frozen.clone(),
+        }
+    }
+
+    /// The messages that may leave, for the nodes they are for.
+    pub(crate) fn address(&self, message: Message) -> Option<(NodeId, PeerMessage)> {
+        let node = self.state().configuration.node_of(ReplicaId(message.to))?;
+        PeerMessage::travels(&message).then_some((node, PeerMessage { set: self.set, message }))
+    }
+}

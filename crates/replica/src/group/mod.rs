@@ -1,0 +1,27 @@
+//! Sets with several members: consensus by TiKV's `raft`, driven by [`Core::turn`], which has no thread, clock, disk or socket.
+//!
+//! **A write's way.** A coordinator hands a request to the [`Host`] of the node whose member leads the set. The core proposes it;
+//! its entry goes into this node's log and, at the same time, to the other members, who put it into theirs. When a quorum has
+//! it on disk it is committed: every member applies it, in the set's order, and the leader's member answers.
+//!
+//! **A strong read's way.** A member asks its leader up to where the log was committed at that moment; the leader answers when a
+//! quorum confirmed that it still leads. The member reads its own rows as soon as it applied that far.
+//!
+//! Rules that hold here, by name, with the tests that fail without them: `docs/replication.md`.
+//!
+//! Reading order: [`wire`] for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
+//! member, [`core`] for all of a node, [`host`] for what surrounds the core: log, trees, answers.
+
+mod core;
+mod entries;
+mod host;
+mod member;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::core::{Core, Input, Outputs};
+pub use host::{Asked, Host, HostOutputs, ProposalAnswer};
+pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
+pub use wire::PeerMessage;

@@ -1,0 +1,138 @@
+//! Messages between the members of a set as bytes. Everything that a peer sends is looked at here, or before it is stepped: the
+//! library's own parser never sees it.
+
+use bytes::Bytes;
+use raft::eraftpb::{Entry, EntryType, Message, MessageType};
+use types::codec::{Decoder, Malformed, push_counted, push_length, push_varint};
+use types::{ReplicaId, SetId};
+
+/// A message from one member of a set to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerMessage {
+    /// Whose members they are.
+    pub set: SetId,
+    /// What consensus says.
+    pub message: Message,
+}
+
+/// The first byte of a message.
+const MESSAGE_VERSION: u8 = 1;
+const REJECTS: u8 = 1;
+/// A message has at most so many entries.
+const ENTRIES_MAX: usize = 65_536;
+
+/// The kinds that one member sends to another; their place is their number. What a member says to itself never travels, and
+/// proposals are not forwarded by consensus.
+const KINDS: [MessageType; 13] = [
+    MessageType::MsgAppend,
+    MessageType::MsgAppendResponse,
+    MessageType::MsgRequestVote,
+    MessageType::MsgRequestVoteResponse,
+    MessageType::MsgHeartbeat,
+    MessageType::MsgHeartbeatResponse,
+    MessageType::MsgTimeoutNow,
+    MessageType::MsgReadIndex,
+    MessageType::MsgReadIndexResp,
+    MessageType::MsgRequestPreVote,
+    MessageType::MsgRequestPreVoteResponse,
+    MessageType::MsgTransferLeader,
+    MessageType::MsgSnapshot,
+];
+
+impl PeerMessage {
+    /// From whom it is.
+    pub fn from(&self) -> ReplicaId {
+        ReplicaId(self.message.from)
+    }
+
+    /// For whom it is.
+    pub fn to(&self) -> ReplicaId {
+        ReplicaId(self.message.to)
+    }
+
+    /// Whether it can travel: a member also talks to itself.
+    pub(crate) fn travels(message: &Message) -> bool {
+        KINDS.contains(&message.get_msg_type())
+            && message.get_msg_type() != MessageType::MsgSnapshot
+    }
+
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let message = &self.message;
+        let kind = KINDS.iter().position(|kind| *kind == message.get_msg_type());
+        let kind = kind.map_or(u8::MAX, |kind| kind as u8);
+        assert!(kind != u8::MAX, "only what travels is encoded");
+        out.push(MESSAGE_VERSION);
+        out.extend_from_slice(&self.set.0.to_be_bytes());
+        out.push(kind);
+        out.push(if message.reject { REJECTS } else { 0 });
+        let numbers = [
+            message.to,
+            message.from,
+            message.term,
+            message.log_term,
+            message.index,
+            message.commit,
+            message.commit_term,
+            message.reject_hint,
+        ];
+        numbers.into_iter().for_each(|number| push_varint(out, number));
+        push_counted(out, &message.context);
+        push_length(out, message.entries.len());
+        for entry in &message.entries {
+            out.push(match entry.get_entry_type() {
+                EntryType::EntryNormal => 0,
+                EntryType::EntryConfChange => 1,
+                EntryType::EntryConfChangeV2 => 2,
+            });
+            push_varint(out, entry.term);
+            push_varint(out, entry.index);
+            push_counted(out, &entry.context);
+            push_counted(out, &entry.data);
+        }
+    }
+
+    /// Reads one message; all of the bytes are its.
+    pub fn decode(bytes: Bytes) -> Result<PeerMessage, Malformed> {
+        let mut decoder = Decoder::new(bytes);
+        if decoder.byte()? != MESSAGE_VERSION {
+            return Err(Malformed);
+        }
+        let set = SetId(decoder.u32()?);
+        let mut message = Message::default();
+        let kind = KINDS.get(usize::from(decoder.byte()?)).ok_or(Malformed)?;
+        message.set_msg_type(*kind);
+        message.reject = match decoder.byte()? {
+            0 => false,
+            REJECTS => true,
+            _ => return Err(Malformed),
+        };
+        message.to = decoder.varint()?;
+        message.from = decoder.varint()?;
+        message.term = decoder.varint()?;
+        message.log_term = decoder.varint()?;
+        message.index = decoder.varint()?;
+        message.commit = decoder.varint()?;
+        message.commit_term = decoder.varint()?;
+        message.reject_hint = decoder.varint()?;
+        message.context = decoder.counted()?;
+        let count = decoder.length()?;
+        if count > ENTRIES_MAX {
+            return Err(Malformed);
+        }
+        for _ in 0..count {
+            let mut entry = Entry::default();
+            entry.set_entry_type(match decoder.byte()? {
+                0 => EntryType::EntryNormal,
+                2 => EntryType::EntryConfChangeV2,
+                _ => return Err(Malformed),
+            });
+            entry.term = decoder.varint()?;
+            entry.index = decoder.varint()?;
+            entry.context = decoder.counted()?;
+            entry.data = decoder.counted()?;
+            message.mut_entries().push(entry);
+        }
+        if decoder.is_done() { Ok(PeerMessage { set, message }) } else { Err(Malformed) }
+    }
+}

@@ -1,0 +1,170 @@
+//! Requests that must not be applied twice: a coordinator that lost an answer asks again, perhaps another leader.
+//!
+//! What became of such a request is kept in the tree that it changed, so that both are in sorted files or neither is. A
+//! repeat gets the first answer. After its last second a request is refused, and only then is the answer forgotten.
+
+use bytes::Bytes;
+use types::codec::{Decoder, Malformed, push_counted, push_length, push_optional, push_varint};
+use types::{CurrentRow, Done, Outcome, Refusal, RowPosition};
+
+use super::Place;
+use crate::entry::{Request, RequestId};
+use crate::error::{CommitError, TreeError};
+use crate::tree::keys::request_key;
+use crate::tree::store::OpenStore;
+use tree::engine::{LATEST, TreeBytes};
+
+/// What is known of the request that a mutation belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    id: Option<RequestId>,
+    number: u32,
+    not_after_s: u32,
+}
+
+/// Whether a mutation was answered before.
+pub(crate) enum Known {
+    New,
+    Answered(Result<Done, CommitError>),
+}
+
+impl Asked {
+    pub(crate) fn new(request: &Request, number: usize) -> Asked {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        Asked { id: request.id, number, not_after_s: request.not_after_s }
+    }
+
+    /// What became of the mutation before.
+    pub(crate) fn known(&self, opened: &OpenStore, place: Place) -> Result<Known, TreeError> {
+        if place.now_s > self.not_after_s {
+            return Ok(Known::Answered(Err(CommitError::TooLate)));
+        }
+        let Some(RequestId(id)) = self.id else { return Ok(Known::New) };
+        let key = request_key(place.set, id, self.number);
+        match opened.tree.get(&key, LATEST)? {
+            None => Ok(Known::New),
+            Some(bytes) => {
+                let answer = decode_answer(Bytes::copy_from_slice(&bytes));
+                let unreadable = |Malformed| {
+                    TreeError::Corrupt("what became of a request is not readable".into())
+                };
+                Ok(Known::Answered(answer.map_err(unreadable)?))
+            }
+        }
+    }
+
+    /// Keeps what became of it, in the same memtable as what it changed. Returns how much that grew.
+    pub(crate) fn keep(
+        &self,
+        opened: &OpenStore,
+        place: Place,
+        result: &Result<Outcome, CommitError>,
+        weight: u64,
+    ) -> i64 {
+        let Some(RequestId(id)) = self.id else { return 0 };
+        let mut value = self.not_after_s.to_be_bytes().to_vec();
+        if !encode_answer(result, weight, &mut value) {
+            return 0;
+        }
+        let key = request_key(place.set, id, self.number);
+        let seqno = opened.tree.draw_seqno();
+        let grown = opened.tree.insert(&key, TreeBytes::from(value), seqno).cast_signed();
+        opened.note_write(place.position, grown);
+        grown
+    }
+}
+
+/// The last second of a kept answer.
+pub(crate) fn not_after_s(value: &[u8]) -> Option<u32> {
+    value.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+const APPLIED: u8 = 0;
+const NOT_APPLIED: u8 = 1;
+const REFUSED: u8 = 2;
+
+/// Appends an answer; `false` if there is none, because the mutation could not be judged.
+fn encode_answer(result: &Result<Outcome, CommitError>, weight: u64, out: &mut Vec<u8>) -> bool {
+    match result {
+        Ok(Outcome::Applied) => out.push(APPLIED),
+        Ok(Outcome::NotApplied { rows }) => {
+            out.push(NOT_APPLIED);
+            push_length(out, rows.len());
+            for row in rows {
+                let clustering = match &row.position {
+                    RowPosition::Static => None,
+                    RowPosition::Clustered(clustering) => Some(clustering.as_ref()),
+                };
+                push_optional(out, clustering);
+                push_optional(out, row.row.as_deref());
+            }
+        }
+        Err(CommitError::Refused(refusal)) => {
+            out.push(REFUSED);
+            encode_refusal(refusal, out);
+        }
+        Err(_) => return false,
+    }
+    push_varint(out, weight);
+    true
+}
+
+fn decode_answer(bytes: Bytes) -> Result<Result<Done, CommitError>, Malformed> {
+    let mut decoder = Decoder::new(bytes);
+    decoder.u32()?;
+    let outcome = match decoder.byte()? {
+        APPLIED => Ok(Outcome::Applied),
+        NOT_APPLIED => {
+            let mut rows = Vec::new();
+            for _ in 0..decoder.length()? {
+                let position = match decoder.optional()? {
+                    None => RowPosition::Static,
+                    Some(clustering) => RowPosition::Clustered(clustering),
+                };
+                let row = decoder.optional()?.map(|row| row.to_vec());
+                rows.push(CurrentRow { position, row });
+            }
+            Ok(Outcome::NotApplied { rows })
+        }
+        REFUSED => Err(CommitError::Refused(decode_refusal(&mut decoder)?)),
+        _ => return Err(Malformed),
+    };
+    let weight = decoder.varint()?;
+    if !decoder.is_done() {
+        return Err(Malformed);
+    }
+    Ok(outcome.map(|outcome| Done { outcome, weight }))
+}
+
+fn encode_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
+    match refusal {
+        Refusal::ListIndexOutOfBounds { index, size } => {
+            out.push(0);
+            out.extend_from_slice(&index.to_be_bytes());
+            push_length(out, *size);
+        }
+        Refusal::ListIsNull => out.push(1),
+        Refusal::ListToDeleteFromIsNull => out.push(2),
+        Refusal::Invalid(why) => {
+            out.push(3);
+            push_counted(out, why.as_bytes());
+        }
+    }
+}
+
+fn decode_refusal(decoder: &mut Decoder) -> Result<Refusal, Malformed> {
+    Ok(match decoder.byte()? {
+        0 => {
+            let index = i32::from_be_bytes(decoder.array()?);
+            let size = usize::try_from(decoder.varint()?).map_err(|_| Malformed)?;
+            Refusal::ListIndexOutOfBounds { index, size }
+        }
+        1 => Refusal::ListIsNull,
+        2 => Refusal::ListToDeleteFromIsNull,
+        3 => {
+            let why = decoder.counted()?;
+            Refusal::Invalid(std::str::from_utf8(&why).map_err(|_| Malformed)?.to_owned())
+        }
+        _ => return Err(Malformed),
+    })
+}

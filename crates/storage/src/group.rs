@@ -1,0 +1,225 @@
+//! What storage does for sets with several members. Who leads, and what is committed, is decided elsewhere; here entries are
+//! kept in the log, and applied once they are committed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use node_log::{EntryHead, GroupAppend, GroupState, Position, RecoveredGroup, Slot};
+use parking_lot::Mutex;
+use types::codec::Malformed;
+use types::{Mutation, ReplicaId, SetId, TableId};
+
+use crate::commit::{CommitResult, Durable, Outcomes, apply_entry, validate};
+use crate::entry::EntryBody;
+use crate::error::{CommitError, OpenError};
+use crate::storage::Storage;
+
+/// How far each set with several members is on this node.
+#[derive(Debug, Default)]
+pub(crate) struct Groups(Mutex<BTreeMap<SetId, Standing>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Standing {
+    /// The last entry that was applied.
+    applied: u64,
+    /// No entry that is not applied has an earlier second.
+    now_s: u32,
+    /// The log is needed from here on.
+    needed_from: Position,
+}
+
+impl Groups {
+    pub(crate) fn contains(&self, set: SetId) -> bool {
+        self.0.lock().contains_key(&set)
+    }
+
+    /// What recovery found, when everything that is committed is applied.
+    pub(crate) fn recovered(&self, group: &RecoveredGroup) {
+        let applied = group.state.commit;
+        let indexes = group.table.cut().index + 1..=applied;
+        let seconds = indexes.filter_map(|index| group.table.slot(index)).map(|slot| slot.now_s);
+        let standing = Standing {
+            applied,
+            now_s: seconds.fold(group.state.now_s, u32::max),
+            needed_from: group.table.needed_from().unwrap_or(Position::MAX),
+        };
+        self.0.lock().insert(group.state.set, standing);
+    }
+
+    /// No entry of these sets that is not applied has an earlier second; `None` if there are no such sets.
+    pub(crate) fn floor_s(&self) -> Option<u32> {
+        self.0.lock().values().map(|standing| standing.now_s).min()
+    }
+
+    /// The log is needed from here on.
+    pub(crate) fn needed_from(&self) -> Position {
+        let needed = self.0.lock().values().map(|standing| standing.needed_from).min();
+        needed.unwrap_or(Position::MAX)
+    }
+}
+
+/// An entry of a set with several members that is committed.
+#[derive(Clone, Debug)]
+pub struct CommittedEntry {
+    /// Where it stands in its set's log.
+    pub head: EntryHead,
+    /// Where its record is in the log of this node.
+    pub position: Position,
+    /// What it asks for.
+    pub body: Bytes,
+}
+
+impl Storage {
+    /// The members that this node had when it stopped.
+    pub fn recovered_groups(&self) -> Vec<RecoveredGroup> {
+        std::mem::take(&mut *self.recovered_groups.lock())
+    }
+
+    /// A member begins on this node. Durable with what is awaited next.
+    pub fn begin_group(&self, state: &GroupState) -> Result<(), CommitError> {
+        self.log.append_birth(state)?;
+        self.core.groups.recovered(&RecoveredGroup::new(state.clone()));
+        Ok(())
+    }
+
+    /// A member was taken away: nothing of its log is needed any more.
+    pub fn end_group(&self, set: SetId, highest: ReplicaId) -> Result<(), CommitError> {
+        self.log.append_gone(set, highest)?;
+        self.core.groups.0.lock().remove(&set);
+        Ok(())
+    }
+
+    /// Appends what came for a set. It is durable when what is awaited after it is.
+    pub fn append_group(&self, set: SetId, append: &GroupAppend) -> Result<Vec<Slot>, CommitError> {
+        Ok(self.log.append_group(set, append)?)
+    }
+
+    /// Calls back when everything that was appended before is durable; with `false` if it never will be.
+    pub fn await_durable(&self, done: Box<dyn FnOnce(bool) + Send>) -> Result<(), CommitError> {
+        self.log.await_durable(|end| Durable::Awaited { end, done })?;
+        Ok(())
+    }
+
+    /// What is known to be committed; kept with the next segment of the log.
+    pub fn note_commits(&self, commits: impl IntoIterator<Item = (SetId, u64)>) {
+        self.log.note_commits(commits);
+    }
+
+    /// Applies entries of one set, which are committed and durable here, in the order of its log. Only one caller at a time
+    /// does so for a set. `answer` gets what became of each, by its number.
+    pub fn apply_group(
+        &self,
+        entries: &[CommittedEntry],
+        mut answer: impl FnMut(usize, CommitResult),
+    ) {
+        for (number, entry) in entries.iter().enumerate() {
+            let body = match EntryBody::decode(entry.head.kind, entry.body.clone()) {
+                Ok(body) => body,
+                Err(Malformed) => {
+                    // Its leader wrote it, and it was summed on the way: a replica that cannot read it stops.
+                    let place = (entry.head.set.0, entry.head.index);
+                    self.core.poison.set(|| format!("entry {place:?} does not follow its format"));
+                    let why = self.core.poison.get().map_or_else(|| Arc::from(""), Arc::clone);
+                    answer(number, Err(CommitError::LogFailed(why)));
+                    continue;
+                }
+            };
+            let count = match &body {
+                EntryBody::Request(request) => request.mutations.len(),
+                EntryBody::Change(mutations) => mutations.len(),
+                EntryBody::Empty | EntryBody::Define(_) | EntryBody::Sweep(_) => 0,
+            };
+            let mut outcomes = Outcomes::new(count);
+            apply_entry(&self.core, &entry.head, entry.position, &body, |number, outcome| {
+                outcomes.set(number, outcome);
+            });
+            if self.core.poison.get().is_none() {
+                self.note_applied(&entry.head);
+            }
+            answer(number, outcomes.finish());
+        }
+        self.maintenance_after_write();
+    }
+
+    fn note_applied(&self, head: &EntryHead) {
+        if let Some(standing) = self.core.groups.0.lock().get_mut(&head.set) {
+            assert_eq!(standing.applied + 1, head.index, "entries are applied once, in order");
+            standing.applied = head.index;
+            standing.now_s = standing.now_s.max(head.now_s);
+        }
+    }
+
+    /// The second of the last entry that was applied.
+    pub fn group_now_s(&self, set: SetId) -> u32 {
+        self.core.groups.0.lock().get(&set).map_or(0, |standing| standing.now_s)
+    }
+
+    /// From where on the log is needed for a set.
+    pub fn set_group_needed(&self, set: SetId, needed_from: Option<Position>) {
+        if let Some(standing) = self.core.groups.0.lock().get_mut(&set) {
+            standing.needed_from = needed_from.unwrap_or(Position::MAX);
+        }
+    }
+
+    /// Everything in the log before this is in sorted files, as far as it was applied.
+    pub fn flushed_before(&self) -> Position {
+        let stores = self.core.all_stores();
+        let held = stores.iter().filter_map(|store| store.if_open());
+        held.map(|opened| opened.holds_log_from()).fold(self.log.synced(), Position::min)
+    }
+
+    /// How much of the log is kept.
+    pub fn log_kept_bytes(&self) -> u64 {
+        self.log.kept_bytes()
+    }
+
+    /// The body of an entry that is not in memory any more.
+    pub fn read_group_body(&self, slot: &Slot) -> std::io::Result<Bytes> {
+        self.log.read_body(slot)
+    }
+
+    /// Refuses what could not be stored, before it is proposed.
+    pub fn validate(&self, mutations: &[Mutation]) -> Result<(), CommitError> {
+        mutations.iter().try_for_each(validate)
+    }
+
+    /// What the leader of a set must propose before mutations, as kind and body: the definitions that they were planned by.
+    pub fn propose_defines(
+        &self,
+        set: SetId,
+        mutations: &[Mutation],
+    ) -> Result<Vec<(u8, Vec<u8>)>, CommitError> {
+        self.committer.propose_defines(set, mutations)
+    }
+
+    /// This node leads a set anew: what it proposed before may be lost.
+    pub fn forget_proposed(&self, set: SetId) {
+        self.committer.forget_proposed(set);
+    }
+
+    /// The sum over everything that a set applied to a table: equal on all members that are as far.
+    pub fn checksum(&self, set: SetId, table: TableId) -> Result<u64, CommitError> {
+        let Some(store) = self.core.store(table) else { return Ok(0) };
+        let opened = store.for_read().map_err(|error| CommitError::Tree { table, error })?;
+        Ok(opened.map_or(0, |opened| opened.progress(set).checksum()))
+    }
+}
+
+/// What the trees know of a set may be more than what the log says is committed.
+pub(crate) fn raise_commits(
+    core: &crate::core::Core,
+    groups: &mut BTreeMap<SetId, RecoveredGroup>,
+) -> Result<(), OpenError> {
+    if groups.is_empty() {
+        return Ok(());
+    }
+    for store in core.all_stores() {
+        let of_table = |error| OpenError::Tree { table: store.id, error };
+        let Some(opened) = store.for_read().map_err(of_table)? else { continue };
+        for (set, group) in groups.iter_mut() {
+            group.raise_commit(opened.progress(*set).applied().index);
+        }
+    }
+    Ok(())
+}
