@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use types::{NodeId, ReplicaId, SetId};
 
+use crate::broken::{Rule, breaks};
 use crate::frame::Position;
 
 /// A set has at most so many members, those that come and go included.
@@ -264,7 +265,7 @@ impl GroupTable {
         let Some(offset) = self.offset(index) else { return Ok(Put::Old) };
         let count = self.slots.len();
         match self.slots.get_mut(offset) {
-            Some(known) if known.term == slot.term => {
+            Some(known) if known.term == slot.term && !breaks(Rule::LetCopiesCut) => {
                 *known = slot;
                 Ok(Put::Copy)
             }

@@ -20,6 +20,7 @@
 
 #![allow(missing_docs, reason = "comments say what a name does not")]
 
+pub mod broken;
 pub mod disk;
 mod error;
 pub mod frame;

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 use types::{ReplicaId, SetId, TableId};
 
+use crate::broken::{Rule, breaks};
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::frame::{
@@ -494,9 +495,13 @@ pub fn replay_groups<E: From<LogError>>(
 impl Recovered {
     /// Whether the entry of a set with several members that stands at a place is the one that counts, and is committed.
     fn is_committed(&self, head: &EntryHead, record: Position) -> bool {
+        if breaks(Rule::ApplyTakenBack) {
+            let group = self.groups.get(&head.set);
+            return group.is_some_and(|group| head.index <= group.state.commit);
+        }
         self.groups.get(&head.set).is_some_and(|group| {
             let slot = group.table.slot(head.index);
-            head.index <= group.state.commit
+            (head.index <= group.state.commit || breaks(Rule::ApplyUncommitted))
                 && slot.is_some_and(|slot| slot.record == record && slot.term == head.term)
         })
     }

@@ -134,6 +134,15 @@ impl SimDisk {
         self.0.lock().shortage = shortage;
     }
 
+    /// The disk after its process was killed now: everything that was written is there.
+    pub fn after_kill(&self) -> SimDisk {
+        let state = self.0.lock();
+        let files = state.files.iter().map(|(name, file)| (name.clone(), file.now()));
+        let after = SimDisk::of_files(files);
+        after.0.lock().newest = state.newest;
+        after
+    }
+
     /// The disk after a power loss now: of the writes that were not synced some are there, some are
     /// not, and some in part.
     pub fn after_power_loss(&self, random: &mut Random) -> SimDisk {

@@ -38,6 +38,7 @@ use crate::weigh::Touched;
 pub(crate) use judged::Judged;
 use measure::RowSizes;
 use node_log::Position;
+use node_log::broken::{Rule, breaks};
 use once::{Asked, Known};
 use tree::engine::{LATEST, TreeBytes};
 
@@ -80,7 +81,8 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     let _open = opened.hold_open();
     let _dart = PoisonDart(&core.poison);
     let progress = opened.progress(place.set);
-    if place.position < store.born || place.applied <= progress.applied() {
+    let is_applied = place.applied <= progress.applied() && !breaks(Rule::ApplyTwice);
+    if place.position < store.born || is_applied {
         return Ok(NOTHING);
     }
     let horizon_s = if place.is_first_form { 0 } else { progress.begin_entry(place.now_s) };

@@ -49,12 +49,16 @@ pub struct Request {
     pub id: Option<RequestId>,
     /// After this second nobody sends it again, and it is not applied any more.
     pub not_after_s: u32,
+    /// The time of its mutations in microseconds, where no client said one: its leader may make them later, so that times
+    /// within a set never fall.
+    pub timed_us: Option<i64>,
     /// All of one set.
     pub mutations: Vec<Mutation>,
 }
 
 /// In the flags of a request.
 const HAS_ID: u8 = 1;
+const IS_TIMED: u8 = 2;
 
 /// From here on the mutations of a table are applied by this definition.
 #[derive(Clone, Debug)]
@@ -166,6 +170,17 @@ impl Request {
         Bytes::from(bytes)
     }
 
+    /// Makes its times later than one that was given before. Returns the time it has then, if it is its leader's to give.
+    pub fn time_after(&mut self, last_us: i64) -> Option<i64> {
+        let timed_us = self.timed_us?;
+        let later_us = timed_us.max(last_us.saturating_add(1));
+        if later_us > timed_us {
+            self.mutations.iter_mut().for_each(|it| it.delay(later_us.saturating_sub(timed_us)));
+            self.timed_us = Some(later_us);
+        }
+        Some(later_us)
+    }
+
     /// From its bytes.
     pub fn from_bytes(bytes: Bytes) -> Result<Request, Malformed> {
         let mut decoder = Decoder::new(bytes);
@@ -175,9 +190,13 @@ impl Request {
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(BODY_VERSION);
-        out.push(if self.id.is_some() { HAS_ID } else { 0 });
+        let has_id = if self.id.is_some() { HAS_ID } else { 0 };
+        out.push(has_id | if self.timed_us.is_some() { IS_TIMED } else { 0 });
         if let Some(RequestId(id)) = self.id {
             out.extend_from_slice(&id.to_be_bytes());
+        }
+        if let Some(timed_us) = self.timed_us {
+            out.extend_from_slice(&timed_us.to_be_bytes());
         }
         out.extend_from_slice(&self.not_after_s.to_be_bytes());
         out.push(MUTATION_FORM as u8);
@@ -189,17 +208,24 @@ impl Request {
         if decoder.byte()? != BODY_VERSION {
             return Err(Malformed);
         }
-        let id = match decoder.byte()? {
+        let flags = decoder.byte()?;
+        if flags & !(HAS_ID | IS_TIMED) != 0 {
+            return Err(Malformed);
+        }
+        let id = match flags & HAS_ID {
             0 => None,
-            HAS_ID => Some(RequestId(u128::from_be_bytes(decoder.array()?))),
-            _ => return Err(Malformed),
+            _ => Some(RequestId(u128::from_be_bytes(decoder.array()?))),
+        };
+        let timed_us = match flags & IS_TIMED {
+            0 => None,
+            _ => Some(i64::from_be_bytes(decoder.array()?)),
         };
         let not_after_s = decoder.u32()?;
         if decoder.byte()? != MUTATION_FORM as u8 {
             return Err(Malformed);
         }
         let mutations = decode_mutations(decoder, MUTATION_FORM)?.into_vec();
-        Ok(Request { id, not_after_s, mutations })
+        Ok(Request { id, not_after_s, timed_us, mutations })
     }
 }
 

@@ -25,6 +25,8 @@ struct Standing {
     applied: u64,
     /// No entry that is not applied has an earlier second.
     now_s: u32,
+    /// No time that a leader gave is later than this.
+    last_us: i64,
     /// The log is needed from here on.
     needed_from: Position,
 }
@@ -39,9 +41,12 @@ impl Groups {
         let applied = group.state.commit;
         let indexes = group.table.cut().index + 1..=applied;
         let seconds = indexes.filter_map(|index| group.table.slot(index)).map(|slot| slot.now_s);
+        let now_s = seconds.fold(group.state.now_s, u32::max);
         let standing = Standing {
             applied,
-            now_s: seconds.fold(group.state.now_s, u32::max),
+            now_s,
+            // Entries have no earlier second than their times.
+            last_us: (i64::from(now_s) + 1) * 1_000_000,
             needed_from: group.table.needed_from().unwrap_or(Position::MAX),
         };
         self.0.lock().insert(group.state.set, standing);
@@ -125,8 +130,12 @@ impl Storage {
                     continue;
                 }
             };
+            let mut timed_us = i64::MIN;
             let count = match &body {
-                EntryBody::Request(request) => request.mutations.len(),
+                EntryBody::Request(request) => {
+                    timed_us = request.timed_us.unwrap_or(i64::MIN);
+                    request.mutations.len()
+                }
                 EntryBody::Change(mutations) => mutations.len(),
                 EntryBody::Empty | EntryBody::Define(_) | EntryBody::Sweep(_) => 0,
             };
@@ -135,24 +144,30 @@ impl Storage {
                 outcomes.set(number, outcome);
             });
             if self.core.poison.get().is_none() {
-                self.note_applied(&entry.head);
+                self.note_applied(&entry.head, timed_us);
             }
             answer(number, outcomes.finish());
         }
         self.maintenance_after_write();
     }
 
-    fn note_applied(&self, head: &EntryHead) {
+    fn note_applied(&self, head: &EntryHead, timed_us: i64) {
         if let Some(standing) = self.core.groups.0.lock().get_mut(&head.set) {
             assert_eq!(standing.applied + 1, head.index, "entries are applied once, in order");
             standing.applied = head.index;
             standing.now_s = standing.now_s.max(head.now_s);
+            standing.last_us = standing.last_us.max(timed_us);
         }
     }
 
     /// The second of the last entry that was applied.
     pub fn group_now_s(&self, set: SetId) -> u32 {
         self.core.groups.0.lock().get(&set).map_or(0, |standing| standing.now_s)
+    }
+
+    /// No time that a leader gave to what was applied is later than this.
+    pub fn group_last_us(&self, set: SetId) -> i64 {
+        self.core.groups.0.lock().get(&set).map_or(i64::MIN, |standing| standing.last_us)
     }
 
     /// From where on the log is needed for a set.
@@ -167,6 +182,11 @@ impl Storage {
         let stores = self.core.all_stores();
         let held = stores.iter().filter_map(|store| store.if_open());
         held.map(|opened| opened.holds_log_from()).fold(self.log.synced(), Position::min)
+    }
+
+    /// Whether everything that was appended is durable.
+    pub fn is_synced(&self) -> bool {
+        self.log.synced() >= self.log.end()
     }
 
     /// How much of the log is kept.

@@ -65,6 +65,7 @@ pub use group::CommittedEntry;
 pub use index::build::IndexBuild;
 pub use index::check::IndexComparison;
 pub use maintenance::TableStatistics;
+pub use node_log::broken;
 pub use node_log::{
     Configuration, Disk, EntryHead, EntryPlace, GroupAppend, GroupEntry, GroupState, GroupTable,
     LogFile, Position, RealDisk, RecoveredGroup, Slot,

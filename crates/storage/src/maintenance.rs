@@ -24,6 +24,7 @@ use crate::room::Busy;
 use crate::sizes::walk::walk_due;
 use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::{sweep_deletions, sweep_spilled};
+use node_log::broken::{Rule, breaks};
 use node_log::{Log, Position, Shortage, is_disk_failure, is_disk_full, is_shortage};
 use tree::engine::too_many_runs;
 
@@ -752,6 +753,9 @@ impl Shared {
 impl Shared {
     /// No entry that is not applied has an earlier second.
     fn floor_s(&self) -> u32 {
+        if breaks(Rule::PurgeByClock) {
+            return self.core.clock.now_s();
+        }
         let floor_s = match &self.through {
             Some(through) => through.floor_s(),
             None => {

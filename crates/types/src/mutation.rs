@@ -27,6 +27,44 @@ pub struct Mutation {
     pub operations: Vec<Operation>,
 }
 
+impl Mutation {
+    /// Whether applying it twice may be another thing than applying it once.
+    pub fn must_be_once(&self) -> bool {
+        let counts = |cell: &CellChange| match cell.action {
+            CellAction::CounterAdd(_)
+            | CellAction::AddValue { .. }
+            | CellAction::ListSetAt { .. }
+            | CellAction::ListDeleteAt { .. }
+            | CellAction::ListRemoveValues { .. } => true,
+            CellAction::Set { .. }
+            | CellAction::Delete { .. }
+            | CellAction::DeleteElements { .. } => false,
+        };
+        let in_operation = |operation: &Operation| match operation {
+            Operation::Row(change) => change.cells.iter().any(counts),
+            Operation::DeletePartition(_) | Operation::DeleteRange { .. } => false,
+        };
+        self.condition.is_some() || self.operations.iter().any(in_operation)
+    }
+
+    /// Makes all its times later.
+    pub fn delay(&mut self, by_us: i64) {
+        let later = |timestamp_us: &mut i64| *timestamp_us = timestamp_us.saturating_add(by_us);
+        for operation in &mut self.operations {
+            match operation {
+                Operation::DeletePartition(deletion) | Operation::DeleteRange { deletion, .. } => {
+                    later(&mut deletion.timestamp_us);
+                }
+                Operation::Row(change) => {
+                    change.liveness.iter_mut().for_each(|it| later(&mut it.timestamp_us));
+                    change.deletion.iter_mut().for_each(|it| later(&mut it.timestamp_us));
+                    change.cells.iter_mut().for_each(|it| later(&mut it.timestamp_us));
+                }
+            }
+        }
+    }
+}
+
 /// One change within a logical partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {

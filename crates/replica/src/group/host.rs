@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
+use storage::broken::{Rule, breaks};
 use storage::{
     CommitError, CommitResult, CommittedEntry, EntryHead, GroupAppend, GroupState, RecoveredGroup,
     Request, Storage,
@@ -16,6 +17,7 @@ use types::{NodeId, SetId};
 use super::core::{Core, Input, Outputs};
 use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Settings, Ticket};
+use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
 use super::wire::PeerMessage;
 
 /// The kind of an entry that asks storage for mutations (`storage/src/entry.rs`).
@@ -40,8 +42,77 @@ pub enum ProposalAnswer {
     Busy,
 }
 
+/// What one node says to another.
+#[derive(Clone, Debug)]
+pub enum NodeMessage {
+    /// From one member to another.
+    Consensus(PeerMessage),
+    /// A request for a set that the other node's member leads, perhaps.
+    Request {
+        /// The sender's number of it.
+        number: u64,
+        /// Which set.
+        set: SetId,
+        /// See [`Request::from_bytes`].
+        body: Bytes,
+    },
+    /// What became of a request.
+    Answer {
+        /// The number of the one who sent it.
+        number: u64,
+        /// What.
+        answer: ProposalAnswer,
+    },
+    /// That the node is there.
+    Ping {
+        /// Its own clock, in microseconds since the epoch.
+        clock_us: i64,
+    },
+}
+
+/// The time, as whoever drives a host knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds since some moment; they never go back.
+    pub ms: u64,
+    /// Microseconds since the epoch, by this machine's own clock, whatever that is worth.
+    pub clock_us: i64,
+}
+
+/// What is known of another node.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    heard_ms: u64,
+    /// By how much its clock is before this node's, as far as is known.
+    ahead_us: i64,
+}
+
+/// How a host behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct HostOptions {
+    /// Of its members.
+    pub settings: Settings,
+    /// Of all chance.
+    pub seed: u64,
+    /// The log is shortened when more of it is kept.
+    pub log_bytes_kept: u64,
+    /// A node that was not heard of for so long counts as dead.
+    pub alive_ms: u64,
+}
+
+impl Default for HostOptions {
+    fn default() -> HostOptions {
+        HostOptions {
+            settings: Settings::default(),
+            seed: 0,
+            log_bytes_kept: 64 * 1024 * 1024,
+            alive_ms: 1_500,
+        }
+    }
+}
+
 /// Who is told what became of something that was asked.
-pub enum Asked {
+enum Asked {
     /// A request.
     Write(Box<dyn FnOnce(ProposalAnswer) + Send>),
     /// A read, with `true` if it may begin.
@@ -57,12 +128,8 @@ impl std::fmt::Debug for Asked {
     }
 }
 
-/// What is to be sent.
-#[derive(Debug, Default)]
-pub struct HostOutputs {
-    /// To other nodes.
-    pub messages: Vec<(NodeId, PeerMessage)>,
-}
+/// Answers to requests that this node's members were asked for, by this node or another.
+type Answers = Arc<Mutex<Vec<(NodeId, u64, ProposalAnswer)>>>;
 
 /// Turns whose appends became durable, told by the log.
 #[derive(Default)]
@@ -74,6 +141,16 @@ struct Persisted {
 
 /// The members of a node with what surrounds them.
 pub struct Host {
+    node: NodeId,
+    options: HostOptions,
+    now: Now,
+    requests: Requests,
+    answers: Answers,
+    peers: BTreeMap<NodeId, Peer>,
+    /// The latest cluster time that was given.
+    last_given_us: i64,
+    ticks: u64,
+    outbox: Vec<(NodeId, NodeMessage)>,
     storage: Arc<Storage>,
     core: Core,
     inbox: VecDeque<Input>,
@@ -83,11 +160,12 @@ pub struct Host {
     wake: Arc<dyn Fn() + Send + Sync>,
     /// What the log had no room for, in order.
     stalled: VecDeque<(SetId, GroupAppend)>,
-    /// The last turn whose appends are in the log, and not all of whose are known to be durable.
-    appended_turn: u64,
+    /// Something was appended that nobody waits for yet to be durable.
+    is_unawaited: bool,
     known_by_all: BTreeMap<SetId, u64>,
     last_proposed_s: BTreeMap<SetId, u32>,
-    log_bytes_kept: u64,
+    /// The last times that were given to proposals.
+    last_us: BTreeMap<SetId, i64>,
 }
 
 impl std::fmt::Debug for Host {
@@ -97,30 +175,42 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// Goes on with the members that storage has. `wake` is called, from any thread, when a turn is worth taking; the log is
-    /// shortened when more than `log_bytes_kept` of it are kept.
+    /// Goes on with the members that storage has. `wake` is called, from any thread, when a turn is worth taking.
     pub fn open(
+        node: NodeId,
         storage: Arc<Storage>,
-        settings: Settings,
-        seed: u64,
-        log_bytes_kept: u64,
+        options: HostOptions,
+        now: Now,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Host, String> {
         let mut host = Host {
-            core: Core::new(settings, seed),
+            node,
+            now,
+            requests: Requests::default(),
+            answers: Answers::default(),
+            peers: BTreeMap::new(),
+            last_given_us: 0,
+            ticks: 0,
+            outbox: Vec::new(),
+            core: Core::new(options.settings, options.seed),
+            options,
             inbox: VecDeque::new(),
             asked: HashMap::default(),
             next_ticket: 0,
             persisted: Arc::default(),
             wake,
             stalled: VecDeque::new(),
-            appended_turn: 0,
+            is_unawaited: false,
             known_by_all: BTreeMap::new(),
             last_proposed_s: BTreeMap::new(),
-            log_bytes_kept,
+            last_us: BTreeMap::new(),
             storage,
         };
-        for recovered in host.storage.recovered_groups() {
+        for mut recovered in host.storage.recovered_groups() {
+            if breaks(Rule::ForgetVote) {
+                recovered.state.vote = 0;
+            }
+            host.hear_of(&recovered.state);
             let unapplied = recovered.state.commit + 1..=recovered.table.last().index;
             let slots = unapplied.filter_map(|index| recovered.table.slot(index));
             let bodies: Result<Vec<Bytes>, _> =
@@ -133,7 +223,48 @@ impl Host {
     /// A set that is new, with its first members; one of them is on this node.
     pub fn begin(&mut self, state: GroupState) -> Result<(), String> {
         self.storage.begin_group(&state).map_err(|error| error.to_string())?;
+        self.hear_of(&state);
+        self.is_unawaited = true;
         self.core.add(RecoveredGroup::new(state), Vec::new())
+    }
+
+    /// The nodes of a set's members count as alive until they were silent for a while.
+    fn hear_of(&mut self, state: &GroupState) {
+        for (_, node) in state.configuration.nodes.iter().filter(|(_, node)| *node != self.node) {
+            let peer = Peer { heard_ms: self.now.ms, ahead_us: 0 };
+            self.peers.entry(*node).or_insert(peer);
+        }
+    }
+
+    fn is_alive(&self, node: NodeId) -> bool {
+        let is_heard = |peer: &Peer| peer.heard_ms + self.options.alive_ms > self.now.ms;
+        node == self.node || self.peers.get(&node).is_some_and(is_heard)
+    }
+
+    /// Cluster time in microseconds: the clock in the middle of those of the nodes that are alive. A clock that is set wrong on one
+    /// machine changes nothing. It never falls behind what was given before.
+    pub fn cluster_us(&mut self) -> i64 {
+        let alive = self.peers.iter().filter(|(node, _)| self.is_alive(**node));
+        let mut ahead: Vec<i64> = alive.map(|(_, peer)| peer.ahead_us).collect();
+        ahead.push(0);
+        ahead.sort_unstable();
+        let middle = ahead.get((ahead.len() - 1) / 2).copied().unwrap_or(0);
+        let now_us = self.now.clock_us.saturating_add(middle);
+        self.last_given_us = self.last_given_us.max(now_us);
+        self.last_given_us
+    }
+
+    /// Cluster time in seconds.
+    pub fn cluster_s(&mut self) -> u32 {
+        u32::try_from(self.cluster_us() / 1_000_000).unwrap_or(0)
+    }
+
+    /// How many voters of a set are needed, and how many are alive, as far as this node knows.
+    pub fn alive(&self, set: SetId) -> (usize, usize) {
+        let Some(state) = self.core.state(set) else { return (1, 0) };
+        let voters = &state.configuration.voters;
+        let nodes = voters.iter().filter_map(|voter| state.configuration.node_of(*voter));
+        (voters.len() / 2 + 1, nodes.filter(|node| self.is_alive(*node)).count())
     }
 
     /// The members.
@@ -151,9 +282,76 @@ impl Host {
         self.core.status().collect()
     }
 
-    /// Something came.
-    pub fn push(&mut self, input: Input) {
-        self.inbox.push_back(input);
+    /// Another node said something.
+    pub fn receive(&mut self, from: NodeId, message: NodeMessage) {
+        // Who is no member of any set here has nothing to say.
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.heard_ms = self.now.ms;
+        match message {
+            NodeMessage::Ping { clock_us } => {
+                peer.ahead_us = clock_us.saturating_sub(self.now.clock_us);
+            }
+            NodeMessage::Consensus(message) => {
+                self.inbox.push_back(Input::Message { from, message });
+            }
+            NodeMessage::Answer { number, answer } => {
+                self.requests.answer(number, answer, self.now.ms);
+            }
+            NodeMessage::Request { number, set, body } => match Request::from_bytes(body) {
+                Ok(request) => self.propose(set, request, from, number),
+                Err(_) => tracing::warn!(%from, "a request of another node is not readable"),
+            },
+        }
+    }
+
+    /// The connection to a node broke, or was made anew: what was on its way is lost.
+    pub fn link_broke(&mut self, node: NodeId) {
+        self.requests.link_broke(node, self.now.ms);
+    }
+
+    /// A coordinator's request. It is sent to whoever leads the set, again where that is safe, until its time is up.
+    pub fn submit(&mut self, set: SetId, request: Request, deadline_ms: u64, done: WriteDone) {
+        let (required, alive) = self.alive(set);
+        if alive < required {
+            let outcome = WriteOutcome::Unavailable { required, alive };
+            if breaks(Rule::WriteThoughUnavailable) {
+                self.requests.add(set, request, deadline_ms, Box::new(|_| ()));
+            }
+            return done(outcome);
+        }
+        let number = self.requests.add(set, request, deadline_ms, done);
+        self.attempt(number);
+    }
+
+    fn attempt(&mut self, number: u64) {
+        let core = &self.core;
+        let leader = |set| core.leader(set);
+        match self.requests.attempt(number, self.node, leader, self.now.ms) {
+            Attempt::Waits => {}
+            Attempt::Here { number, set, request } => {
+                self.propose(set, *request, self.node, number);
+            }
+            Attempt::There { node, number, set, body } => {
+                self.outbox.push((node, NodeMessage::Request { number, set, body }));
+            }
+        }
+    }
+
+    fn propose(&mut self, set: SetId, request: Request, from: NodeId, number: u64) {
+        let answers = Arc::clone(&self.answers);
+        let done = Box::new(move |answer| answers.lock().push((from, number, answer)));
+        self.write(set, request, done);
+    }
+
+    /// Hands answers to those who asked.
+    fn send_answers(&mut self) {
+        let answers = std::mem::take(&mut *self.answers.lock());
+        for (from, number, answer) in answers {
+            match from == self.node {
+                true => self.requests.answer(number, answer, self.now.ms),
+                false => self.outbox.push((from, NodeMessage::Answer { number, answer })),
+            }
+        }
     }
 
     fn ticket(&mut self, asked: Asked) -> Ticket {
@@ -164,13 +362,13 @@ impl Host {
     }
 
     /// A request for a set that this node's member leads, perhaps.
-    pub fn write(
+    fn write(
         &mut self,
         set: SetId,
-        request: &Request,
-        now_s: u32,
+        mut request: Request,
         done: Box<dyn FnOnce(ProposalAnswer) + Send>,
     ) {
+        let mut now_s = self.cluster_s();
         if !self.core.leads(set) {
             let leader = self.core.leader(set);
             let is_here = self.core.status_of(set).is_some_and(|it| it.role == super::Role::Leader);
@@ -188,6 +386,15 @@ impl Host {
                     let (ticket, body) = (None, Bytes::from(body));
                     self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body });
                 }
+                let last_us = self.last_us.entry(set).or_insert(i64::MIN);
+                let given_us = (*last_us).max(self.storage.group_last_us(set));
+                if !breaks(Rule::LetTimestampsFall)
+                    && let Some(timed_us) = request.time_after(given_us)
+                {
+                    *last_us = timed_us;
+                    // Whoever leads next knows from the second what times were given.
+                    now_s = now_s.max(u32::try_from(timed_us / 1_000_000).unwrap_or(0));
+                }
                 let ticket = Some(self.ticket(Asked::Write(done)));
                 let (kind, body) = (KIND_REQUEST, request.to_bytes());
                 self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body });
@@ -202,12 +409,26 @@ impl Host {
         self.inbox.push_back(Input::Read { set, ticket });
     }
 
-    /// A tick of the clock.
-    pub fn tick(&mut self, now_s: u32) {
+    /// The time is told before anything else of a turn.
+    pub fn set_now(&mut self, now: Now) {
+        self.now = Now { ms: now.ms.max(self.now.ms), ..now };
+    }
+
+    /// A tick of the clock: everything that follows from time alone.
+    pub fn tick(&mut self) {
+        self.ticks += 1;
         self.inbox.push_back(Input::Tick);
+        let now_s = self.cluster_s();
         self.propose_chores(now_s);
-        if self.storage.log_kept_bytes() > self.log_bytes_kept {
+        if self.storage.log_kept_bytes() > self.options.log_bytes_kept {
             self.shorten_log();
+        }
+        for number in self.requests.due(self.now.ms) {
+            self.attempt(number);
+        }
+        if self.ticks.is_multiple_of(self.options.settings.heartbeat_ticks as u64) {
+            let ping = NodeMessage::Ping { clock_us: self.now.clock_us };
+            self.outbox.extend(self.peers.keys().map(|node| (*node, ping.clone())));
         }
     }
 
@@ -240,6 +461,8 @@ impl Host {
             else {
                 continue;
             };
+            let known = if breaks(Rule::CutUnknown) { u64::MAX } else { known };
+            let flushed = if breaks(Rule::CutUnflushed) { u64::MAX } else { flushed };
             let Some(place) = table.last_before(flushed, applied.min(known)) else { continue };
             let now_s = self.storage.group_now_s(set);
             if let Some(state) = self.core.cut_to(set, place, now_s) {
@@ -250,21 +473,21 @@ impl Host {
     }
 
     /// Takes turns until nothing is left to do but to wait. Returns what is to be sent.
-    pub fn turn(&mut self) -> HostOutputs {
-        let mut to_send = HostOutputs::default();
+    pub fn turn(&mut self) -> Vec<(NodeId, NodeMessage)> {
         loop {
             self.take_persisted();
-            if self.inbox.is_empty() && self.stalled.is_empty() {
-                return to_send;
+            self.send_answers();
+            if self.inbox.is_empty() && !self.is_stalled() {
+                break;
             }
             let outputs = self.core.turn(self.inbox.drain(..));
-            let had_stalled = !self.stalled.is_empty();
-            self.follow(outputs, &mut to_send);
-            if self.inbox.is_empty() && had_stalled && !self.stalled.is_empty() {
+            self.follow(outputs);
+            if self.inbox.is_empty() && self.is_stalled() {
                 // The log has no room: later.
-                return to_send;
+                break;
             }
         }
+        std::mem::take(&mut self.outbox)
     }
 
     fn take_persisted(&mut self) {
@@ -275,13 +498,14 @@ impl Host {
     }
 
     /// Does what the core wants, in its order.
-    fn follow(&mut self, outputs: Outputs, to_send: &mut HostOutputs) {
+    fn follow(&mut self, outputs: Outputs) {
         for set in &outputs.leads {
             self.storage.forget_proposed(*set);
         }
         self.stalled.extend(outputs.appends);
         self.append(outputs.turn);
-        to_send.messages.extend(outputs.messages);
+        let to_message = |(node, message)| (node, NodeMessage::Consensus(message));
+        self.outbox.extend(outputs.messages.into_iter().map(to_message));
         for (set, committed) in outputs.committed {
             self.apply(set, committed);
         }
@@ -314,7 +538,7 @@ impl Host {
 
     /// Puts what is to be kept into the log. What does not fit now comes again with the next turn.
     fn append(&mut self, turn: u64) {
-        let has_new = !self.stalled.is_empty();
+        self.is_unawaited |= !self.stalled.is_empty();
         while let Some((set, append)) = self.stalled.front() {
             let set = *set;
             match self.storage.append_group(set, append) {
@@ -333,8 +557,10 @@ impl Host {
                 }
             }
         }
-        if has_new {
-            self.appended_turn = turn;
+        if breaks(Rule::TellBeforeSync) {
+            self.persisted.lock().turns.push(turn);
+        }
+        if self.is_unawaited {
             let (persisted, wake) = (Arc::clone(&self.persisted), Arc::clone(&self.wake));
             let awaited = self.storage.await_durable(Box::new(move |is_durable| {
                 let mut persisted = persisted.lock();
@@ -345,9 +571,10 @@ impl Host {
                 drop(persisted);
                 wake();
             }));
-            if let Err(error) = awaited {
-                // Nothing is promised: what was appended is not known to be durable, until a later turn is.
-                tracing::debug!(%error, "the log takes nothing now");
+            match awaited {
+                Ok(()) => self.is_unawaited = false,
+                // Nothing is promised: a later turn waits for it.
+                Err(error) => tracing::debug!(%error, "the log takes nothing now"),
             }
         }
     }
@@ -398,6 +625,11 @@ impl Host {
         }
     }
 
+    /// Whether something waits until the log has room for it.
+    pub fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty() || self.is_unawaited
+    }
+
     /// Whether the log will not write any more: the node must stop.
     pub fn has_failed(&self) -> bool {
         self.persisted.lock().has_failed || self.storage.poisoned().is_some()
@@ -405,6 +637,7 @@ impl Host {
 
     /// Nobody is answered any more, because the node stops.
     pub fn close(&mut self) {
+        self.requests.close();
         for (_, asked) in self.asked.drain() {
             match asked {
                 Asked::Write(done) => done(ProposalAnswer::Done(Err(CommitError::Closed))),

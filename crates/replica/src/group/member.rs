@@ -7,6 +7,7 @@ use bytes::Bytes;
 use raft::eraftpb::{Entry, Message, MessageType};
 use raft::{Config, RawNode, Ready, StateRole};
 use slog::Logger;
+use storage::broken::{Rule, breaks};
 use storage::{EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot};
 use types::{NodeId, ReplicaId, SetId};
 
@@ -389,6 +390,9 @@ impl Member {
 
     /// Whether it leads and has applied an entry of its term, and so everything before it.
     pub(crate) fn is_ready_to_lead(&self) -> bool {
+        if breaks(Rule::ProposeEarly) {
+            return self.is_leader();
+        }
         self.is_leader() && self.log().table.term(self.applied) == Some(self.raw.raft.term)
     }
 
@@ -428,9 +432,12 @@ impl Member {
     }
 
     fn answer_reads(&mut self, wishes: &mut Wishes) {
-        let applied = self.applied;
+        let (applied, leads) = (self.applied, self.is_leader());
         self.reads.retain_mut(|batch| {
-            let may_read = batch.index.is_some_and(|index| index <= applied);
+            let may_read = batch.index.is_some_and(|index| index <= applied)
+                || breaks(Rule::ReadWithoutAsking)
+                || breaks(Rule::ReadAsLeaderWithoutAsking) && leads
+                || breaks(Rule::ReadBeforeApplied) && batch.index.is_some();
             if may_read {
                 let tickets = batch.tickets.drain(..);
                 wishes.answers.extend(tickets.map(|ticket| (ticket, Answer::MayRead)));
@@ -510,6 +517,10 @@ impl Member {
         }
         let mut held = ready.take_persisted_messages();
         let free = ready.take_messages();
+        if breaks(Rule::TellVoteBeforeSync) && has_voted {
+            wishes.messages.append(&mut held);
+            has_voted = false;
+        }
         // A term or a vote is told to nobody before it is on disk, whoever leads.
         if has_voted {
             held.extend(free);
@@ -519,11 +530,16 @@ impl Member {
         let committed = ready.take_committed_entries();
         let number = ready.number();
         self.raw.advance_append_async(ready);
-        if must_sync || !self.unpersisted.is_empty() {
-            self.unpersisted.push_back(Unpersisted { turn, number, messages: held });
-        } else {
-            self.raw.on_persist_ready(number);
-            wishes.messages.extend(held);
+        // One without anything to be kept is told after those before it, and waits for nothing else.
+        let before = self.unpersisted.back().map(|last| last.turn);
+        match if must_sync { Some(turn) } else { before } {
+            Some(turn) => {
+                self.unpersisted.push_back(Unpersisted { turn, number, messages: held });
+            }
+            None => {
+                self.raw.on_persist_ready(number);
+                wishes.messages.extend(held);
+            }
         }
         self.hand_over(committed, wishes);
     }
@@ -539,7 +555,7 @@ impl Member {
                 && front.place.index <= place.index
             {
                 self.proposed.pop_front();
-                match front.place == place {
+                match front.place == place || breaks(Rule::AnswerByIndex) {
                     true => ticket = Some(front.ticket),
                     false => wishes.answers.push((front.ticket, Answer::Lost)),
                 }

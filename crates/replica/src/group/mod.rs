@@ -10,18 +10,21 @@
 //! Rules that hold here, by name, with the tests that fail without them: `docs/replication.md`.
 //!
 //! Reading order: [`wire`] for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
-//! member, [`core`] for all of a node, [`host`] for what surrounds the core: log, trees, answers.
+//! member, [`core`] for all of a node, [`host`] for what surrounds the core: log, trees, answers; [`requests`] for a
+//! coordinator's requests on their way to leaders.
 
 mod core;
 mod entries;
 mod host;
 mod member;
+mod requests;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::core::{Core, Input, Outputs};
-pub use host::{Asked, Host, HostOutputs, ProposalAnswer};
+pub use host::{Host, HostOptions, NodeMessage, Now, ProposalAnswer};
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
+pub use requests::{WriteDone, WriteOutcome};
 pub use wire::PeerMessage;

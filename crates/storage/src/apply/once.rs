@@ -7,6 +7,8 @@ use bytes::Bytes;
 use types::codec::{Decoder, Malformed, push_counted, push_length, push_optional, push_varint};
 use types::{CurrentRow, Done, Outcome, Refusal, RowPosition};
 
+use node_log::broken::{Rule, breaks};
+
 use super::Place;
 use crate::entry::{Request, RequestId};
 use crate::error::{CommitError, TreeError};
@@ -36,10 +38,13 @@ impl Asked {
 
     /// What became of the mutation before.
     pub(crate) fn known(&self, opened: &OpenStore, place: Place) -> Result<Known, TreeError> {
-        if place.now_s > self.not_after_s {
+        if place.now_s > self.not_after_s && !breaks(Rule::ApplyLate) {
             return Ok(Known::Answered(Err(CommitError::TooLate)));
         }
         let Some(RequestId(id)) = self.id else { return Ok(Known::New) };
+        if breaks(Rule::ForgetRequests) {
+            return Ok(Known::New);
+        }
         let key = request_key(place.set, id, self.number);
         match opened.tree.get(&key, LATEST)? {
             None => Ok(Known::New),

@@ -39,6 +39,7 @@ use crate::index::shape::IndexShape;
 use crate::index::tree::{Beside, IndexTree};
 use crate::sizes::{SizesSeed, TableSizes};
 use node_log::Position;
+use node_log::broken::{Rule, breaks};
 use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 use tree::{Sieve, TreeHome};
 
@@ -260,7 +261,8 @@ impl SetProgress {
 
     /// Only ever called by the one who applies this set, under the read side of `seal`.
     pub(crate) fn set_applied(&self, applied: Applied) {
-        assert!(applied > self.applied(), "entries of a set are applied once, in order");
+        let is_next = applied > self.applied() || breaks(Rule::ApplyTwice);
+        assert!(is_next, "entries of a set are applied once, in order");
         self.index.store(applied.index, Ordering::Release);
         self.ordinal.store(applied.ordinal, Ordering::Release);
     }
@@ -868,6 +870,11 @@ impl OpenStore {
         }
         // The files have the replay points of that horizon now, whatever becomes of the log.
         self.purge.raise(self.sealed_horizon_s.load(Ordering::Acquire));
+        if breaks(Rule::PurgeAhead) {
+            let ahead =
+                self.sets.read().iter().map(|(_, it)| it.horizon_s.load(Ordering::Relaxed)).max();
+            self.purge.raise(ahead.unwrap_or(0));
+        }
         self.sealed_since.store(NOWHERE, Ordering::Release);
         Ok(self.sealed_bytes.swap(0, Ordering::AcqRel))
     }

@@ -1,0 +1,113 @@
+//! Rules of replication that a simulation breaks on purpose, to see whether it notices. Only builds with the feature `breakable`
+//! can: elsewhere every question is answered with no, by the compiler.
+
+/// A rule, named by what is done instead of keeping it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Entries and votes are told before they are on disk.
+    TellBeforeSync,
+    /// Only votes and terms are told before they are on disk.
+    TellVoteBeforeSync,
+    /// After a restart nobody remembers whom a member voted for.
+    ForgetVote,
+    /// A read does not ask the leader.
+    ReadWithoutAsking,
+    /// A leader reads without asking whether it still leads.
+    ReadAsLeaderWithoutAsking,
+    /// A read does not wait for what was committed before it to be applied.
+    ReadBeforeApplied,
+    /// What became of a request is not looked up when it comes again.
+    ForgetRequests,
+    /// What became of a request is kept in memory only.
+    ForgetRequestsAtRestart,
+    /// A request that must not be applied twice is sent again without its name.
+    RetryWithoutId,
+    /// A request is applied after its last second.
+    ApplyLate,
+    /// A leader gives times that fall behind those given before.
+    LetTimestampsFall,
+    /// A leader proposes before it applied an entry of its term.
+    ProposeEarly,
+    /// A copy of an entry takes back what is behind it.
+    LetCopiesCut,
+    /// After a restart an entry that was taken back is applied all the same.
+    ApplyTakenBack,
+    /// After a restart what is in the log is applied, committed or not.
+    ApplyUncommitted,
+    /// After a restart what sorted files hold is applied again.
+    ApplyTwice,
+    /// Files are purged by the clock of the moment.
+    PurgeByClock,
+    /// Files are purged up to where entries were applied, not to where they are flushed.
+    PurgeAhead,
+    /// Entries go before every member has them.
+    CutUnknown,
+    /// What is cut is not what is flushed.
+    CutUnflushed,
+    /// An answer for another proposal is taken for one's own.
+    AnswerByIndex,
+    /// A write is refused as unavailable, and made all the same.
+    WriteThoughUnavailable,
+}
+
+impl Rule {
+    /// All of them.
+    pub const ALL: [Rule; 22] = [
+        Rule::TellBeforeSync,
+        Rule::TellVoteBeforeSync,
+        Rule::ForgetVote,
+        Rule::ReadWithoutAsking,
+        Rule::ReadAsLeaderWithoutAsking,
+        Rule::ReadBeforeApplied,
+        Rule::ForgetRequests,
+        Rule::ForgetRequestsAtRestart,
+        Rule::RetryWithoutId,
+        Rule::ApplyLate,
+        Rule::LetTimestampsFall,
+        Rule::ProposeEarly,
+        Rule::LetCopiesCut,
+        Rule::ApplyTakenBack,
+        Rule::ApplyUncommitted,
+        Rule::ApplyTwice,
+        Rule::PurgeByClock,
+        Rule::PurgeAhead,
+        Rule::CutUnknown,
+        Rule::CutUnflushed,
+        Rule::AnswerByIndex,
+        Rule::WriteThoughUnavailable,
+    ];
+}
+
+#[cfg(feature = "breakable")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Rule;
+
+    thread_local! {
+        static BROKEN: Cell<Option<Rule>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread breaks a rule, or none.
+    pub fn break_rule(rule: Option<Rule>) {
+        BROKEN.set(rule);
+    }
+
+    /// Whether this thread breaks a rule.
+    pub fn breaks(rule: Rule) -> bool {
+        BROKEN.get() == Some(rule)
+    }
+}
+
+#[cfg(not(feature = "breakable"))]
+mod switch {
+    use super::Rule;
+
+    /// Whether a rule is broken: never.
+    #[inline(always)]
+    pub fn breaks(_: Rule) -> bool {
+        false
+    }
+}
+
+pub use switch::*;

@@ -1,0 +1,186 @@
+//! A coordinator's requests on their way to the members that lead their sets, wherever those are by now.
+//!
+//! A request is sent again by itself as long as that cannot do it twice: after an answer that says that nothing was done, always;
+//! without an answer, only if it has a name by which a repeat gets the first answer. What is left is a timeout: then it may
+//! have been done, or be done later, but never twice.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use storage::broken::{Rule, breaks};
+use storage::{CommitResult, Request};
+use types::{NodeId, SetId};
+
+use super::host::ProposalAnswer;
+
+/// After so many milliseconds something that found no leader is tried again.
+const RETRY_MS: u64 = 20;
+/// After so many milliseconds without an answer a request is sent again, perhaps to another leader.
+const RESEND_MS: u64 = 700;
+
+/// What became of a request, for the coordinator.
+#[derive(Clone, Debug)]
+pub enum WriteOutcome {
+    /// It is committed and applied.
+    Done(CommitResult),
+    /// Nothing was done, nor will be: too few members are alive.
+    Unavailable {
+        /// So many are needed.
+        required: usize,
+        /// So many are.
+        alive: usize,
+    },
+    /// Its time is up. It may have been done, or be done later.
+    TimedOut,
+}
+
+/// Who is told.
+pub type WriteDone = Box<dyn FnOnce(WriteOutcome) + Send>;
+
+/// A request that is not answered yet.
+struct Pending {
+    set: SetId,
+    request: Request,
+    body: Bytes,
+    deadline_ms: u64,
+    /// When it is tried again.
+    retry_at_ms: Option<u64>,
+    /// Where it was sent, and when.
+    sent: Option<(NodeId, u64)>,
+    done: WriteDone,
+}
+
+/// The requests of a coordinator that are not answered yet.
+#[derive(Default)]
+pub(crate) struct Requests {
+    pending: BTreeMap<u64, Pending>,
+    next: u64,
+}
+
+/// What is to be done for a request now.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// Nothing: it is waited for.
+    Waits,
+    /// This node's member leads.
+    Here { number: u64, set: SetId, request: Box<Request> },
+    /// Another node's does.
+    There { node: NodeId, number: u64, set: SetId, body: Bytes },
+}
+
+impl Requests {
+    pub(crate) fn add(
+        &mut self,
+        set: SetId,
+        request: Request,
+        deadline_ms: u64,
+        done: WriteDone,
+    ) -> u64 {
+        self.next += 1;
+        let body = request.to_bytes();
+        let pending =
+            Pending { set, request, body, deadline_ms, retry_at_ms: Some(0), sent: None, done };
+        self.pending.insert(self.next, pending);
+        self.next
+    }
+
+    /// Which requests are to be tried now. Those whose time is up are answered.
+    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<u64> {
+        let over = self.pending.iter().filter(|(_, it)| it.deadline_ms <= now_ms);
+        for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
+            if let Some(pending) = self.pending.remove(&number) {
+                (pending.done)(WriteOutcome::TimedOut);
+            }
+        }
+        for pending in self.pending.values_mut() {
+            // No answer came: another leader may have to be asked. Without a name that could do it twice.
+            let may_repeat = pending.request.id.is_some() || breaks(Rule::RetryWithoutId);
+            if pending.sent.is_some_and(|(_, at_ms)| at_ms + RESEND_MS <= now_ms) && may_repeat {
+                pending.sent = None;
+                pending.retry_at_ms = Some(now_ms);
+            }
+        }
+        let is_due = |(_, it): &(&u64, &Pending)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
+        self.pending.iter().filter(is_due).map(|(number, _)| *number).collect()
+    }
+
+    /// Tries a request: who leads its set is asked.
+    pub(crate) fn attempt(
+        &mut self,
+        number: u64,
+        own: NodeId,
+        leader: impl Fn(SetId) -> Option<NodeId>,
+        now_ms: u64,
+    ) -> Attempt {
+        let Some(pending) = self.pending.get_mut(&number) else { return Attempt::Waits };
+        pending.retry_at_ms = None;
+        match leader(pending.set) {
+            None => {
+                pending.retry_at_ms = Some(now_ms + RETRY_MS);
+                Attempt::Waits
+            }
+            Some(node) if node == own => {
+                pending.sent = Some((own, now_ms));
+                let mut request = Box::new(pending.request.clone());
+                if breaks(Rule::RetryWithoutId) {
+                    request.id = None;
+                }
+                Attempt::Here { number, set: pending.set, request }
+            }
+            Some(node) => {
+                pending.sent = Some((node, now_ms));
+                let mut body = pending.body.clone();
+                if breaks(Rule::RetryWithoutId) {
+                    let mut request = pending.request.clone();
+                    request.id = None;
+                    body = request.to_bytes();
+                }
+                Attempt::There { node, number, set: pending.set, body }
+            }
+        }
+    }
+
+    /// An answer came. Answers to what is not waited for any more are let go.
+    pub(crate) fn answer(&mut self, number: u64, answer: ProposalAnswer, now_ms: u64) {
+        match answer {
+            ProposalAnswer::Done(result) => {
+                if let Some(pending) = self.pending.remove(&number) {
+                    (pending.done)(WriteOutcome::Done(result));
+                }
+            }
+            ProposalAnswer::NotLeader(_) | ProposalAnswer::Lost | ProposalAnswer::Busy => {
+                if let Some(pending) = self.pending.get_mut(&number) {
+                    pending.sent = None;
+                    pending.retry_at_ms = Some(now_ms + RETRY_MS);
+                }
+            }
+        }
+    }
+
+    /// The connection to a node broke: what was sent there may have been done.
+    pub(crate) fn link_broke(&mut self, node: NodeId, now_ms: u64) {
+        let mut over = Vec::new();
+        for (number, pending) in &mut self.pending {
+            if pending.sent.is_some_and(|(to, _)| to == node) {
+                if pending.request.id.is_some() || breaks(Rule::RetryWithoutId) {
+                    pending.sent = None;
+                    pending.retry_at_ms = Some(now_ms + RETRY_MS);
+                } else {
+                    over.push(*number);
+                }
+            }
+        }
+        for number in over {
+            if let Some(pending) = self.pending.remove(&number) {
+                (pending.done)(WriteOutcome::TimedOut);
+            }
+        }
+    }
+
+    /// Nobody waits any more.
+    pub(crate) fn close(&mut self) {
+        for (_, pending) in std::mem::take(&mut self.pending) {
+            (pending.done)(WriteOutcome::TimedOut);
+        }
+    }
+}

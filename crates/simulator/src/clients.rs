@@ -1,0 +1,82 @@
+//! Clients: each asks one thing after the other, of any node, and notes what it was told and when.
+
+use node_log::simulated_disk::Random;
+use replica::group::WriteOutcome;
+use storage::CommitError;
+use types::Outcome;
+
+use crate::tables::{Ask, FIRST_COUNTER, Key, current_value};
+
+/// Registers and counters of a simulation.
+const REGISTER_COUNT: u64 = 7;
+const COUNTER_COUNT: u64 = 3;
+
+pub(crate) fn keys() -> impl Iterator<Item = Key> {
+    let counters = (0..COUNTER_COUNT).map(|number| Key(FIRST_COUNTER + number as u8));
+    (0..REGISTER_COUNT).map(|number| Key(number as u8)).chain(counters)
+}
+
+/// What a client was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Nothing, or that it is not known.
+    Unknown,
+    /// Nothing was done, nor will be.
+    Unavailable,
+    /// To a read.
+    Value(Option<i64>),
+    /// To a write.
+    Done,
+    /// To a condition that did not hold.
+    NotApplied(Option<i64>),
+}
+
+/// Something a client asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) client: u32,
+    pub(crate) key: Key,
+    pub(crate) ask: Ask,
+    pub(crate) call_at: u64,
+    pub(crate) return_at: Option<u64>,
+    pub(crate) told: Told,
+    /// The machine that coordinates it, and its how many-th run.
+    pub(crate) at: (usize, u64),
+}
+
+/// What a client asks for next. Values are never written twice, so that each tells who wrote it.
+pub(crate) fn next_ask(random: &mut Random, value: &mut i64, last_seen: Option<i64>) -> (Key, Ask) {
+    if random.below(10) < 3 {
+        let key = Key(FIRST_COUNTER + random.below(COUNTER_COUNT) as u8);
+        let amount = 1 + random.below(9).cast_signed();
+        return (key, if random.below(3) == 0 { Ask::Read } else { Ask::Add(amount) });
+    }
+    let key = Key(random.below(REGISTER_COUNT) as u8);
+    *value += 1;
+    let ask = match random.below(10) {
+        0..4 => Ask::Read,
+        4..6 => Ask::Write(*value),
+        6 => Ask::Delete,
+        _ => {
+            let expected = if random.below(5) == 0 { None } else { last_seen };
+            Ask::CompareAndSet { expected, new: *value }
+        }
+    };
+    (key, ask)
+}
+
+/// What the outcome of a write tells its client. An error that says nothing of what was done is unknown; one that cannot be is a
+/// finding.
+pub(crate) fn told_of(outcome: WriteOutcome) -> Result<Told, String> {
+    match outcome {
+        WriteOutcome::Unavailable { .. } => Ok(Told::Unavailable),
+        WriteOutcome::TimedOut => Ok(Told::Unknown),
+        WriteOutcome::Done(Ok(done)) => match done.first().map(|done| &done.outcome) {
+            Some(Outcome::Applied) => Ok(Told::Done),
+            Some(Outcome::NotApplied { rows }) => Ok(Told::NotApplied(current_value(rows))),
+            None => Err("an answer without an outcome".to_owned()),
+        },
+        WriteOutcome::Done(Err(CommitError::TooLate | CommitError::Closed)) => Ok(Told::Unknown),
+        WriteOutcome::Done(Err(error)) => Err(format!("a write failed: {error}")),
+    }
+}

@@ -1,0 +1,155 @@
+//! One simulated machine: what outlives a stop of its node, and the node while it runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use node_log::simulated_disk::{Random, SimDisk};
+use replica::group::{Host, HostOptions, Now};
+use storage::{Clock, DataDir, Driver, Ground, Options, Storage};
+use tree::MemoryHome;
+use types::NodeId;
+
+use crate::tables::Tables;
+
+/// The clock of a machine: the true time, and by how much it is wrong.
+#[derive(Debug, Default)]
+pub(crate) struct SimClock {
+    pub(crate) true_us: AtomicU64,
+    pub(crate) wrong_us: AtomicI64,
+}
+
+/// When a simulation begins.
+pub(crate) const EPOCH_S: i64 = 1_000_000;
+
+impl SimClock {
+    pub(crate) fn now(&self) -> Now {
+        let true_us = self.true_us.load(Ordering::Relaxed);
+        let wall_us = EPOCH_S * 1_000_000 + true_us.cast_signed();
+        let clock_us = wall_us + self.wrong_us.load(Ordering::Relaxed);
+        Now { ms: true_us / 1_000, clock_us }
+    }
+}
+
+impl Clock for SimClock {
+    fn now_s(&self) -> u32 {
+        u32::try_from(self.now().clock_us / 1_000_000).unwrap()
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.true_us.load(Ordering::Relaxed))
+    }
+}
+
+/// A folder for the few files that are not simulated.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("helenus-simulated-{}-{number}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A node that runs.
+pub(crate) struct Running {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) host: Host,
+    /// A write and sync of its disk is on its way.
+    pub(crate) is_disk_busy: bool,
+    /// It stands still until then.
+    pub(crate) paused_until_us: u64,
+    pub(crate) next_request: u64,
+}
+
+pub(crate) struct Machine {
+    pub(crate) node: NodeId,
+    folder: Folder,
+    pub(crate) disk: SimDisk,
+    home: MemoryHome,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) running: Option<Running>,
+    /// How often it was started: what was on its way for an earlier run is lost.
+    pub(crate) boots: u64,
+    /// A sync takes up to so many microseconds.
+    pub(crate) sync_us: u64,
+}
+
+impl Machine {
+    pub(crate) fn new(node: NodeId) -> Machine {
+        Machine {
+            node,
+            folder: Folder::new(&node.to_string()),
+            disk: SimDisk::default(),
+            home: MemoryHome::default(),
+            clock: Arc::default(),
+            running: None,
+            boots: 0,
+            sync_us: 2_000,
+        }
+    }
+
+    pub(crate) fn start(&mut self, seed: u64) {
+        assert!(self.running.is_none(), "a node is started once");
+        self.boots += 1;
+        let options = Options {
+            driver: Driver::Steps,
+            segment_bytes: 32 * 1024,
+            log_bytes_max: 128 * 1024,
+            memtable_bytes_max: 256 * 1024,
+            row_cache_bytes: 64 * 1024,
+            row_cache_bytes_max: 64 * 1024,
+            head_cache_bytes: 64 * 1024,
+            tombstone_retention_s: 4,
+            ..Options::default()
+        };
+        let disk = Arc::new(self.disk.clone());
+        let ground = Ground { disk, home: Arc::new(self.home.clone()) };
+        let folder = DataDir::lock(&self.folder.0).unwrap();
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let tables = Arc::new(Tables::new());
+        let storage = Storage::open_on(ground, folder, options, tables, clock);
+        let storage = Arc::new(storage.unwrap_or_else(|error| panic!("{}: {error}", self.node)));
+        let options = HostOptions {
+            seed: seed ^ self.node.0 << 48 ^ self.boots,
+            log_bytes_kept: 24 * 1024,
+            alive_ms: 1_500,
+            ..HostOptions::default()
+        };
+        let wake = Arc::new(|| ());
+        let now = self.clock.now();
+        let host = Host::open(self.node, Arc::clone(&storage), options, now, wake).unwrap();
+        self.running = Some(Running {
+            storage,
+            host,
+            is_disk_busy: false,
+            paused_until_us: 0,
+            next_request: 0,
+        });
+    }
+
+    /// Ends the node at once; with `power` what was not synced may be gone, in part or as a whole.
+    pub(crate) fn crash(&mut self, power: bool, random: &mut Random) {
+        let Some(running) = self.running.take() else { return };
+        let Running { storage, host, .. } = running;
+        drop(host);
+        let storage = Arc::into_inner(storage).expect("the host had the only other handle");
+        storage.abandon();
+        self.disk.set_full(false);
+        self.disk = match power {
+            true => self.disk.after_power_loss(random),
+            false => self.disk.after_kill(),
+        };
+    }
+}

@@ -1,0 +1,153 @@
+//! Runs simulations by their seeds; see `cargo xtask simulate-cluster`.
+
+#![allow(clippy::print_stdout, reason = "a command tells")]
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use node_log::broken::Rule;
+use simulator::{Report, Run};
+
+const USAGE: &str = "usage: simulator [--seeds N] [--seed S] [--story] [--break RULE|all] [--keep-going]
+  --seeds N      so many seeds (1)
+  --seed S       the first of them (1)
+  --story        tell everything that happens in the first seed that fails, or in the only one
+  --break RULE   break a rule on purpose, and tell how many seeds it took to notice; `all` breaks each in turn
+  --keep-going   run all seeds, also after one that failed";
+
+struct Arguments {
+    seeds: u64,
+    first: u64,
+    has_story: bool,
+    broken: Option<String>,
+    keeps_going: bool,
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+    let mut arguments = Arguments {
+        seeds: 1,
+        first: 1,
+        has_story: false,
+        broken: None,
+        keeps_going: false,
+    };
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seeds" => arguments.seeds = words.next()?.parse().ok()?,
+            "--seed" => arguments.first = words.next()?.parse().ok()?,
+            "--story" => arguments.has_story = true,
+            "--break" => arguments.broken = Some(words.next()?),
+            "--keep-going" => arguments.keeps_going = true,
+            _ => return None,
+        }
+    }
+    Some(arguments)
+}
+
+fn main() -> ExitCode {
+    // A panic within a simulation is a finding, told with its seed.
+    std::panic::set_hook(Box::new(|_| ()));
+    let Some(arguments) = parse(std::env::args().skip(1)) else {
+        println!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match &arguments.broken {
+        Some(name) => break_rules(name, &arguments),
+        None => run_all(&arguments),
+    }
+}
+
+fn run_all(arguments: &Arguments) -> ExitCode {
+    let mut totals = Totals::default();
+    let mut failed = Vec::new();
+    for seed in arguments.first..arguments.first + arguments.seeds {
+        let has_story = arguments.has_story && arguments.seeds == 1;
+        let report = Run { seed, broken: None, has_story }.go();
+        report.story.iter().for_each(|line| println!("{line}"));
+        totals.add(&report);
+        if let Some(finding) = &report.finding {
+            println!("seed {seed}: {finding}");
+            println!("replay: cargo xtask simulate-cluster --seed {seed} --story");
+            failed.push(seed);
+            if !arguments.keeps_going {
+                break;
+            }
+        }
+        let done = seed - arguments.first + 1;
+        if done.is_multiple_of(500) {
+            println!("{done} of {} seeds, {}", arguments.seeds, totals.line());
+        }
+    }
+    println!("{}", totals.line());
+    println!("faults: {:?}", totals.faults);
+    if failed.is_empty() {
+        println!("{} seeds clean", arguments.seeds);
+        ExitCode::SUCCESS
+    } else {
+        println!("{} seeds failed: {failed:?}", failed.len());
+        ExitCode::FAILURE
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    operations: usize,
+    successes: usize,
+    elections_ms: Vec<u64>,
+    faults: BTreeMap<&'static str, u64>,
+}
+
+impl Totals {
+    fn add(&mut self, report: &Report) {
+        self.operations += report.operations;
+        self.successes += report.successes;
+        self.elections_ms.extend(&report.elections_ms);
+        for (fault, count) in &report.faults {
+            *self.faults.entry(fault).or_default() += count;
+        }
+    }
+
+    fn line(&self) -> String {
+        let mut elections = self.elections_ms.clone();
+        elections.sort_unstable();
+        let middle = elections.get(elections.len() / 2).copied().unwrap_or(0);
+        format!(
+            "{} operations, {} answered with success, {} times without a leader ({middle} ms in the middle)",
+            self.operations,
+            self.successes,
+            elections.len()
+        )
+    }
+}
+
+/// Breaks rules, and tells after how many seeds each was noticed.
+fn break_rules(name: &str, arguments: &Arguments) -> ExitCode {
+    let rules: Vec<Rule> = Rule::ALL
+        .into_iter()
+        .filter(|rule| name == "all" || format!("{rule:?}") == name)
+        .collect();
+    if rules.is_empty() {
+        println!("no rule is called {name}; there are {:?}", Rule::ALL);
+        return ExitCode::from(2);
+    }
+    let mut found_count = 0;
+    for rule in &rules {
+        let seeds = arguments.first..arguments.first + arguments.seeds;
+        let found = seeds.clone().find_map(|seed| {
+            let report = Run { seed, broken: Some(*rule), has_story: false }.go();
+            report.finding.map(|finding| (seed, finding))
+        });
+        match found {
+            Some((seed, finding)) => {
+                found_count += 1;
+                let count = seed - arguments.first + 1;
+                let line = finding.lines().next().unwrap_or_default();
+                let line: String = line.chars().take(120).collect();
+                println!("{rule:?}: found with seed {count}: {line}");
+            }
+            None => println!("{rule:?}: NOT FOUND in {} seeds", arguments.seeds),
+        }
+    }
+    println!("{found_count} of {} broken rules found", rules.len());
+    if found_count == rules.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,190 @@
+//! The two tables of a simulation, what clients ask of them, and how an answer is read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use schema::{Column, ColumnKind, Table, TableOptions, TableShape};
+use storage::{SchemaSource, Storage};
+use types::{
+    CellAction, CellChange, CellState, Check, ColumnId, ColumnPart, Comparison, Condition,
+    CorruptRow, CqlType, CurrentRow, Deletion, Flow, LiveRow, Liveness, Mutation, Operation,
+    PartitionKey, ReadCommand, ReadScope, RowChange, RowCondition, RowPosition, RowSelection,
+    RowSink, RowView, SetId, Statics, TableId,
+};
+
+pub(crate) const REGISTERS: TableId = TableId(0xa1);
+pub(crate) const COUNTERS: TableId = TableId(0xa2);
+const VALUE: ColumnId = ColumnId(1);
+
+fn table(id: TableId, value: CqlType, is_counter: bool) -> Table {
+    let column = |id, name: &str, cql_type, kind| Column {
+        id,
+        name: name.into(),
+        cql_type,
+        kind,
+        mask: None,
+        is_hidden: false,
+    };
+    Table {
+        id,
+        version: 0,
+        keyspace: "k".into(),
+        name: if is_counter { "counters".into() } else { "registers".into() },
+        columns: vec![
+            column(ColumnId(100), "k", CqlType::Blob, ColumnKind::PartitionKey),
+            column(VALUE, "v", value, ColumnKind::Regular),
+        ],
+        partition_key_count: 1,
+        clustering_count: 0,
+        static_count: 0,
+        shape: TableShape::Ordinary,
+        is_counter,
+        is_virtual: false,
+        options: TableOptions::default(),
+        indexes: Default::default(),
+        dropped_columns: Default::default(),
+        next_column_id: 200,
+    }
+}
+
+/// The tables as every node knows them.
+pub(crate) struct Tables(Vec<Arc<Table>>);
+
+impl Tables {
+    pub(crate) fn new() -> Tables {
+        let registers = table(REGISTERS, CqlType::BigInt, false);
+        Tables(vec![Arc::new(registers), Arc::new(table(COUNTERS, CqlType::Counter, true))])
+    }
+}
+
+impl SchemaSource for Tables {
+    fn table(&self, id: TableId) -> Option<Arc<Table>> {
+        self.0.iter().find(|table| table.id == id).cloned()
+    }
+}
+
+/// Which logical partition: its number is its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(pub(crate) u8);
+
+/// Keys from here on are counters.
+pub(crate) const FIRST_COUNTER: u8 = 100;
+
+impl Key {
+    pub(crate) fn is_counter(self) -> bool {
+        self.0 >= FIRST_COUNTER
+    }
+
+    pub(crate) fn table(self) -> TableId {
+        if self.is_counter() { COUNTERS } else { REGISTERS }
+    }
+
+    fn partition(self) -> PartitionKey {
+        PartitionKey::new(Bytes::from(vec![self.0]))
+    }
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Read,
+    Write(i64),
+    Delete,
+    CompareAndSet { expected: Option<i64>, new: i64 },
+    Add(i64),
+}
+
+/// The mutation for something other than a read.
+pub(crate) fn mutation(key: Key, ask: Ask, timestamp_us: i64, now_s: u32) -> Mutation {
+    let bytes = |value: i64| Bytes::copy_from_slice(&value.to_be_bytes());
+    let set = |value| CellAction::Set { path: None, value: bytes(value), expiry: None };
+    let mut change = RowChange {
+        position: RowPosition::Clustered(Bytes::new()),
+        original_clustering: None,
+        liveness: Some(Liveness { timestamp_us, expiry: None }),
+        deletion: None,
+        cells: Vec::new(),
+    };
+    let mut cell = |action| change.cells.push(CellChange { column: VALUE, timestamp_us, action });
+    let mut condition = None;
+    match ask {
+        Ask::Read => {}
+        Ask::Write(value) => cell(set(value)),
+        Ask::Delete => {
+            change.liveness = None;
+            change.deletion = Some(Deletion { timestamp_us, deleted_at_s: now_s });
+        }
+        Ask::CompareAndSet { expected, new } => {
+            cell(set(new));
+            let check = Check::Column {
+                column: VALUE,
+                part: ColumnPart::Whole,
+                operator: Comparison::Equal,
+                values: vec![expected.map(bytes)],
+            };
+            let position = RowPosition::Clustered(Bytes::new());
+            let rows = vec![RowCondition { position, checks: vec![check] }];
+            condition = Some(Box::new(Condition { rows }));
+        }
+        Ask::Add(amount) => {
+            change.liveness = None;
+            cell(CellAction::CounterAdd(amount));
+        }
+    }
+    Mutation {
+        table: key.table(),
+        table_version: 0,
+        key: key.partition(),
+        now_s: None,
+        condition,
+        operations: vec![Operation::Row(change)],
+    }
+}
+
+fn number(bytes: &[u8]) -> i64 {
+    i64::from_be_bytes(bytes.last_chunk::<8>().copied().expect("values have eight bytes"))
+}
+
+/// The value in a row that a condition looked at.
+pub(crate) fn current_value(rows: &[CurrentRow]) -> Option<i64> {
+    let row = rows.first()?.row.as_ref()?;
+    let view = RowView::decode(row).expect("a row that was answered is readable");
+    let cell = view.cells().next()?.expect("a row that was answered is readable");
+    match cell.state {
+        CellState::Value { value, .. } => Some(number(value)),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Seen(Option<i64>);
+
+impl RowSink for Seen {
+    fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
+        for cell in row.row.into_iter().flat_map(|row| row.cells()) {
+            if let CellState::Value { value, .. } = cell?.state {
+                self.0 = Some(number(value));
+            }
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+/// What a node's member holds for a key.
+pub(crate) fn read(storage: &Storage, set: SetId, key: Key, now_s: u32) -> Option<i64> {
+    let command = ReadCommand {
+        table: key.table(),
+        scope: ReadScope::Partition(key.partition()),
+        rows: RowSelection::All,
+        index: None,
+        reversed: false,
+        statics: Statics::AttachOrAlone,
+        hidden: Vec::new(),
+        columns: None,
+        after: None,
+        now_s,
+    };
+    let mut seen = Seen::default();
+    storage.read(set, &command, &mut seen).expect("a simulated tree is readable");
+    seen.0
+}
