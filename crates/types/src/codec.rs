@@ -352,6 +352,11 @@ impl Decoder {
         self.rest.is_empty()
     }
 
+    /// How many bytes are not read yet.
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The next bytes, so many.
     pub fn take(&mut self, length: usize) -> Decoded<Bytes> {
         if length > self.rest.len() {
@@ -377,11 +382,11 @@ impl Decoder {
         self.array().map(u32::from_be_bytes)
     }
 
-    fn i32(&mut self) -> Decoded<i32> {
+    pub(crate) fn i32(&mut self) -> Decoded<i32> {
         self.array().map(i32::from_be_bytes)
     }
 
-    fn i64(&mut self) -> Decoded<i64> {
+    pub(crate) fn i64(&mut self) -> Decoded<i64> {
         self.array().map(i64::from_be_bytes)
     }
 
@@ -433,7 +438,7 @@ impl Decoder {
         if present { self.counted().map(Some) } else { Ok(None) }
     }
 
-    fn column(&mut self) -> Decoded<ColumnId> {
+    pub(crate) fn column(&mut self) -> Decoded<ColumnId> {
         u32::try_from(self.varint()?).map(ColumnId).map_err(|_| Malformed)
     }
 

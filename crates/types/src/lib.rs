@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`CqlType`] and [`value`] say what a value is; [`token`] and [`key`] where it
 //! lies; [`row`] how it is kept; [`mutation`], [`condition`] and [`read`] what is asked of a
-//! replica set, [`outcome`] what it answers, and [`codec`] how that travels.
+//! replica set, [`outcome`] what it answers, [`codec`] how mutations lie in the log, and [`travel`] how all of it crosses to
+//! other nodes.
 mod assemble;
 pub mod codec;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub mod outcome;
 pub mod read;
 pub mod row;
 pub mod token;
+pub mod travel;
 pub mod value;
 
 pub use assemble::assemble;

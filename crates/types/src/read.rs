@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::ids::{ColumnId, TableId};
 use crate::key::{ClusteringRange, PartitionKey};
-use crate::row::{CellRef, CorruptRow, RowView};
+use crate::row::{CellRef, CorruptRow, RowView, RowWriter, with_spilled};
 use crate::token::{RingRange, RingToken};
 
 /// A read of one physical partition.
@@ -204,6 +204,39 @@ impl<'a> LiveCells<'a> {
             && self.hidden.is_empty()
             && !self.view.has_spilled();
         Ok(is_plain && self.view.each_plain(each)?)
+    }
+
+    /// Appends what is live as a stored row, in which all is live by itself. Where values are kept elsewhere, it says so as
+    /// this row does.
+    pub(crate) fn write_live(&self, out: &mut Vec<u8>) -> Result<(), CorruptRow> {
+        let liveness = self.view.liveness().filter(|_| self.has_liveness());
+        let original = self.view.original_clustering();
+        if self.view.has_spilled() {
+            let mut parts = Vec::new();
+            for part in self.view.spilled() {
+                part?.encode(&mut parts);
+            }
+            let mut writer = RowWriter::new(Vec::new(), liveness, None, original);
+            self.write_cells(&mut writer)?;
+            out.extend_from_slice(&with_spilled(&writer.finish(), &parts));
+            return Ok(());
+        }
+        let mut writer = RowWriter::new(std::mem::take(out), liveness, None, original);
+        let written = self.write_cells(&mut writer);
+        *out = writer.finish();
+        written
+    }
+
+    fn write_cells(&self, writer: &mut RowWriter) -> Result<(), CorruptRow> {
+        // Most rows are plain: their cells are copied as they lie.
+        if self.each_plain(|_, _| {})? {
+            writer.push_stored(self.view.base_us(), self.view.stored_cells());
+            return Ok(());
+        }
+        for cell in self.cells() {
+            writer.push(&cell?);
+        }
+        Ok(())
     }
 
     /// The live cells, ordered by column and path.

@@ -293,6 +293,11 @@ impl<'a> RowView<'a> {
         SpilledParts(Input(self.spilled))
     }
 
+    /// The bytes of its cells.
+    pub(crate) fn stored_cells(&self) -> &'a [u8] {
+        self.cells
+    }
+
     /// When it was written: its liveness, or its first cell.
     pub(crate) fn base_us(&self) -> i64 {
         self.base_us
@@ -448,6 +453,17 @@ impl RowWriter {
         if let CellState::Value { value, .. } = cell.state {
             push_counted(&mut self.out, value);
         }
+    }
+
+    /// Appends cells as they lie in another row of that base timestamp.
+    pub(crate) fn push_stored(&mut self, base_us: i64, cells: &[u8]) {
+        if self.base_us.is_none()
+            && let Some(slot) = self.out.get_mut(self.base_at..self.base_at + 8)
+        {
+            slot.copy_from_slice(&base_us.to_be_bytes());
+            self.base_us = Some(base_us);
+        }
+        self.out.extend_from_slice(cells);
     }
 
     /// The bytes of the row.
