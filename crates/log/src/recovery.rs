@@ -318,23 +318,9 @@ impl Segment {
                         recovered.take_state(state).ok_or_else(malformed).map_err(Stopped::Log)?;
                     }
                 }
-                Some(RecordKind::GroupState) => {
-                    let state = GroupState::decode(record.body);
-                    let taken =
-                        state.and_then(|state| recovered.take_state(SetState::Group(state)));
+                Some(kind @ (RecordKind::GroupState | RecordKind::Birth | RecordKind::Gone)) => {
+                    let taken = recovered.take_member(kind, record.body);
                     taken.ok_or_else(malformed).map_err(Stopped::Log)?;
-                }
-                Some(RecordKind::Birth) => {
-                    let state = GroupState::decode(record.body);
-                    let state = state.ok_or_else(malformed).map_err(Stopped::Log)?;
-                    recovered.gone.remove(&state.set);
-                    recovered.groups.insert(state.set, RecoveredGroup::new(state));
-                }
-                Some(RecordKind::Gone) => {
-                    let gone = Gone::decode(record.body).ok_or_else(malformed);
-                    let gone = gone.map_err(Stopped::Log)?;
-                    recovered.groups.remove(&gone.set);
-                    recovered.gone.insert(gone.set, gone.highest);
                 }
                 Some(RecordKind::Entries) => {
                     let heads = EntryHead::decode_all(record.head, record.body.len())
@@ -417,6 +403,23 @@ impl Recovered {
                 self.gone.insert(gone.set, gone.highest);
             }
         }
+        Some(())
+    }
+
+    /// What a record says of a member of a set with several; `None` if that cannot be.
+    fn take_member(&mut self, kind: RecordKind, body: &[u8]) -> Option<()> {
+        if kind == RecordKind::Gone {
+            let Gone { set, highest } = Gone::decode(body)?;
+            self.groups.remove(&set);
+            self.gone.insert(set, highest);
+            return Some(());
+        }
+        let state = GroupState::decode(body)?;
+        if kind == RecordKind::GroupState {
+            return self.take_state(SetState::Group(state));
+        }
+        self.gone.remove(&state.set);
+        self.groups.insert(state.set, RecoveredGroup::new(state));
         Some(())
     }
 

@@ -24,13 +24,8 @@ struct Arguments {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments {
-        seeds: 1,
-        first: 1,
-        has_story: false,
-        broken: None,
-        keeps_going: false,
-    };
+    let mut arguments =
+        Arguments { seeds: 1, first: 1, has_story: false, broken: None, keeps_going: false };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seeds" => arguments.seeds = words.next()?.parse().ok()?,
@@ -122,10 +117,8 @@ impl Totals {
 
 /// Breaks rules, and tells after how many seeds each was noticed.
 fn break_rules(name: &str, arguments: &Arguments) -> ExitCode {
-    let rules: Vec<Rule> = Rule::ALL
-        .into_iter()
-        .filter(|rule| name == "all" || format!("{rule:?}") == name)
-        .collect();
+    let rules: Vec<Rule> =
+        Rule::ALL.into_iter().filter(|rule| name == "all" || format!("{rule:?}") == name).collect();
     if rules.is_empty() {
         println!("no rule is called {name}; there are {:?}", Rule::ALL);
         return ExitCode::from(2);

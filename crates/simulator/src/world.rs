@@ -224,7 +224,8 @@ impl World {
             }
             if at_us >= FAULTS_US + HEALING_US {
                 let told = self.standing();
-                self.report.finding = Some(format!("everything healed, and it does not go on: {told}"));
+                self.report.finding =
+                    Some(format!("everything healed, and it does not go on: {told}"));
                 break;
             }
             self.take(event);
@@ -238,7 +239,8 @@ impl World {
     fn take(&mut self, event: Event) {
         match event {
             Event::Tick { machine, boot } => {
-                if self.machines[machine].boots != boot || self.machines[machine].running.is_none() {
+                if self.machines[machine].boots != boot || self.machines[machine].running.is_none()
+                {
                     return;
                 }
                 self.at(TICK_US, Event::Tick { machine, boot });
@@ -426,7 +428,8 @@ impl World {
         let node = self.machines[machine].node;
         let running = self.machines[machine].running.as_mut().unwrap();
         running.next_request += 1;
-        let id = u128::from(node.0) << 96 | u128::from(boot) << 64 | u128::from(running.next_request);
+        let id =
+            u128::from(node.0) << 96 | u128::from(boot) << 64 | u128::from(running.next_request);
         running.host.set_now(now);
         if ask == Ask::Read {
             running.host.read(set, Box::new(move |may| answer(Answered::Read(may))));
@@ -618,7 +621,8 @@ impl World {
         self.machines[machine].crash(power, &mut self.random);
         let boot = self.machines[machine].boots;
         // Its clients never hear of what it coordinated.
-        let lost: Vec<(u32, usize)> = self.waiting.iter().map(|(it, number)| (*it, *number)).collect();
+        let lost: Vec<(u32, usize)> =
+            self.waiting.iter().map(|(it, number)| (*it, *number)).collect();
         for (client, number) in lost {
             if self.asked[number].at == (machine, boot) {
                 self.end_operation(client, number, Told::Unknown);
@@ -663,9 +667,8 @@ impl World {
 
     /// Whether every client got on, and every member is as far as the others.
     fn is_well(&mut self) -> bool {
-        let all = (0..CLIENT_COUNT).all(|client| {
-            self.healed.get(&client).copied().unwrap_or(0) >= HEALED_OPERATIONS
-        });
+        let all = (0..CLIENT_COUNT)
+            .all(|client| self.healed.get(&client).copied().unwrap_or(0) >= HEALED_OPERATIONS);
         all && self.sets.clone().into_iter().all(|set| {
             let mut applied = Vec::new();
             for machine in &self.machines {

@@ -31,7 +31,8 @@ use crate::options::Driver;
 use crate::promise::Reply;
 use crate::room::Busy;
 use crate::sure::sure;
-use crate::tree::store::{Applied, TableStore};
+use crate::tree::progress::Applied;
+use crate::tree::store::TableStore;
 use node_log::{AppendError, Appended, DurableSink, EntryHead, Position, Shortage};
 
 /// What became of a change, one outcome for each mutation in order. An error of one mutation stands

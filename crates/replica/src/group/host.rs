@@ -557,7 +557,7 @@ impl Host {
                 }
             }
         }
-        if breaks(Rule::TellBeforeSync) {
+        if breaks(Rule::TellBeforeSync) && self.is_unawaited {
             self.persisted.lock().turns.push(turn);
         }
         if self.is_unawaited {

@@ -9,7 +9,7 @@ use types::{CellRef, HiddenCells};
 
 use crate::definition::Definition;
 use crate::merge::row::Measure;
-use crate::tree::store::SetProgress;
+use crate::tree::progress::SetProgress;
 
 /// The second, the horizon and the definition that count at an entry.
 pub(crate) struct Judged<'c> {

@@ -18,7 +18,8 @@ use crate::index::keys::{EntryValue, value_prefix};
 use crate::index::tree::IndexTree;
 use crate::sure::sure;
 use crate::tree::keys::{self, SPACE_ROWS};
-use crate::tree::store::{SetProgress, TableStore};
+use crate::tree::progress::SetProgress;
+use crate::tree::store::TableStore;
 use tree::engine::{LATEST, SeqNo, TreeBytes};
 
 /// Rows of one partition that are fetched together.
