@@ -18,8 +18,8 @@ pub enum Rule {
     ReadBeforeApplied,
     /// What became of a request is not looked up when it comes again.
     ForgetRequests,
-    /// What became of a request is kept in memory only.
-    ForgetRequestsAtRestart,
+    /// A leader gives seconds that fall behind those of entries before.
+    LetSecondsFall,
     /// A request that must not be applied twice is sent again without its name.
     RetryWithoutId,
     /// A request is applied after its last second.
@@ -60,7 +60,7 @@ impl Rule {
         Rule::ReadAsLeaderWithoutAsking,
         Rule::ReadBeforeApplied,
         Rule::ForgetRequests,
-        Rule::ForgetRequestsAtRestart,
+        Rule::LetSecondsFall,
         Rule::RetryWithoutId,
         Rule::ApplyLate,
         Rule::LetTimestampsFall,

@@ -124,6 +124,7 @@ impl Machine {
         let options = HostOptions {
             seed: seed ^ self.node.0 << 48 ^ self.boots,
             log_bytes_kept: 24 * 1024,
+            known_by_all_step: 40,
             alive_ms: 1_500,
             ..HostOptions::default()
         };

@@ -128,6 +128,8 @@ struct World {
     /// Since when a set has no leader.
     leaderless_since: BTreeMap<SetId, u64>,
     is_chaotic: bool,
+    /// Every message takes up to so long while things go wrong.
+    slow_us: u64,
     last_stamp: u64,
     report: Report,
 }
@@ -154,6 +156,7 @@ impl World {
             }
         }
         let is_chaotic = random.below(2) == 0;
+        let slow_us = if random.below(3) == 0 { random.below(150 * MS) } else { 0 };
         let mut world = World {
             run,
             random,
@@ -173,6 +176,7 @@ impl World {
             healed: BTreeMap::new(),
             leaderless_since: BTreeMap::new(),
             is_chaotic,
+            slow_us,
             last_stamp: 0,
             report: Report::default(),
         };
@@ -333,6 +337,7 @@ impl World {
             return;
         }
         let boot = self.machines[to].boots;
+        let slow_us = slow_us + if self.is_healing { 0 } else { self.slow_us };
         let delay_us = 50 + self.random.below(1_500) + self.random.below(slow_us + 1);
         let mut at_us = self.now_us + delay_us;
         let is_consensus = matches!(message, NodeMessage::Consensus(_));
@@ -375,6 +380,7 @@ impl World {
             }
             other => other,
         };
+        self.strike_voter(from, &message);
         if self.run.has_story && !matches!(message, NodeMessage::Ping { .. }) {
             let told = format!("{message:?}");
             let told: String = told.chars().take(400).collect();
@@ -384,6 +390,17 @@ impl World {
         if let Some(host) = self.host(to) {
             host.receive(from, message);
             self.settle(to);
+        }
+    }
+
+    /// Now and then a machine loses its power just when its vote is heard of.
+    fn strike_voter(&mut self, from: usize, message: &NodeMessage) {
+        let NodeMessage::Consensus(PeerMessage { message, .. }) = message else { return };
+        let is_vote = message.get_msg_type() == replica::group::wire::VOTE && !message.reject;
+        if is_vote && !self.is_healing && self.random.below(6) == 0 {
+            self.count("power loss after a vote");
+            let down_us = 500 + self.random.below(5 * MS);
+            self.crash(from, true, down_us);
         }
     }
 

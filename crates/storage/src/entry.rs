@@ -83,6 +83,9 @@ pub(crate) struct Sweep {
     pub(crate) to: Option<Bytes>,
 }
 
+/// Entries of these kinds are said by members of a set to each other (see `replica`): nothing is applied for them.
+pub const REPLICATION_KINDS_FROM: u8 = 32;
+
 /// The first byte of what is neither empty nor a change.
 const BODY_VERSION: u8 = 1;
 
@@ -127,6 +130,9 @@ impl EntryBody {
 
     /// Reads the body of an entry of that kind; all of the bytes are its.
     pub(crate) fn decode(kind: u8, bytes: Bytes) -> Result<EntryBody, Malformed> {
+        if kind >= REPLICATION_KINDS_FROM {
+            return Ok(EntryBody::Empty);
+        }
         let mut decoder = Decoder::new(bytes);
         let body = match kind {
             kind if kind == EntryKind::Empty as u8 => EntryBody::Empty,

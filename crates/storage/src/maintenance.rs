@@ -563,6 +563,10 @@ impl Shared {
             self.core.definitions.raise_horizon(store.id, floor_s, retention_s)
         });
         sweep_deletions(store.id, opened, horizon_s, |sweep| goes_on() && self.commit(sweep))?;
+        if breaks(Rule::PurgeAhead) {
+            opened.purge_ahead();
+            return opened.tree.compact_all(opened.watermark());
+        }
         // The horizon comes into the files before anything is purged by it.
         opened.want_seal();
         self.flush(store)?;

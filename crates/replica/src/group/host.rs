@@ -23,9 +23,7 @@ use super::wire::PeerMessage;
 /// The kind of an entry that asks storage for mutations (`storage/src/entry.rs`).
 const KIND_REQUEST: u8 = 4;
 /// The kind of an entry that says up to where every member has the log: entries before may go.
-const KIND_KNOWN_BY_ALL: u8 = 32;
-/// A leader says so when so many entries more are known by all.
-const KNOWN_BY_ALL_STEP: u64 = 1024;
+const KIND_KNOWN_BY_ALL: u8 = storage::REPLICATION_KINDS_FROM;
 /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then.
 const SILENT_S: u32 = 300;
 
@@ -96,6 +94,8 @@ pub struct HostOptions {
     pub seed: u64,
     /// The log is shortened when more of it is kept.
     pub log_bytes_kept: u64,
+    /// A leader tells the others up to where all have the log when so many entries more are.
+    pub known_by_all_step: u64,
     /// A node that was not heard of for so long counts as dead.
     pub alive_ms: u64,
 }
@@ -106,6 +106,7 @@ impl Default for HostOptions {
             settings: Settings::default(),
             seed: 0,
             log_bytes_kept: 64 * 1024 * 1024,
+            known_by_all_step: 1024,
             alive_ms: 1_500,
         }
     }
@@ -437,7 +438,7 @@ impl Host {
         for set in self.core.sets().filter(|set| self.core.leads(*set)).collect::<Vec<_>>() {
             let known = self.known_by_all.get(&set).copied().unwrap_or(0);
             let matched = self.core.matched_by_all(set).unwrap_or(0);
-            if matched >= known + KNOWN_BY_ALL_STEP {
+            if matched >= known + self.options.known_by_all_step {
                 self.known_by_all.insert(set, matched);
                 let body = Bytes::copy_from_slice(&matched.to_be_bytes());
                 let (ticket, kind) = (None, KIND_KNOWN_BY_ALL);
@@ -586,13 +587,11 @@ impl Host {
         for (place, kind, now_s, body, ticket) in committed.entries {
             let slot = self.core.table(set).and_then(|table| table.slot(place.index));
             let position = slot.map_or(u64::MAX, |slot| slot.record);
-            let (mut kind, mut body) = (kind, body);
-            if kind == KIND_KNOWN_BY_ALL {
-                if let Some(index) = body.first_chunk::<8>() {
-                    let known = self.known_by_all.entry(set).or_insert(0);
-                    *known = (*known).max(u64::from_be_bytes(*index));
-                }
-                (kind, body) = (KIND_EMPTY, Bytes::new());
+            if kind == KIND_KNOWN_BY_ALL
+                && let Some(index) = body.first_chunk::<8>()
+            {
+                let known = self.known_by_all.entry(set).or_insert(0);
+                *known = (*known).max(u64::from_be_bytes(*index));
             }
             let body_bytes = body.len() as u32;
             let (term, index) = (place.term, place.index);

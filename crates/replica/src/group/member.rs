@@ -373,7 +373,9 @@ impl Member {
             }
             return refuse(proposal.ticket, Answer::Busy, wishes);
         }
-        proposal.now_s = proposal.now_s.max(self.last_now_s);
+        if !breaks(Rule::LetSecondsFall) {
+            proposal.now_s = proposal.now_s.max(self.last_now_s);
+        }
         let context = context_of(proposal.kind, proposal.now_s).to_vec();
         match self.raw.propose(context, proposal.body.to_vec()) {
             Ok(()) => {

@@ -15,6 +15,9 @@ pub struct PeerMessage {
     pub message: Message,
 }
 
+/// The kind of message that gives a vote.
+pub const VOTE: MessageType = MessageType::MsgRequestVoteResponse;
+
 /// The first byte of a message.
 const MESSAGE_VERSION: u8 = 1;
 const REJECTS: u8 = 1;

@@ -39,7 +39,6 @@ use crate::index::shape::IndexShape;
 use crate::index::tree::{Beside, IndexTree};
 use crate::sizes::{SizesSeed, TableSizes};
 use node_log::Position;
-use node_log::broken::{Rule, breaks};
 use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 use tree::{Sieve, TreeHome};
 
@@ -634,13 +633,15 @@ impl OpenStore {
         }
         // The files have the replay points of that horizon now, whatever becomes of the log.
         self.purge.raise(self.sealed_horizon_s.load(Ordering::Acquire));
-        if breaks(Rule::PurgeAhead) {
-            let ahead =
-                self.sets.read().iter().map(|(_, it)| it.horizon_s.load(Ordering::Relaxed)).max();
-            self.purge.raise(ahead.unwrap_or(0));
-        }
         self.sealed_since.store(NOWHERE, Ordering::Release);
         Ok(self.sealed_bytes.swap(0, Ordering::AcqRel))
+    }
+
+    /// A broken rule: what is not in sorted files yet says how far they are purged.
+    pub(crate) fn purge_ahead(&self) {
+        let sets = self.sets.read();
+        let horizons = sets.iter().map(|(_, progress)| progress.horizon_s.load(Ordering::Relaxed));
+        self.purge.raise(horizons.max().unwrap_or(0));
     }
 
     /// Nobody reads before this.
