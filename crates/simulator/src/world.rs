@@ -456,7 +456,7 @@ impl World {
             let mutation = mutation(key, ask, timed_us, now_s);
             let request = Request {
                 id: mutation.must_be_once().then_some(RequestId(id)),
-                not_after_s: now_s + 3,
+                not_after_s: running.host.time_in_set(set) + 3,
                 timed_us: Some(timed_us),
                 mutations: vec![mutation],
             };

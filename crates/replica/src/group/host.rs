@@ -14,7 +14,7 @@ use storage::{
 };
 use types::{NodeId, SetId};
 
-use super::core::{Core, Input, Outputs};
+use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Settings, Ticket};
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
@@ -81,8 +81,8 @@ pub struct Now {
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     heard_ms: u64,
-    /// By how much its clock is before this node's, as far as is known.
-    ahead_us: i64,
+    /// By how much its clock is before this node's; not known before it said so.
+    ahead_us: Option<i64>,
 }
 
 /// How a host behaves.
@@ -90,7 +90,7 @@ struct Peer {
 pub struct HostOptions {
     /// Of its members.
     pub settings: Settings,
-    /// Of all chance.
+    /// Of all chance; another one at each start.
     pub seed: u64,
     /// The log is shortened when more of it is kept.
     pub log_bytes_kept: u64,
@@ -187,7 +187,7 @@ impl Host {
         let mut host = Host {
             node,
             now,
-            requests: Requests::default(),
+            requests: Requests::new(Random::new(options.seed).below(u64::from(u32::MAX)) as u32),
             answers: Answers::default(),
             peers: BTreeMap::new(),
             last_given_us: 0,
@@ -232,7 +232,7 @@ impl Host {
     /// The nodes of a set's members count as alive until they were silent for a while.
     fn hear_of(&mut self, state: &GroupState) {
         for (_, node) in state.configuration.nodes.iter().filter(|(_, node)| *node != self.node) {
-            let peer = Peer { heard_ms: self.now.ms, ahead_us: 0 };
+            let peer = Peer { heard_ms: self.now.ms, ahead_us: None };
             self.peers.entry(*node).or_insert(peer);
         }
     }
@@ -246,13 +246,24 @@ impl Host {
     /// machine changes nothing. It never falls behind what was given before.
     pub fn cluster_us(&mut self) -> i64 {
         let alive = self.peers.iter().filter(|(node, _)| self.is_alive(**node));
-        let mut ahead: Vec<i64> = alive.map(|(_, peer)| peer.ahead_us).collect();
+        let mut ahead: Vec<i64> = alive.filter_map(|(_, peer)| peer.ahead_us).collect();
         ahead.push(0);
         ahead.sort_unstable();
         let middle = ahead.get((ahead.len() - 1) / 2).copied().unwrap_or(0);
         let now_us = self.now.clock_us.saturating_add(middle);
         self.last_given_us = self.last_given_us.max(now_us);
         self.last_given_us
+    }
+
+    /// Whether enough nodes said what time it is, so that a wrong clock of this one changes nothing.
+    fn knows_time(&self) -> bool {
+        let known = self.peers.values().filter(|peer| peer.ahead_us.is_some()).count();
+        (known + 1) * 2 > self.peers.len() + 1
+    }
+
+    /// The time at which a request to a set is judged, about, in seconds: no earlier than what the set was told before.
+    pub fn time_in_set(&mut self, set: SetId) -> u32 {
+        self.cluster_s().max(self.storage.group_now_s(set))
     }
 
     /// Cluster time in seconds.
@@ -290,7 +301,7 @@ impl Host {
         peer.heard_ms = self.now.ms;
         match message {
             NodeMessage::Ping { clock_us } => {
-                peer.ahead_us = clock_us.saturating_sub(self.now.clock_us);
+                peer.ahead_us = Some(clock_us.saturating_sub(self.now.clock_us));
             }
             NodeMessage::Consensus(message) => {
                 self.inbox.push_back(Input::Message { from, message });
@@ -370,6 +381,9 @@ impl Host {
         done: Box<dyn FnOnce(ProposalAnswer) + Send>,
     ) {
         let mut now_s = self.cluster_s();
+        if !self.knows_time() {
+            return done(ProposalAnswer::Busy);
+        }
         if !self.core.leads(set) {
             let leader = self.core.leader(set);
             let is_here = self.core.status_of(set).is_some_and(|it| it.role == super::Role::Leader);

@@ -51,7 +51,6 @@ struct Pending {
 }
 
 /// The requests of a coordinator that are not answered yet.
-#[derive(Default)]
 pub(crate) struct Requests {
     pending: BTreeMap<u64, Pending>,
     next: u64,
@@ -69,6 +68,12 @@ pub(crate) enum Attempt {
 }
 
 impl Requests {
+    /// `epoch` is another one at each start of a node: answers to what a node asked before it was started again are not
+    /// taken for answers to what it asks now.
+    pub(crate) fn new(epoch: u32) -> Requests {
+        Requests { pending: BTreeMap::new(), next: u64::from(epoch) << 32 }
+    }
+
     pub(crate) fn add(
         &mut self,
         set: SetId,
