@@ -265,7 +265,6 @@ impl Node {
         let plan = prepared.bind(&NoValues, &context)?;
         let request = RequestContext {
             paging_state,
-            statement_id: prepared.id,
             bounds: &Boundless,
             keyspace: None,
             throughput: None,
