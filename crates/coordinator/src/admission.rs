@@ -1,109 +1,89 @@
 //! Asking the budgets before the work is done, and settling with them afterwards. Where nothing is
 //! provisioned this is one look at an empty map.
 
-use partition::Space;
+use partition::PartitionMap;
 use plan::{Partitions, SelectPlan};
-use replica::Ticket;
-use replica::budgets::{Allowance, estimate_write};
-use schema::{Schema, Throughput};
+use replica::budgets::estimate_write;
+use replica::{Budgets, Ticket};
+use schema::Throughput;
 use smallvec::SmallVec;
 use types::{CellAction, CellChange, Mutation, Operation, RowPosition, SetId};
 use units::budget::{Kind, PARTITION_RATE_MAX};
 use units::{Charge, ReadStrength, rules};
 
-use crate::coordinator::{Coordinator, RequestContext};
 use crate::error::ExecuteError;
 use crate::meter::points_of;
+use crate::request::RequestContext;
+use crate::view::View;
 
-impl Coordinator {
-    /// Gives each set of a provisioned space its share. Asked after every change of schema or map.
-    pub(crate) fn share_budgets(&self) {
-        let (schema, map) = (self.schema.load(), self.map.load());
-        let mut allowances = Vec::new();
-        for (space, partitions) in map.spaces() {
-            let Some(throughput) = throughput_of(&schema, space) else { continue };
-            let rate = share_of(throughput, partitions.len());
-            let saves_bursts = self.settings.saves_bursts;
-            let allowance = |set| Allowance { set, rate, saves_bursts };
-            allowances.extend(partitions.iter().map(|partition| allowance(partition.set)));
-        }
-        self.replicas().budgets().set(&allowances);
+/// Takes what writes are reckoned to cost.
+pub(crate) fn admit_writes(
+    budgets: &Budgets,
+    view: &View,
+    mutations: &[Mutation],
+    request: &RequestContext<'_>,
+) -> Result<Ticket, ExecuteError> {
+    if budgets.is_empty() {
+        return Ok(Ticket::default());
     }
+    let map = view.map();
+    // Set numbers begin at zero and are never used up: the last one stands for a table that is gone.
+    let asked = mutations.iter().map(|mutation| {
+        let partition = map.locate(mutation.table, mutation.key.ring());
+        let set = partition.map_or(SetId(u32::MAX), |partition| partition.set);
+        (set, estimate(mutation))
+    });
+    let keys = mutations.iter().map(|mutation| mutation.key.ring().0);
+    let fingerprint = fingerprint(keys, Kind::Write);
+    budgets.admit(request.asking, Kind::Write, fingerprint, asked).map_err(ExecuteError::Throttled)
+}
 
-    /// Takes what writes are reckoned to cost.
-    pub(crate) fn admit_writes(
-        &self,
-        mutations: &[Mutation],
-        request: &RequestContext<'_>,
-    ) -> Result<Ticket, ExecuteError> {
-        let budgets = self.replicas().budgets();
-        if budgets.is_empty() {
-            return Ok(Ticket::default());
-        }
-        let map = self.map();
-        // Set numbers begin at zero and are never used up: the last one stands for a table that is gone.
-        let asked = mutations.iter().map(|mutation| {
-            let partition = map.locate(mutation.table, mutation.key.ring());
-            let set = partition.map_or(SetId(u32::MAX), |partition| partition.set);
-            (set, estimate(mutation))
-        });
-        let keys = mutations.iter().map(|mutation| mutation.key.ring().0);
-        let fingerprint = fingerprint(keys, Kind::Write);
-        budgets
-            .admit(request.asking, Kind::Write, fingerprint, asked)
-            .map_err(ExecuteError::Throttled)
+/// Takes what a read is reckoned to cost each set it looks into.
+pub(crate) fn admit_read(
+    budgets: &Budgets,
+    view: &View,
+    plan: &SelectPlan<'_>,
+    request: &RequestContext<'_>,
+) -> Result<Ticket, ExecuteError> {
+    if plan.table.is_virtual || budgets.is_empty() {
+        return Ok(Ticket::default());
     }
+    let times = match request.work.get().strength {
+        ReadStrength::One => 1,
+        ReadStrength::Strong => rules::STRONG_READ_TIMES,
+    };
+    let each = match points_of(plan) {
+        Some(points) => rules::LEAST.times(points.max(1)),
+        None => rules::QUERY_PARTITION,
+    };
+    let asked = sets_of(&view.map(), plan).into_iter().map(|set| (set, each.times(times)));
+    let fingerprint = match &plan.partitions {
+        Partitions::Key(key) => fingerprint([key.ring().0].into_iter(), Kind::Read),
+        Partitions::Keys(keys) => fingerprint(keys.iter().map(|key| key.ring().0), Kind::Read),
+        Partitions::Ring(_) => fingerprint([plan.table.id.0].into_iter(), Kind::Read),
+    };
+    budgets.admit(request.asking, Kind::Read, fingerprint, asked).map_err(ExecuteError::Throttled)
+}
 
-    /// Takes what a read is reckoned to cost each set it looks into.
-    pub(crate) fn admit_read(
-        &self,
-        plan: &SelectPlan<'_>,
-        request: &RequestContext<'_>,
-    ) -> Result<Ticket, ExecuteError> {
-        let budgets = self.replicas().budgets();
-        if plan.table.is_virtual || budgets.is_empty() {
-            return Ok(Ticket::default());
+/// The sets that a read may look into, each once.
+pub(crate) fn sets_of(map: &PartitionMap, plan: &SelectPlan<'_>) -> SmallVec<[SetId; 4]> {
+    let mut sets: SmallVec<[SetId; 4]> = SmallVec::new();
+    match &plan.partitions {
+        Partitions::Key(key) => {
+            sets.extend(map.locate(plan.table.id, key.ring()).map(|found| found.set));
         }
-        let times = match request.work.get().strength {
-            ReadStrength::One => 1,
-            ReadStrength::Strong => rules::STRONG_READ_TIMES,
-        };
-        let each = match points_of(plan) {
-            Some(points) => rules::LEAST.times(points.max(1)),
-            None => rules::QUERY_PARTITION,
-        };
-        let asked = self.sets_of(plan).into_iter().map(|set| (set, each.times(times)));
-        let fingerprint = match &plan.partitions {
-            Partitions::Key(key) => fingerprint([key.ring().0].into_iter(), Kind::Read),
-            Partitions::Keys(keys) => fingerprint(keys.iter().map(|key| key.ring().0), Kind::Read),
-            Partitions::Ring(_) => fingerprint([plan.table.id.0].into_iter(), Kind::Read),
-        };
-        budgets
-            .admit(request.asking, Kind::Read, fingerprint, asked)
-            .map_err(ExecuteError::Throttled)
-    }
-
-    /// The sets that a read may look into, each once.
-    pub(crate) fn sets_of(&self, plan: &SelectPlan<'_>) -> SmallVec<[SetId; 4]> {
-        let map = self.map();
-        let mut sets: SmallVec<[SetId; 4]> = SmallVec::new();
-        match &plan.partitions {
-            Partitions::Key(key) => {
-                sets.extend(map.locate(plan.table.id, key.ring()).map(|found| found.set));
-            }
-            Partitions::Keys(keys) => {
-                let located = keys.iter().filter_map(|key| map.locate(plan.table.id, key.ring()));
-                sets.extend(located.map(|found| found.set));
-            }
-            Partitions::Ring(ranges) => {
-                let of_range = |range| map.overlapping(plan.table.id, range).map(|found| found.set);
-                ranges.iter().for_each(|range| sets.extend(of_range(*range)));
-            }
+        Partitions::Keys(keys) => {
+            let located = keys.iter().filter_map(|key| map.locate(plan.table.id, key.ring()));
+            sets.extend(located.map(|found| found.set));
         }
-        sets.sort_unstable();
-        sets.dedup();
-        sets
+        Partitions::Ring(ranges) => {
+            let of_range = |range| map.overlapping(plan.table.id, range).map(|found| found.set);
+            ranges.iter().for_each(|range| sets.extend(of_range(*range)));
+        }
     }
+    sets.sort_unstable();
+    sets.dedup();
+    sets
 }
 
 /// What a request asks for, as a number: the same when it comes again, whatever its timestamp.
@@ -111,14 +91,6 @@ fn fingerprint(keys: impl Iterator<Item = u128>, kind: Kind) -> u64 {
     keys.fold(kind as u64, |folded, key| {
         folded.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key as u64 ^ (key >> 64) as u64
     })
-}
-
-/// What a space may spend in a second, where something was provisioned for it.
-pub(crate) fn throughput_of(schema: &Schema, space: &Space) -> Option<Throughput> {
-    match space {
-        Space::Keyspace(name) => schema.keyspace(name)?.options.throughput,
-        Space::Table { keyspace, table } => schema.table(keyspace, table)?.options.throughput,
-    }
 }
 
 /// What each physical partition of a space may spend in a second: an equal share. Autoscale may use

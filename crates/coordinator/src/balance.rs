@@ -5,11 +5,11 @@ use partition::{
     Action, Halving, Limits, NodeLoad, PartitionLoad, PartitionMap, PhysicalPartition, Space,
     SpaceLoad, decide, halve,
 };
+use replica::ReplicaSets;
 use schema::{Schema, Throughput};
 use types::{RingRange, RingToken, TableId};
 
-use crate::coordinator::Coordinator;
-use crate::error::ExecuteError;
+use crate::catalog::Catalog;
 use crate::partitions::start_count;
 use crate::traffic::Traffic;
 
@@ -20,110 +20,96 @@ pub(crate) struct Stored {
     pub(crate) rows: u64,
 }
 
-impl Coordinator {
-    /// One round. Called every second by one thread, or as often as it is set.
-    pub fn balance(&self) {
-        let now_us = self.world.now_us();
-        self.traffic.tick(now_us, self.settings.limits.merge_age_ms);
-        let map = self.map.load_full();
-        let schema = self.schema.load_full();
-        let loads: Vec<SpaceLoad> =
-            map.spaces().map(|(space, _)| self.space_load(&map, &schema, space)).collect();
-        let bytes = loads.iter().flat_map(|load| &load.partitions).map(|it| it.bytes).sum();
-        let nodes =
-            [NodeLoad { host_id: self.world.facts(false).host_id, bytes, is_writable: true }];
-        for action in decide(&map, &loads, &self.settings.limits, &nodes, now_us / 1000) {
-            let done = match &action {
-                Action::Split { space, set, at, reason } => {
-                    self.split_set(space, *set, *at, *reason)
-                }
-                Action::Merge { space, set } => {
-                    self.merge(space, *set, partition::Reason::Cold).map(drop)
-                }
-            };
-            if let Err(error) = done {
-                tracing::warn!(?action, %error, "a physical partition could not be changed");
+/// One round: what should change, and the change itself.
+pub(crate) fn balance(catalog: &Catalog) {
+    let now_us = catalog.world.now_us();
+    let limits = &catalog.settings.limits;
+    catalog.traffic.tick(now_us, limits.merge_age_ms);
+    let map = catalog.view.maps.load_full();
+    let schema = catalog.schema();
+    let loads: Vec<SpaceLoad> =
+        map.spaces().map(|(space, _)| space_load(catalog, &map, &schema, space)).collect();
+    let bytes = loads.iter().flat_map(|load| &load.partitions).map(|it| it.bytes).sum();
+    let nodes =
+        [NodeLoad { host_id: catalog.world.facts(false).host_id, bytes, is_writable: true }];
+    for action in decide(&map, &loads, limits, &nodes, now_us / 1000) {
+        let done = match &action {
+            Action::Split { space, set, at, reason } => {
+                catalog.split_set(space, *set, *at, *reason)
             }
-        }
-        self.tidy_changes();
-    }
-
-    fn split_set(
-        &self,
-        space: &Space,
-        set: types::SetId,
-        at: RingToken,
-        reason: partition::Reason,
-    ) -> Result<(), ExecuteError> {
-        let _guard = self.definition.lock();
-        let map = self.map.load_full();
-        let found = map.partitions(space).iter().find(|partition| partition.set == set).copied();
-        match found {
-            Some(partition) => self.split_at(&map, space, partition, at, reason).map(drop),
-            // Somebody was faster.
-            None => Ok(()),
+            Action::Merge { space, set } => {
+                catalog.merge(space, *set, partition::Reason::Cold).map(drop)
+            }
+        };
+        if let Err(error) = done {
+            tracing::warn!(?action, %error, "a physical partition could not be changed");
         }
     }
+    catalog.tidy_changes();
+}
 
-    fn space_load(&self, map: &PartitionMap, schema: &Schema, space: &Space) -> SpaceLoad {
-        let partitions = map.partitions(space);
-        let tables = tables_of(schema, space);
-        let stored = self.stored(&tables, partitions);
-        let limits = &self.settings.limits;
-        // Below this nobody asks where the bytes are halved.
-        let much = limits.physical_bytes_max / 200;
-        let loads = partitions.iter().zip(stored).map(|(partition, stored)| {
-            let bytes_halved = match stored.bytes >= much.max(1) {
-                true => halve(partition.range, &self.weights(&tables, partition.range)),
-                false => None,
-            };
-            partition_load(&self.traffic, limits, *partition, stored.bytes, bytes_halved)
+fn space_load(catalog: &Catalog, map: &PartitionMap, schema: &Schema, space: &Space) -> SpaceLoad {
+    let partitions = map.partitions(space);
+    let tables = tables_of(schema, space);
+    let stored = stored(&catalog.replicas, &tables, partitions);
+    let limits = &catalog.settings.limits;
+    // Below this nobody asks where the bytes are halved.
+    let much = limits.physical_bytes_max / 200;
+    let loads = partitions.iter().zip(stored).map(|(partition, stored)| {
+        let bytes_halved = match stored.bytes >= much.max(1) {
+            true => halve(partition.range, &weights(&catalog.replicas, &tables, partition.range)),
+            false => None,
+        };
+        partition_load(&catalog.traffic, limits, *partition, stored.bytes, bytes_halved)
+    });
+    let throughput = throughput_of(schema, space);
+    SpaceLoad {
+        space: space.clone(),
+        provisioned_ru_s: throughput.map(ru_of),
+        partition_count_min: start_count(throughput, &catalog.settings) as usize,
+        partitions: loads.collect(),
+    }
+}
+
+/// What some tables hold in each of some physical partitions.
+pub(crate) fn stored(
+    replicas: &ReplicaSets,
+    tables: &[TableId],
+    partitions: &[PhysicalPartition],
+) -> Vec<Stored> {
+    let mut all = vec![Stored::default(); partitions.len()];
+    for table in tables {
+        let ranges = partitions.iter().map(|partition| partition.range);
+        let sizes = replicas.range_sizes(*table, ranges);
+        for (stored, size) in all.iter_mut().zip(sizes) {
+            stored.bytes += size.bytes;
+            stored.rows += size.rows;
+        }
+    }
+    all
+}
+
+/// How the bytes of some tables lie in a range, by the finest parts that any of them knows.
+pub(crate) fn weights(
+    replicas: &ReplicaSets,
+    tables: &[TableId],
+    range: RingRange,
+) -> Vec<(RingToken, u64)> {
+    let mut all: Vec<(RingToken, u64)> = Vec::new();
+    for table in tables {
+        replicas.range_weights(*table, range, |token, bytes| {
+            all.push((token, bytes));
         });
-        let throughput = throughput_of(schema, space);
-        SpaceLoad {
-            space: space.clone(),
-            provisioned_ru_s: throughput.map(ru_of),
-            partition_count_min: start_count(throughput, &self.settings) as usize,
-            partitions: loads.collect(),
-        }
     }
-
-    /// What some tables hold in each of some physical partitions.
-    pub(crate) fn stored(
-        &self,
-        tables: &[TableId],
-        partitions: &[PhysicalPartition],
-    ) -> Vec<Stored> {
-        let mut all = vec![Stored::default(); partitions.len()];
-        for table in tables {
-            let ranges = partitions.iter().map(|partition| partition.range);
-            let sizes = self.replicas.range_sizes(*table, ranges);
-            for (stored, size) in all.iter_mut().zip(sizes) {
-                stored.bytes += size.bytes;
-                stored.rows += size.rows;
-            }
+    all.sort_unstable_by_key(|(token, _)| *token);
+    all.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        if is_same {
+            kept.1 += next.1;
         }
-        all
-    }
-
-    /// How the bytes of some tables lie in a range, by the finest parts that any of them knows.
-    pub(crate) fn weights(&self, tables: &[TableId], range: RingRange) -> Vec<(RingToken, u64)> {
-        let mut all: Vec<(RingToken, u64)> = Vec::new();
-        for table in tables {
-            self.replicas.range_weights(*table, range, |token, bytes| {
-                all.push((token, bytes));
-            });
-        }
-        all.sort_unstable_by_key(|(token, _)| *token);
-        all.dedup_by(|next, kept| {
-            let is_same = next.0 == kept.0;
-            if is_same {
-                kept.1 += next.1;
-            }
-            is_same
-        });
-        all
-    }
+        is_same
+    });
+    all
 }
 
 /// What is known of a physical partition that holds so much.

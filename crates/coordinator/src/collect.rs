@@ -8,10 +8,10 @@ use plan::{Partitions, PlanError, SelectPlan, StoredRow};
 use schema::{Ruler, Table};
 use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink, SetId};
 
-use crate::coordinator::{Bounds, FREE_RESULT_BYTES, OutOfBounds};
 use crate::error::ExecuteError;
 use crate::meter::Meter;
 use crate::page_state::PageState;
+use crate::request::{Bounds, FREE_RESULT_BYTES, OutOfBounds};
 use crate::resume::{Resume, mark_of};
 use crate::rows::RowsBody;
 use crate::sort::Sorter;

@@ -1,23 +1,18 @@
 //! Changes of the schema: one at a time, durable before anyone sees them.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use cql::Statement;
 use partition::PartitionMap;
-use replica::{NodeStore, ReplicaSets, SnapshotError, SnapshotFacts};
+use replica::{SnapshotError, SnapshotFacts};
 use schema::ddl::{self, Change, DdlContext};
-use schema::{Schema, SchemaError, Table};
+use schema::{Schema, Table};
 use types::TableId;
 
-use crate::coordinator::{Answer, Coordinator, Reply, RequestContext, Settings, World};
-use crate::error::ExecuteError;
-use crate::partitions::{CHANGES, kept_changes, place};
-use crate::rows::Rows;
-use crate::traffic::Traffic;
+use crate::catalog::Catalog;
+use crate::error::{ExecuteError, failed};
+use crate::partitions::place;
+use crate::request::{Answer, Reply, RequestContext};
 
 /// The name of an automatic snapshot holds at most this much of a table's name.
 const AUTO_NAME_CHARS_MAX: usize = 100;
@@ -26,52 +21,7 @@ pub const SCHEMA_DOCUMENT: &str = "schema";
 /// The name under which storage keeps the partition map.
 pub const PARTITIONS_DOCUMENT: &str = "partitions";
 
-impl Coordinator {
-    /// A coordinator over opened storage. `map` is the one that was kept, or an empty one; keyspaces
-    /// it does not know get their physical partitions now.
-    pub fn new(
-        replicas: ReplicaSets,
-        store: NodeStore,
-        schema: Arc<ArcSwap<Schema>>,
-        map: PartitionMap,
-        settings: Settings,
-        world: Arc<dyn World>,
-    ) -> Result<Coordinator, ExecuteError> {
-        let changes = store.open_slots(CHANGES).map_err(failed)?;
-        let kept = kept_changes(&store, &changes)?;
-        let recent = kept.made_to(&map)?;
-        let next = Arc::new(place(&recent, &schema.load(), &settings, world.now_us() / 1000));
-        let usage = Coordinator::kept_usage(&store);
-        let writing = Arc::new(ArcSwap::new(Arc::clone(&next)));
-        let located = Arc::clone(&writing);
-        store.locate_with(move |table, token| {
-            located.load().locate(table, token).map(|partition| partition.set)
-        });
-        let coordinator = Coordinator {
-            usage: Mutex::new(usage),
-            replicas,
-            store,
-            schema,
-            map: Arc::new(ArcSwap::new(next)),
-            writing,
-            definition: Mutex::new(()),
-            moving: Mutex::new(()),
-            saving: Mutex::new(()),
-            changes,
-            saved_changes: AtomicU64::new(kept.saved_number),
-            history: Mutex::new(kept.history),
-            traffic: Traffic::default(),
-            settings,
-            world,
-        };
-        coordinator.follow_map();
-        if coordinator.map.load().epoch() != map.epoch() {
-            coordinator.save_whole_map()?;
-        }
-        coordinator.share_budgets();
-        Ok(coordinator)
-    }
-
+impl Catalog {
     /// Applies a definition, makes it durable, then visible.
     pub(crate) fn define(
         &self,
@@ -79,7 +29,7 @@ impl Coordinator {
         request: &RequestContext<'_>,
     ) -> Result<Answer, ExecuteError> {
         let guard = self.definition.lock();
-        let before = self.schema.load_full();
+        let before = self.schema();
         let mut fresh_id = || self.world.fresh_id();
         let mut context = DdlContext {
             session_keyspace: request.keyspace,
@@ -98,7 +48,7 @@ impl Coordinator {
         let rules = ddl::ProvisionRules {
             profile: self.settings.profile,
             autoscales: self.settings.autoscales,
-            past: &|keyspace, table| self.space_past(keyspace, table),
+            past: &|keyspace, table| self.ledger.space_past(self, keyspace, table),
         };
         ddl::provision(&before, &mut change, &rules, request.throughput)?;
         let Change {
@@ -129,7 +79,7 @@ impl Coordinator {
         created: &[TableId],
         dropped: &[TableId],
     ) -> Result<(), ExecuteError> {
-        let before = self.map.load_full();
+        let before = self.view.maps.load_full();
         let map = place(&before, &schema, &self.settings, self.world.now_us() / 1000);
         for table in created.iter().filter_map(|table| schema.table_by_id(*table)) {
             self.store.create_table(table);
@@ -155,7 +105,7 @@ impl Coordinator {
         created: &[(TableId, TableId)],
         dropped: &[(TableId, TableId)],
     ) -> Result<(), ExecuteError> {
-        let schema = self.schema.load();
+        let schema = self.view.schema();
         for (table, index) in created {
             let Some(table) = schema.table_by_id(*table) else { continue };
             let index = table.indexes.values().find(|known| known.id == *index);
@@ -175,7 +125,7 @@ impl Coordinator {
 
     pub(crate) fn truncate(&self, table: &Table) -> Result<(), ExecuteError> {
         let _guard = self.definition.lock();
-        let current = self.schema.load().table_by_id(table.id).cloned();
+        let current = self.view.schema().table_by_id(table.id).cloned();
         self.keep_before("truncated", &current.iter().collect::<Vec<_>>())?;
         self.store.truncate(table.id).map_err(ExecuteError::from)
     }
@@ -205,40 +155,6 @@ impl Coordinator {
             failed(format!("what is to be {verb} cannot be kept: {error} (storage.auto_snapshot)"))
         })
     }
-
-    pub(crate) fn describe(
-        &self,
-        statement: &Statement,
-        request: &RequestContext<'_>,
-    ) -> Result<Answer, ExecuteError> {
-        let schema = self.schema.load();
-        let facts = self.world.facts(false);
-        let Statement::Describe(statement) = statement else { return Ok(Answer::void()) };
-        let result = schema::describe(statement, &schema, request.keyspace, &facts)?;
-        let columns = result
-            .columns
-            .iter()
-            .map(|(name, cql_type)| plan::ResultColumn {
-                keyspace: Arc::from("system"),
-                table: Arc::from("describe"),
-                name: Arc::from(*name),
-                cql_type: cql_type.clone(),
-            })
-            .collect();
-        let rows = result.rows.into_iter().map(|row| row.into_iter().map(Some).collect()).collect();
-        let reply = Reply::Rows(Rows::from_values(columns, rows));
-        Ok(Answer { reply, warnings: Vec::new() })
-    }
-}
-
-/// What was asked for cannot be done.
-pub(crate) fn refused(error: impl std::fmt::Display) -> ExecuteError {
-    ExecuteError::Invalid(error.to_string())
-}
-
-/// The node could not do what was rightly asked for.
-pub(crate) fn failed(error: impl std::fmt::Display) -> ExecuteError {
-    ExecuteError::Schema(SchemaError::Server(error.to_string()))
 }
 
 #[cfg(test)]
@@ -246,6 +162,7 @@ mod tests {
     use schema::ChangeKind;
 
     use crate::testing::{Node, settings};
+    use crate::world::Settings;
 
     use super::*;
 
@@ -264,11 +181,11 @@ mod tests {
             "UPDATE k.t SET w = 3 WHERE p = 1",
             "DROP TABLE k.gone",
         ]);
-        let version = node.coordinator.schema().version;
+        let version = node.executor.schema().version;
         let node = node.restarted();
-        assert_eq!(node.coordinator.schema().version, version);
+        assert_eq!(node.executor.schema().version, version);
         assert_eq!(node.numbers("SELECT w FROM k.t"), [3]);
-        assert!(node.coordinator.schema().table("k", "gone").is_none());
+        assert!(node.executor.schema().table("k", "gone").is_none());
     }
 
     #[test]
@@ -314,17 +231,17 @@ mod tests {
             "CREATE TABLE k.t (p int PRIMARY KEY, v int)",
             "INSERT INTO k.t (p, v) VALUES (1, 2)",
         ]);
-        let table = node.coordinator.schema().table("k", "t").unwrap().id;
-        let before = node.coordinator.map().locate(table, types::RingToken(0)).unwrap().set;
+        let table = node.executor.schema().table("k", "t").unwrap().id;
+        let before = node.catalog.view.map().locate(table, types::RingToken(0)).unwrap().set;
         node.run_all(&["ALTER TABLE k.t WITH cosmosdb_provisioned_throughput = 25000"]);
-        let after = node.coordinator.map().locate(table, types::RingToken(0)).unwrap().set;
+        let after = node.catalog.view.map().locate(table, types::RingToken(0)).unwrap().set;
         assert_ne!(before, after);
-        let space = node.coordinator.space_named("k", Some("t")).unwrap();
+        let space = node.catalog.space_named("k", Some("t")).unwrap();
         // One for each ten thousand.
-        assert_eq!(node.coordinator.map().partitions(&space).len(), 3);
+        assert_eq!(node.catalog.view.map().partitions(&space).len(), 3);
         assert_eq!(node.numbers("SELECT v FROM k.t"), [2]);
         let node = node.restarted();
-        assert_eq!(node.coordinator.map().partitions(&space).len(), 3);
+        assert_eq!(node.catalog.view.map().partitions(&space).len(), 3);
         assert_eq!(node.numbers("SELECT v FROM k.t"), [2]);
     }
 }

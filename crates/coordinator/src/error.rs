@@ -112,6 +112,16 @@ impl From<CorruptRow> for ExecuteError {
     }
 }
 
+/// What was asked for cannot be done.
+pub(crate) fn refused(error: impl std::fmt::Display) -> ExecuteError {
+    ExecuteError::Invalid(error.to_string())
+}
+
+/// The node could not do what was rightly asked for.
+pub(crate) fn failed(error: impl std::fmt::Display) -> ExecuteError {
+    ExecuteError::Schema(SchemaError::Server(error.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,10 +13,12 @@ use types::{
 };
 use units::{Charge, ReadStrength, Work, charge, rules};
 
-use crate::coordinator::{Answer, Coordinator, Reply, RequestContext};
+use crate::admission::sets_of;
 use crate::error::ExecuteError;
-use crate::forecast::{MutationForecast, average};
+use crate::executor::Executor;
+use crate::forecast::{Forecaster, MutationForecast, average};
 use crate::meter::points_of;
+use crate::request::{Answer, Reply, RequestContext};
 use crate::rows::Rows;
 
 /// A step of the plan: what it touches, and what it is reckoned to cost.
@@ -38,13 +40,29 @@ const ENTRIES_COUNTED_MAX: usize = 10_000;
 /// let this part of the rows pass.
 const PART_DIVISOR: u64 = 3;
 
-impl Coordinator {
-    pub(crate) fn explain(
+pub(crate) fn explain(
+    executor: &Executor,
+    plan: &Plan<'_>,
+    request: &RequestContext<'_>,
+) -> Result<Answer, ExecuteError> {
+    let now_s = u32::try_from(executor.world.now_us() / 1_000_000).unwrap_or(0);
+    let forecaster = Forecaster { view: &executor.view, replicas: &executor.replicas, now_s };
+    Ok(answer(Explainer { executor, forecaster }.steps(plan, request)?))
+}
+
+/// Says in words what a plan would do.
+struct Explainer<'e> {
+    executor: &'e Executor,
+    forecaster: Forecaster<'e>,
+}
+
+impl Explainer<'_> {
+    fn steps(
         &self,
         plan: &Plan<'_>,
         request: &RequestContext<'_>,
-    ) -> Result<Answer, ExecuteError> {
-        let steps = match plan {
+    ) -> Result<Vec<Step>, ExecuteError> {
+        Ok(match plan {
             Plan::Select(plan) => vec![self.explain_select(plan, request.work.get().strength)?],
             Plan::Modify(ModifyPlan { mutations, .. })
             | Plan::Batch(BatchPlan { mutations, .. }) => {
@@ -63,13 +81,12 @@ impl Coordinator {
             Plan::Describe(_) => vec![whole("describe what is defined", rules::LEAST)],
             Plan::Use(_) => vec![whole("use another keyspace", rules::LEAST)],
             Plan::Explain(_) => vec![whole("explain a statement", rules::LEAST)],
-        };
-        Ok(answer(steps))
+        })
     }
 
     /// The physical partitions of a table.
     fn sets_over(&self, table: types::TableId) -> Vec<u32> {
-        let map = self.map();
+        let map = self.executor.view.map();
         map.overlapping(table, types::RingRange::FULL).map(|found| found.set.0).collect()
     }
 
@@ -85,13 +102,13 @@ impl Coordinator {
             add_rows(&mut work, plan, 1, 1);
             return Ok(whole(&format!("read {name}, which the node computes"), charge(&work)));
         }
-        let whole = self.table_size(plan.table);
+        let whole = self.forecaster.table_size(plan.table);
         let keys: Option<&[PartitionKey]> = match &plan.partitions {
             Partitions::Key(key) => Some(std::slice::from_ref(key)),
             Partitions::Keys(keys) => Some(keys),
             Partitions::Ring(_) => None,
         };
-        let mut sets: Vec<SetId> = self.sets_of(plan).into_vec();
+        let mut sets: Vec<SetId> = sets_of(&self.executor.view.map(), plan).into_vec();
         let index = self.index_of(plan)?;
         let (words, rows, bytes) = match (points_of(plan), keys, index) {
             (Some(points), Some(keys), _) => {
@@ -144,7 +161,7 @@ impl Coordinator {
         let (mut there, mut bytes) = (0, 0);
         if asked <= ROWS_LOOKED_AT_MAX {
             for key in keys {
-                let rows = self.rows_now(table, key, plan.rows.clone(), plan.statics)?;
+                let rows = self.forecaster.rows_now(table, key, plan.rows.clone(), plan.statics)?;
                 for row in &rows {
                     work.read_point(row.bytes);
                     there += 1;
@@ -176,7 +193,7 @@ impl Coordinator {
         let name = format!("{}.{}", plan.table.keyspace, plan.table.name);
         let (mut rows, mut bytes) = (0u64, 0u64);
         for key in keys.iter().take(KEYS_LOOKED_UP_MAX) {
-            let held = self.partition_size(plan.table, key, whole);
+            let held = self.forecaster.partition_size(plan.table, key, whole);
             let wanted = match &plan.rows {
                 RowSelection::Ranges(_) => held.rows.div_ceil(PART_DIVISOR),
                 _ => held.rows,
@@ -215,7 +232,7 @@ impl Coordinator {
     ) -> (String, u64, u64) {
         let name = format!("{}.{}", plan.table.keyspace, plan.table.name);
         let Partitions::Ring(ranges) = &plan.partitions else { return Default::default() };
-        let map = self.map();
+        let map = self.executor.view.map();
         let stops_early = plan.filters.is_empty();
         let (mut rows, mut visited) = (0u64, 0usize);
         let parts = ranges.iter().flat_map(|range| {
@@ -224,7 +241,7 @@ impl Coordinator {
         });
         let parts: Vec<(SetId, types::RingRange)> = parts.collect();
         let ranges = parts.iter().map(|(_, range)| *range).collect::<Vec<_>>();
-        let sizes = self.replicas().range_sizes(plan.table.id, ranges);
+        let sizes = self.executor.replicas.range_sizes(plan.table.id, ranges);
         for size in sizes {
             visited += 1;
             rows = rows.saturating_add(size.rows);
@@ -276,21 +293,21 @@ impl Coordinator {
             after: None,
             now_s: plan.now_s,
         };
-        command.index = self.choose_index(plan, &command)?;
+        command.index = self.executor.choose_index(plan, &command)?;
         let Some(question) = &command.index else { return Ok(None) };
         let index = plan.indexes.iter().find(|lookup| lookup.index.id == question.index);
         let name = index.map_or_else(String::new, |lookup| lookup.index.name.to_string());
-        let entries = self.replicas().index_weight(&command, ENTRIES_COUNTED_MAX)?;
+        let entries = self.executor.replicas.index_weight(&command, ENTRIES_COUNTED_MAX)?;
         Ok(entries.map(|entries| (name, entries as u64)))
     }
 
     fn explain_mutation(&self, mutation: &Mutation) -> Result<Step, ExecuteError> {
-        let schema = self.schema();
+        let schema = self.executor.view.schema();
         let Some(table) = schema.table_by_id(mutation.table) else {
             return Err(ExecuteError::Invalid("the table was dropped".into()));
         };
-        let forecast = self.forecast(table, mutation)?;
-        let located = self.map().locate(mutation.table, mutation.key.ring());
+        let forecast = self.forecaster.forecast(table, mutation)?;
+        let located = self.executor.view.map().locate(mutation.table, mutation.key.ring());
         Ok(Step {
             words: words_of(&format!("{}.{}", table.keyspace, table.name), mutation, &forecast),
             partitions: located.map(|partition| partition.set.0).into_iter().collect(),

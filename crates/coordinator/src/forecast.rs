@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use replica::RangeSize;
+use replica::{RangeSize, ReplicaSets};
 use schema::{IndexTarget, Table};
 use types::{
     CellAction, Check, ColumnId, CorruptRow, Flow, LiveRow, Mutation, Operation, PartitionKey,
@@ -14,8 +14,8 @@ use units::{Charge, rules, table, write_change};
 
 use crate::admission::cell_bytes;
 use crate::collect::row_bytes;
-use crate::coordinator::Coordinator;
 use crate::error::ExecuteError;
+use crate::view::View;
 
 /// Logical partitions of a table of which all sizes are asked for at once, to see whether all are
 /// known.
@@ -49,12 +49,19 @@ pub(crate) struct MutationForecast {
     pub(crate) charge: Charge,
 }
 
-impl Coordinator {
+/// Looks at what is there.
+pub(crate) struct Forecaster<'e> {
+    pub(crate) view: &'e View,
+    pub(crate) replicas: &'e ReplicaSets,
+    pub(crate) now_s: u32,
+}
+
+impl Forecaster<'_> {
     /// How many rows a table holds, and how many bytes they take.
     pub(crate) fn table_size(&self, table: &Table) -> RangeSize {
-        let map = self.map();
+        let map = self.view.map();
         let whole = map.overlapping(table.id, types::RingRange::FULL).map(|found| found.range);
-        let sizes = self.replicas().range_sizes(table.id, whole.collect::<Vec<_>>());
+        let sizes = self.replicas.range_sizes(table.id, whole.collect::<Vec<_>>());
         sizes.iter().fold(RangeSize::default(), |sum, size| RangeSize {
             bytes: sum.bytes.saturating_add(size.bytes),
             rows: sum.rows.saturating_add(size.rows),
@@ -68,11 +75,11 @@ impl Coordinator {
         key: &PartitionKey,
         whole: RangeSize,
     ) -> RangeSize {
-        if let Some(size) = self.replicas().logical_size(table.id, key) {
+        if let Some(size) = self.replicas.logical_size(table.id, key) {
             return size;
         }
         // A table with few logical partitions knows all of them.
-        let tracked = self.replicas().largest_partitions(table.id, TRACKED_ASKED);
+        let tracked = self.replicas.largest_partitions(table.id, TRACKED_ASKED);
         let known: u64 = tracked.iter().map(|it| it.rows).sum();
         let rows = match whole.rows.saturating_sub(known) {
             0 => 0,
@@ -90,7 +97,7 @@ impl Coordinator {
         rows: RowSelection,
         statics: Statics,
     ) -> Result<Vec<RowNow>, ExecuteError> {
-        let map = self.map();
+        let map = self.view.map();
         let Some(partition) = map.locate(table.id, key.ring()) else { return Ok(Vec::new()) };
         let command = ReadCommand {
             table: table.id,
@@ -102,10 +109,10 @@ impl Coordinator {
             hidden: table.hidden_cells(),
             columns: None,
             after: None,
-            now_s: u32::try_from(self.world.now_us() / 1_000_000).unwrap_or(0),
+            now_s: self.now_s,
         };
         let mut found = Found { table, rows: Vec::new() };
-        self.replicas().read(partition, &command, &mut found)?;
+        self.replicas.read(partition, &command, &mut found)?;
         Ok(found.rows)
     }
 

@@ -3,21 +3,28 @@
 //!
 //! It must not know frames or the layout of the disk.
 //!
-//! Reading order: [`Coordinator`], `select` (which sets are asked), `collect` (what becomes of the
-//! rows), `page_state`, `resume`, `pending_write` (from the log to the answer), `virtual_rows`, `definitions` (schema changes).
+//! It has two halves. The [`Executor`] runs plans over handles that stay as they are. The [`Catalog`] keeps the schema
+//! and the partition map, and changes them; the order of its locks is in `locks`.
+//!
+//! Reading order: `request`, [`Executor`], `select` (which sets are asked), `collect` (what becomes of the rows),
+//! `page_state`, `resume`, `pending_write` (from the log to the answer), `virtual_rows`; then [`Catalog`], `view`,
+//! `definitions` (changes of the schema), `partitions` (changes of the map), `balance`.
 mod admission;
 mod balance;
+mod catalog;
 mod collect;
-mod coordinator;
 mod definitions;
 mod error;
+mod executor;
 mod explain;
 mod forecast;
+mod locks;
 mod meter;
 mod page_state;
 mod partition_facts;
 mod partitions;
 mod pending_write;
+mod request;
 mod resume;
 mod rows;
 mod select;
@@ -28,15 +35,19 @@ mod testing;
 mod traffic;
 mod unit_facts;
 mod usage;
+mod view;
 mod virtual_rows;
+mod world;
 
-pub use coordinator::{
-    Answer, Bounds, Coordinator, Executed, FREE_RESULT_BYTES, OutOfBounds, Reply, RequestContext,
-    Settings, World,
-};
+pub use catalog::Catalog;
 pub use definitions::{PARTITIONS_DOCUMENT, SCHEMA_DOCUMENT};
 pub use error::ExecuteError;
+pub use executor::Executor;
 pub use page_state::PagingSecret;
 pub use partitions::SplitPlace;
 pub use pending_write::PendingWrite;
+pub use request::{
+    Answer, Bounds, Executed, FREE_RESULT_BYTES, OutOfBounds, Reply, RequestContext,
+};
 pub use rows::Rows;
+pub use world::{Settings, World};

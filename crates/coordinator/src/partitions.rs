@@ -26,10 +26,10 @@ use replica::{CommitError, NodeStore, Slots};
 use schema::{Keyspace, KeyspaceKind, Profile, Schema, Throughput};
 use types::{PartitionKey, RingToken, SetId, TableId};
 
-use crate::balance::tables_of;
-use crate::coordinator::{Coordinator, Settings};
-use crate::definitions::{failed, refused};
-use crate::error::ExecuteError;
+use crate::balance::{stored, tables_of, weights};
+use crate::catalog::Catalog;
+use crate::error::{ExecuteError, failed, refused};
+use crate::world::Settings;
 
 /// The name under which storage keeps what happened to the map.
 const HISTORY_DOCUMENT: &str = "partition-history";
@@ -56,7 +56,7 @@ pub enum SplitPlace {
     Best,
 }
 
-impl Coordinator {
+impl Catalog {
     /// Splits a physical partition.
     pub fn split(
         &self,
@@ -65,13 +65,31 @@ impl Coordinator {
         reason: Reason,
     ) -> Result<Change, ExecuteError> {
         let _guard = self.definition.lock();
-        let map = self.map.load_full();
+        let map = self.view.maps.load_full();
         let (partition, at) = self.split_place(&map, space, place)?;
         self.split_at(&map, space, partition, at, reason)
     }
 
+    /// The same for a physical partition that may be gone by now.
+    pub(crate) fn split_set(
+        &self,
+        space: &Space,
+        set: SetId,
+        at: RingToken,
+        reason: Reason,
+    ) -> Result<(), ExecuteError> {
+        let _guard = self.definition.lock();
+        let map = self.view.maps.load_full();
+        let found = map.partitions(space).iter().find(|partition| partition.set == set).copied();
+        match found {
+            Some(partition) => self.split_at(&map, space, partition, at, reason).map(drop),
+            // Somebody was faster.
+            None => Ok(()),
+        }
+    }
+
     /// The caller holds the definition lock.
-    pub(crate) fn split_at(
+    fn split_at(
         &self,
         map: &PartitionMap,
         space: &Space,
@@ -97,7 +115,7 @@ impl Coordinator {
     /// Makes one of a physical partition and its neighbour behind it.
     pub fn merge(&self, space: &Space, set: SetId, reason: Reason) -> Result<Change, ExecuteError> {
         let _guard = self.definition.lock();
-        let map = self.map.load_full();
+        let map = self.view.maps.load_full();
         let began_us = self.world.now_us();
         let origin = Origin { made_at_ms: began_us / 1000, reason };
         let next = map.with_merge(space, set, origin).map_err(refused)?;
@@ -181,7 +199,7 @@ impl Coordinator {
             let history = self.history.lock();
             (history.encode(), history.last_number())
         };
-        self.save_map(&self.map.load())?;
+        self.save_map(&self.view.map())?;
         self.store.save_document(HISTORY_DOCUMENT, text.as_bytes()).map_err(failed)?;
         self.saved_changes.store(last_number, Ordering::Relaxed);
         Ok(())
@@ -202,15 +220,15 @@ impl Coordinator {
     /// Shows a schema and its map, which are durable. Sets that the map does not have any more are ended
     /// before. The caller holds the definition lock.
     pub(crate) fn show(&self, next: PartitionMap, schema: Schema) -> Result<(), ExecuteError> {
-        let before = self.map.load_full();
+        let before = self.view.maps.load_full();
         let gone = before.sets_gone_in(&next);
         let (next, schema) = (Arc::new(next), Arc::new(schema));
         let ended = self.swap_map(&next, &gone, Some(Arc::clone(&schema)));
         if ended.is_err() {
             // The next start would know both, and the old sets take nothing any more.
-            self.writing.store(Arc::clone(&next));
-            self.schema.store(schema);
-            self.map.store(next);
+            self.view.writing.store(Arc::clone(&next));
+            self.view.schemas.store(schema);
+            self.view.maps.store(next);
         }
         self.share_budgets();
         self.follow_map();
@@ -229,7 +247,7 @@ impl Coordinator {
     ) -> Result<u64, CommitError> {
         let show = {
             let (schemas, map, next) =
-                (Arc::clone(&self.schema), Arc::clone(&self.map), Arc::clone(next));
+                (Arc::clone(&self.view.schemas), Arc::clone(&self.view.maps), Arc::clone(next));
             move || {
                 if let Some(schema) = schema {
                     schemas.store(schema);
@@ -238,17 +256,17 @@ impl Coordinator {
             }
         };
         if gone.is_empty() {
-            self.writing.store(Arc::clone(next));
+            self.view.writing.store(Arc::clone(next));
             show();
             return Ok(0);
         }
         // What nobody uses any more is freed here, not by those who store the next one.
-        let before = self.map.load_full();
+        let before = self.view.maps.load_full();
         let began_us = self.world.now_us();
         let mut waited_us = 0;
         let moving = self.moving.lock();
         let hand_over = || {
-            self.writing.store(Arc::clone(next));
+            self.view.writing.store(Arc::clone(next));
             drop(moving);
             waited_us = self.world.now_us() - began_us;
         };
@@ -276,14 +294,15 @@ impl Coordinator {
             }
             SplitPlace::Best => {
                 let partitions = map.partitions(space);
-                let tables = tables_of(&self.schema.load(), space);
-                let stored = self.stored(&tables, partitions);
+                let tables = tables_of(&self.view.schema(), space);
+                let held = stored(&self.replicas, &tables, partitions);
                 // The fullest; where nothing is stored, the widest.
-                let fullest = partitions.iter().zip(stored).max_by_key(|(partition, stored)| {
-                    (stored.bytes, partition.range.last.0 - partition.range.start.0)
+                let fullest = partitions.iter().zip(held).max_by_key(|(partition, held)| {
+                    (held.bytes, partition.range.last.0 - partition.range.start.0)
                 });
                 let (partition, _) = fullest.ok_or_else(unknown)?;
-                let halving = halve(partition.range, &self.weights(&tables, partition.range));
+                let halving =
+                    halve(partition.range, &weights(&self.replicas, &tables, partition.range));
                 let place = halving.map(|halving| halving.at).or_else(|| middle(partition.range));
                 let at = partition.range.last;
                 let refusal = || refused(MapRefusal::NotInside { set: partition.set, at });
@@ -293,23 +312,13 @@ impl Coordinator {
     }
 
     fn bytes_of(&self, space: &Space, partitions: &[PhysicalPartition]) -> u64 {
-        let tables = tables_of(&self.schema.load(), space);
-        self.stored(&tables, partitions).iter().map(|stored| stored.bytes).sum()
-    }
-
-    /// Counts traffic by the map as it is now.
-    pub(crate) fn follow_map(&self) {
-        let schema = self.schema.load();
-        let keyspaces = schema.keyspaces.values();
-        let stored = keyspaces.filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
-        let tables = stored.flat_map(|keyspace| keyspace.tables.values());
-        let tables = tables.filter(|table| !table.is_virtual).map(|table| table.id);
-        self.traffic.follow(&self.map.load(), tables);
+        let tables = tables_of(&self.view.schema(), space);
+        stored(&self.replicas, &tables, partitions).iter().map(|stored| stored.bytes).sum()
     }
 
     /// The space that holds a table of this name, or, without one, the tables of a keyspace.
     pub fn space_named(&self, keyspace: &str, table: Option<&str>) -> Result<Space, ExecuteError> {
-        let schema = self.schema.load();
+        let schema = self.view.schema();
         let found = schema.keyspace(keyspace);
         let found = found.filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
         let Some(found) = found else {

@@ -8,8 +8,9 @@ use replica::{CommitResult, Ticket};
 use types::Outcome;
 use units::{Charge, Work};
 
-use crate::coordinator::{Answer, Coordinator, Reply};
 use crate::error::ExecuteError;
+use crate::executor::Executor;
+use crate::request::{Answer, Reply};
 use crate::rows::Rows;
 
 /// A write whose outcome is not known yet. It borrows nothing, so that it can wait without the request it came with.
@@ -34,7 +35,7 @@ impl PendingWrite {
     /// `work`; after a failure it is not known what was done, and the estimate stays spent.
     pub fn finish(
         self,
-        coordinator: &Coordinator,
+        executor: &Executor,
         outcome: CommitResult,
         work: &Cell<Work>,
     ) -> Result<Answer, ExecuteError> {
@@ -43,32 +44,32 @@ impl PendingWrite {
         let mut sum = work.get();
         sum.written += replica::charge_of(&done);
         work.set(sum);
-        coordinator.replicas().budgets().settle(ticket, |place, _| {
+        executor.replicas.budgets().settle(ticket, |place, _| {
             Charge::from_micros(done.get(place).map_or(0, |done| done.weight))
         });
         let reply = match conditional {
             None => Reply::Void,
             Some(conditional) => {
                 let outcome = done.first().map_or(&Outcome::Applied, |done| &done.outcome);
-                Reply::Rows(conditional_rows(coordinator, &conditional, outcome)?)
+                Reply::Rows(conditional_rows(executor, &conditional, outcome)?)
             }
         };
         Ok(Answer { reply, warnings })
     }
 
     /// Gives back what was taken from budgets: nothing was done.
-    pub(crate) fn cancel(self, coordinator: &Coordinator) {
-        coordinator.replicas().budgets().settle(self.ticket, |_, _| Charge::ZERO);
+    pub(crate) fn cancel(self, executor: &Executor) {
+        executor.replicas.budgets().settle(self.ticket, |_, _| Charge::ZERO);
     }
 }
 
 fn conditional_rows(
-    coordinator: &Coordinator,
+    executor: &Executor,
     conditional: &ConditionalResult,
     outcome: &Outcome,
 ) -> Result<Rows, ExecuteError> {
     let first_row = match conditional.wants_first_row(outcome) {
-        true => coordinator.first_row(conditional)?,
+        true => executor.first_row(conditional)?,
         false => None,
     };
     let result = conditional.rows(outcome, first_row)?;
@@ -121,7 +122,7 @@ mod tests {
         assert!(work.written > Charge::ZERO);
         let pending = PendingWrite::new(Ticket::default(), vec!["told".into()], None);
         let work = Cell::default();
-        let failed = pending.finish(&node.coordinator, Err(CommitError::Closed), &work);
+        let failed = pending.finish(&node.executor, Err(CommitError::Closed), &work);
         assert!(matches!(failed, Err(ExecuteError::Commit(CommitError::Closed))));
         assert_eq!(work.get().written, Charge::ZERO);
     }
@@ -130,7 +131,7 @@ mod tests {
     fn warnings_come_with_the_answer() {
         let node = node();
         let pending = PendingWrite::new(Ticket::default(), vec!["told".into()], None);
-        let done = pending.finish(&node.coordinator, Ok(Default::default()), &Cell::default());
+        let done = pending.finish(&node.executor, Ok(Default::default()), &Cell::default());
         assert_eq!(done.unwrap().warnings, ["told"]);
     }
 }

@@ -11,16 +11,25 @@ use types::{
 };
 use units::Charge;
 
+use crate::admission::admit_read;
 use crate::collect::Collector;
-use crate::coordinator::{Coordinator, RequestContext};
 use crate::error::ExecuteError;
+use crate::executor::Executor;
 use crate::meter::Meter;
 use crate::page_state::{self, PageState};
+use crate::request::RequestContext;
 use crate::resume::{self, Resume, scopes_of};
 use crate::rows::Rows;
 use crate::virtual_rows;
 
-impl Coordinator {
+/// So many keys or ranges are read between two looks at the clock; long ones look at it themselves.
+const SCOPES_PER_QUESTION: usize = 16;
+/// So many entries of each index are counted to find out which has the fewest.
+const COUNTED_ENTRIES_MAX: usize = 256;
+/// A lookup of no more entries, in no more physical partitions, is as short as a few point reads.
+const SHORT_LOOKUP_MAX: usize = 64;
+
+impl Executor {
     /// Reads the rows of a plan, or one page of them.
     pub(crate) fn select(
         &self,
@@ -28,32 +37,32 @@ impl Coordinator {
         request: &RequestContext<'_>,
     ) -> Result<Rows, ExecuteError> {
         let resume = self.resume_of(plan, request)?;
-        let meter = self.settings.counts_work.then(|| Meter::new(plan, request.work.get()));
+        let meter = self.counts_work.then(|| Meter::new(plan, request.work.get()));
         let mut collector = Collector::new(plan, resume.as_ref(), request.bounds, meter);
-        let ticket = self.admit_read(plan, request)?;
+        let ticket = admit_read(self.replicas.budgets(), &self.view, plan, request)?;
         let mut read = Ok(());
         if !collector.is_done() {
             read = self.read_partitions(plan, resume, &mut collector);
         }
         let finished = read.and_then(|()| collector.finish());
         if collector.begins_anew() {
-            self.replicas().budgets().settle(ticket, |_, _| Charge::ZERO);
+            self.replicas.budgets().settle(ticket, |_, _| Charge::ZERO);
         } else if let Some(meter) = &mut collector.meter {
             request.work.set(meter.finish(finished.as_ref().ok().map(|(body, _)| body)));
-            self.replicas().budgets().settle(ticket, |_, set| meter.charge_of(set));
+            self.replicas.budgets().settle(ticket, |_, set| meter.charge_of(set));
         }
         let (body, next) = finished?;
         Ok(Rows {
             columns: Arc::clone(plan.selection.columns()),
             row_count: body.row_count,
             body: body.bytes,
-            paging_state: next.map(|state| state.seal(self.paging_secret())),
+            paging_state: next.map(|state| state.seal(&self.paging_secret)),
         })
     }
 
     /// Refuses bytes that are no paging state of ours, whatever statement they come with.
     pub fn check_paging_state(&self, bytes: &[u8]) -> Result<(), ExecuteError> {
-        let is_ours = page_state::is_sealed(bytes, self.paging_secret());
+        let is_ours = page_state::is_sealed(bytes, &self.paging_secret);
         if is_ours { Ok(()) } else { Err(ExecuteError::PagingState) }
     }
 
@@ -64,8 +73,7 @@ impl Coordinator {
         request: &RequestContext<'_>,
     ) -> Result<Option<Resume>, ExecuteError> {
         let Some(bytes) = request.paging_state else { return Ok(None) };
-        let state =
-            PageState::open(bytes, self.paging_secret()).ok_or(ExecuteError::PagingState)?;
+        let state = PageState::open(bytes, &self.paging_secret).ok_or(ExecuteError::PagingState)?;
         if !resume::heeds(plan, &state) {
             return Ok(None);
         }
@@ -78,7 +86,7 @@ impl Coordinator {
         conditional: &ConditionalResult,
     ) -> Result<Option<CurrentRow>, ExecuteError> {
         let (table, key) = (&conditional.table, conditional.key());
-        let map = self.map();
+        let map = self.view.map();
         let Some(partition) = map.locate(table.id, key.ring()) else { return Ok(None) };
         let command = ReadCommand {
             table: table.id,
@@ -93,7 +101,7 @@ impl Coordinator {
             now_s: conditional.now_s(),
         };
         let mut first = FirstRow { row: None, reads_cells: conditional.reads_regulars() };
-        self.replicas().read(partition, &command, &mut first)?;
+        self.replicas.read(partition, &command, &mut first)?;
         Ok(first.row)
     }
 
@@ -105,19 +113,23 @@ impl Coordinator {
     ) -> Result<(), ExecuteError> {
         if plan.table.is_virtual {
             collector.enter_physical(None);
-            let rows = virtual_rows::collect(plan.table, &self.schema(), &self.facts(plan.table));
+            let rows = virtual_rows::collect(
+                plan.table,
+                &self.view.schema(),
+                &self.catalog.facts(plan.table),
+            );
             return self.for_each_scope(plan, resume, collector, |command, collector| {
                 virtual_rows::read(&rows, &command, collector).map_err(ExecuteError::from)
             });
         }
-        let map = self.map();
+        let map = self.view.map();
         self.for_each_scope(plan, resume, collector, |mut command, collector| {
             match command.scope {
                 ReadScope::Partition(ref key) => {
                     let partition =
                         map.locate(command.table, key.ring()).ok_or_else(|| unknown_table(plan))?;
                     collector.enter_physical(Some(partition.set));
-                    self.replicas().read(partition, &command, collector)?;
+                    self.replicas.read(partition, &command, collector)?;
                     if collector.begins_anew() {
                         return Ok(());
                     }
@@ -129,7 +141,7 @@ impl Coordinator {
                         let Some(part) = range.intersect(&partition.range) else { continue };
                         command.scope = ReadScope::Ring(part);
                         collector.enter_physical(Some(partition.set));
-                        self.replicas().read(partition, &command, collector)?;
+                        self.replicas.read(partition, &command, collector)?;
                         if collector.begins_anew() {
                             return Ok(());
                         }
@@ -179,6 +191,58 @@ impl Coordinator {
         }
         Ok(())
     }
+
+    /// Whether a read is one that a secondary index answers with a few rows.
+    pub fn is_short_lookup(&self, plan: &SelectPlan<'_>) -> bool {
+        if plan.reversed || plan.table.is_virtual || plan.indexes.is_empty() {
+            return false;
+        }
+        let mut scopes = scopes_of(plan);
+        let (Some(scope), true) = (scopes.pop(), scopes.is_empty()) else { return false };
+        if let ReadScope::Ring(range) = &scope {
+            let map = self.view.map();
+            let partitions = map.overlapping(plan.table.id, *range);
+            if partitions.take(SHORT_LOOKUP_MAX + 1).count() > SHORT_LOOKUP_MAX {
+                return false;
+            }
+        }
+        let mut command = command_of(plan, scope);
+        plan.indexes.iter().any(|lookup| {
+            command.index = Some(question(lookup));
+            // Where it fails, it fails again when it is read.
+            self.replicas.is_short_lookup(&command, SHORT_LOOKUP_MAX).unwrap_or(false)
+        })
+    }
+
+    /// The index that gives the fewest candidates. One that is being built is not asked: then the
+    /// rows are read and filtered.
+    pub(crate) fn choose_index(
+        &self,
+        plan: &SelectPlan<'_>,
+        command: &ReadCommand,
+    ) -> Result<Option<IndexQuestion>, ExecuteError> {
+        match plan.indexes.as_slice() {
+            [] => Ok(None),
+            [only] => Ok(Some(question(only))),
+            several => {
+                let mut command = command.clone();
+                let mut best: Option<(usize, IndexQuestion)> = None;
+                for lookup in several {
+                    let asked = question(lookup);
+                    command.index = Some(asked.clone());
+                    let bound = best.as_ref().map_or(COUNTED_ENTRIES_MAX, |(weight, _)| *weight);
+                    let weight = self.replicas.index_weight(&command, bound)?;
+                    match weight {
+                        Some(weight) if best.as_ref().is_none_or(|(least, _)| weight < *least) => {
+                            best = Some((weight, asked));
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(best.map(|(_, question)| question))
+            }
+        }
+    }
 }
 
 /// What is asked of one key or range of a plan, from its beginning and without an index.
@@ -202,67 +266,6 @@ fn question(lookup: &IndexLookup<'_>) -> IndexQuestion {
         index: lookup.index.id,
         value: Bytes::copy_from_slice(&lookup.value),
         entry_value: lookup.entry_value.as_deref().map(Bytes::copy_from_slice),
-    }
-}
-
-/// So many keys or ranges are read between two looks at the clock; long ones look at it themselves.
-const SCOPES_PER_QUESTION: usize = 16;
-/// So many entries of each index are counted to find out which has the fewest.
-const COUNTED_ENTRIES_MAX: usize = 256;
-/// A lookup of no more entries, in no more physical partitions, is as short as a few point reads.
-const SHORT_LOOKUP_MAX: usize = 64;
-
-impl Coordinator {
-    /// Whether a read is one that a secondary index answers with a few rows.
-    pub fn is_short_lookup(&self, plan: &SelectPlan<'_>) -> bool {
-        if plan.reversed || plan.table.is_virtual || plan.indexes.is_empty() {
-            return false;
-        }
-        let mut scopes = scopes_of(plan);
-        let (Some(scope), true) = (scopes.pop(), scopes.is_empty()) else { return false };
-        if let ReadScope::Ring(range) = &scope {
-            let map = self.map();
-            let partitions = map.overlapping(plan.table.id, *range);
-            if partitions.take(SHORT_LOOKUP_MAX + 1).count() > SHORT_LOOKUP_MAX {
-                return false;
-            }
-        }
-        let mut command = command_of(plan, scope);
-        plan.indexes.iter().any(|lookup| {
-            command.index = Some(question(lookup));
-            // Where it fails, it fails again when it is read.
-            self.replicas().is_short_lookup(&command, SHORT_LOOKUP_MAX).unwrap_or(false)
-        })
-    }
-
-    /// The index that gives the fewest candidates. One that is being built is not asked: then the
-    /// rows are read and filtered.
-    pub(crate) fn choose_index(
-        &self,
-        plan: &SelectPlan<'_>,
-        command: &ReadCommand,
-    ) -> Result<Option<IndexQuestion>, ExecuteError> {
-        match plan.indexes.as_slice() {
-            [] => Ok(None),
-            [only] => Ok(Some(question(only))),
-            several => {
-                let mut command = command.clone();
-                let mut best: Option<(usize, IndexQuestion)> = None;
-                for lookup in several {
-                    let asked = question(lookup);
-                    command.index = Some(asked.clone());
-                    let bound = best.as_ref().map_or(COUNTED_ENTRIES_MAX, |(weight, _)| *weight);
-                    let weight = self.replicas().index_weight(&command, bound)?;
-                    match weight {
-                        Some(weight) if best.as_ref().is_none_or(|(least, _)| weight < *least) => {
-                            best = Some((weight, asked));
-                        }
-                        _ => {}
-                    }
-                }
-                Ok(best.map(|(_, question)| question))
-            }
-        }
     }
 }
 

@@ -2,30 +2,32 @@
 
 use std::sync::Arc;
 
-use replica::{PartitionFilling, PartitionFull};
-use schema::Table;
+use replica::{PartitionFilling, PartitionFull, ReplicaSets};
+use schema::{Schema, Table};
 use types::value::to_cql_text;
 use types::{CellAction, Mutation, Operation, PartitionKey, TableId};
 
-use crate::coordinator::Coordinator;
 use crate::error::ExecuteError;
+use crate::view::View;
 
-impl Coordinator {
-    /// Refuses what is too large; returns what the client is warned of.
-    pub(crate) fn admit_sizes(&self, mutations: &[Mutation]) -> Result<Vec<String>, ExecuteError> {
+/// What a row and a partition key may take, where that is limited.
+pub(crate) struct SizeLimits {
+    pub(crate) row_bytes_max: Option<u64>,
+    pub(crate) partition_key_bytes_max: Option<u64>,
+}
+
+impl SizeLimits {
+    /// Refuses keys and rows that are too large.
+    pub(crate) fn check(&self, mutations: &[Mutation]) -> Result<(), ExecuteError> {
         for mutation in mutations {
             self.check_key(mutation)?;
             self.check_rows(mutation)?;
         }
-        match self.replicas.admit(mutations) {
-            Ok(filling) if filling.is_empty() => Ok(Vec::new()),
-            Ok(filling) => Ok(filling.iter().map(|it| self.warning(it)).collect()),
-            Err(full) => Err(ExecuteError::Invalid(self.refusal(&full))),
-        }
+        Ok(())
     }
 
     fn check_key(&self, mutation: &Mutation) -> Result<(), ExecuteError> {
-        let Some(bytes_max) = self.settings.partition_key_bytes_max else { return Ok(()) };
+        let Some(bytes_max) = self.partition_key_bytes_max else { return Ok(()) };
         let bytes = mutation.key.bytes().len();
         if bytes as u64 <= bytes_max {
             return Ok(());
@@ -36,7 +38,7 @@ impl Coordinator {
     }
 
     fn check_rows(&self, mutation: &Mutation) -> Result<(), ExecuteError> {
-        let Some(bytes_max) = self.settings.row_bytes_max else { return Ok(()) };
+        let Some(bytes_max) = self.row_bytes_max else { return Ok(()) };
         for operation in &mutation.operations {
             let Operation::Row(change) = operation else { continue };
             let values = change.cells.iter().map(|cell| match &cell.action {
@@ -52,34 +54,50 @@ impl Coordinator {
         }
         Ok(())
     }
+}
 
-    fn refusal(&self, full: &PartitionFull) -> String {
-        let PartitionFull { table, key, bytes, added_bytes, bytes_max } = full;
-        let (name, key) = self.key_text(*table, key);
-        format!(
-            "Logical partition {key} of {name} holds {bytes} bytes and may hold {bytes_max}: a \
-             write of {added_bytes} bytes is refused. Reads and deletes go on; delete rows of it, or \
-             choose a partition key with more values"
-        )
-    }
-
-    fn warning(&self, filling: &PartitionFilling) -> String {
-        let PartitionFilling { table, key, bytes, bytes_max, level } = filling;
-        let (name, key) = self.key_text(*table, key);
-        let text = format!(
-            "Logical partition {key} of {name} passed {level} % of its limit: it holds {bytes} \
-             bytes and may hold {bytes_max}"
-        );
-        tracing::warn!("{text}");
-        text
-    }
-
-    /// The names of a table and of a key of it, for a person.
-    fn key_text(&self, table: TableId, key: &PartitionKey) -> (String, String) {
-        match self.schema.load().table_by_id(table) {
-            Some(table) => (format!("{}.{}", table.keyspace, table.name), key_literals(table, key)),
-            None => (table.to_string(), format!("0x{}", types::value::format::to_hex(key.bytes()))),
+/// Refuses what a logical partition has no room for; returns what the client is warned of.
+pub(crate) fn admit(
+    replicas: &ReplicaSets,
+    view: &View,
+    mutations: &[Mutation],
+) -> Result<Vec<String>, ExecuteError> {
+    match replicas.admit(mutations) {
+        Ok(filling) if filling.is_empty() => Ok(Vec::new()),
+        Ok(filling) => {
+            let schema = view.schema();
+            Ok(filling.iter().map(|it| warning(&schema, it)).collect())
         }
+        Err(full) => Err(ExecuteError::Invalid(refusal(&view.schema(), &full))),
+    }
+}
+
+fn refusal(schema: &Schema, full: &PartitionFull) -> String {
+    let PartitionFull { table, key, bytes, added_bytes, bytes_max } = full;
+    let (name, key) = key_text(schema, *table, key);
+    format!(
+        "Logical partition {key} of {name} holds {bytes} bytes and may hold {bytes_max}: a \
+         write of {added_bytes} bytes is refused. Reads and deletes go on; delete rows of it, or \
+         choose a partition key with more values"
+    )
+}
+
+fn warning(schema: &Schema, filling: &PartitionFilling) -> String {
+    let PartitionFilling { table, key, bytes, bytes_max, level } = filling;
+    let (name, key) = key_text(schema, *table, key);
+    let text = format!(
+        "Logical partition {key} of {name} passed {level} % of its limit: it holds {bytes} \
+         bytes and may hold {bytes_max}"
+    );
+    tracing::warn!("{text}");
+    text
+}
+
+/// The names of a table and of a key of it, for a person.
+fn key_text(schema: &Schema, table: TableId, key: &PartitionKey) -> (String, String) {
+    match schema.table_by_id(table) {
+        Some(table) => (format!("{}.{}", table.keyspace, table.name), key_literals(table, key)),
+        None => (table.to_string(), format!("0x{}", types::value::format::to_hex(key.bytes()))),
     }
 }
 

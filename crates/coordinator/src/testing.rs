@@ -1,4 +1,4 @@
-//! What the tests of this room share: a coordinator over real storage in a folder that goes with its test, and statements
+//! What the tests of this room share: an executor and a catalog over real storage in a folder that goes with its test, and statements
 //! as text.
 
 use std::cell::Cell;
@@ -21,7 +21,7 @@ use units::budget::ClientId;
 use units::price::Prices;
 
 use crate::{
-    Answer, Bounds, Coordinator, ExecuteError, Executed, OutOfBounds, PagingSecret, Reply,
+    Answer, Bounds, Catalog, ExecuteError, Executed, Executor, OutOfBounds, PagingSecret, Reply,
     RequestContext, Rows, Settings, World,
 };
 
@@ -150,7 +150,8 @@ impl Bounds for Boundless {
 
 /// A node without a server.
 pub(crate) struct Node {
-    pub(crate) coordinator: Coordinator,
+    pub(crate) executor: Executor,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) world: Arc<TestWorld>,
     storage: Arc<Storage>,
     folder: Folder,
@@ -182,9 +183,9 @@ impl Node {
 
     /// As after `kill -9`: nothing is flushed, and nobody is told.
     pub(crate) fn restarted(self) -> Node {
-        let settings = self.coordinator.settings().clone();
-        let Node { coordinator, world: _, storage, folder } = self;
-        drop(coordinator);
+        let settings = self.catalog.settings.clone();
+        let Node { executor, catalog, world: _, storage, folder } = self;
+        drop((executor, catalog));
         let Ok(storage) = Arc::try_unwrap(storage) else {
             panic!("somebody else holds the storage")
         };
@@ -215,9 +216,9 @@ impl Node {
             events: Mutex::default(),
         });
         let outside = Arc::clone(&world) as Arc<dyn World>;
-        let coordinator =
-            Coordinator::new(replicas, store, schema, map, settings, outside).unwrap();
-        Node { coordinator, world, storage, folder }
+        let catalog = Catalog::open(replicas, store, schema, map, settings, outside).unwrap();
+        let catalog = Arc::new(catalog);
+        Node { executor: Executor::new(&catalog), catalog, world, storage, folder }
     }
 
     /// The names of snapshots.
@@ -250,7 +251,7 @@ impl Node {
         paging_state: Option<&[u8]>,
         work: &Cell<Work>,
     ) -> Result<Answer, ExecuteError> {
-        let schema = self.coordinator.schema();
+        let schema = self.executor.schema();
         let parsed = cql::parse(text).unwrap();
         let prepared = plan::prepare(&parsed, text, &schema, &SessionContext { keyspace: None })?;
         let context = BindContext {
@@ -273,11 +274,11 @@ impl Node {
             without_room: WithoutRoom::Waits,
             work,
         };
-        match self.coordinator.execute(plan, &request)? {
+        match self.executor.execute(plan, &request)? {
             Executed::Done(answer) => Ok(answer),
             Executed::Pending(pending, outcome) => {
                 let outcome = outcome.unwrap().blocking_recv().unwrap();
-                pending.finish(&self.coordinator, outcome, work)
+                pending.finish(&self.executor, outcome, work)
             }
             Executed::NoRoom(_) | Executed::TooLong => panic!("{text}: it was not run"),
         }

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use foldhash::fast::FixedState;
-use parking_lot::Mutex;
 
 use partition::{PartitionMap, PhysicalPartition, Space};
 use types::{PartitionKey, RingRange, RingToken, SetId, TableId};
+
+use crate::locks::{Rank, Ranked};
 
 /// Each physical partition's ring is counted in so many parts, to find where its traffic halves.
 const PARTS: usize = 32;
@@ -37,7 +38,7 @@ const KEY_RATE_MIN: f64 = 10_000.0;
 #[derive(Default)]
 pub(crate) struct Traffic {
     sets: SetShards,
-    keys: ArcSwap<HashMap<TableId, Arc<Mutex<HotKeys>>, FixedState>>,
+    keys: ArcSwap<HashMap<TableId, Arc<Ranked<HotKeys>>, FixedState>>,
     requests: AtomicU64,
     /// When counts last became rates, in microseconds; zero: never.
     ticked_us: AtomicI64,
@@ -114,7 +115,7 @@ struct SetTraffic {
     counts: [AtomicU64; PARTS],
     space: Space,
     range: RingRange,
-    rates: Mutex<Rates>,
+    rates: Ranked<Rates>,
 }
 
 /// Rates in millionths of a request unit per second.
@@ -138,6 +139,10 @@ fn forget_least(rate: f64) -> f64 {
     if rate < RATE_LEAST { 0.0 } else { rate }
 }
 
+fn no_keys() -> Arc<Ranked<HotKeys>> {
+    Arc::new(Ranked::new(Rank::Traffic, HotKeys { keys: Vec::new() }))
+}
+
 /// How busy a physical partition is, in request units per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SetHeat {
@@ -146,7 +151,6 @@ pub(crate) struct SetHeat {
     pub(crate) peak_ru_s: f64,
 }
 
-#[derive(Default)]
 struct HotKeys {
     keys: Vec<HotKey>,
 }
@@ -159,7 +163,12 @@ struct HotKey {
 
 impl SetTraffic {
     fn new(space: Space, range: RingRange, rates: Rates) -> SetTraffic {
-        SetTraffic { space, range, counts: Default::default(), rates: Mutex::new(rates) }
+        SetTraffic {
+            space,
+            range,
+            counts: Default::default(),
+            rates: Ranked::new(Rank::Traffic, rates),
+        }
     }
 
     fn part_start(&self, part: usize) -> RingToken {
@@ -337,7 +346,7 @@ impl Traffic {
         let known = self.keys.load_full();
         let keys = tables
             .take(TABLES_MAX)
-            .map(|table| (table, known.get(&table).cloned().unwrap_or_default()))
+            .map(|table| (table, known.get(&table).cloned().unwrap_or_else(no_keys)))
             .collect();
         self.keys.store(Arc::new(keys));
     }

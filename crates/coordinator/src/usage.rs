@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use partition::Space;
+use replica::NodeStore;
 use schema::Throughput;
 use schema::ddl::SpacePast;
 use schema::system::UsageFacts;
 use units::price::{MONTH_HOURS, Prices, autoscale_level};
 
-use crate::admission::throughput_of;
-use crate::balance::tables_of;
-use crate::coordinator::Coordinator;
+use crate::balance::{stored, tables_of};
+use crate::catalog::Catalog;
+use crate::locks::{Rank, Ranked};
 
 /// The name under which storage keeps the usage.
 const USAGE_DOCUMENT: &str = "usage";
@@ -30,7 +31,7 @@ struct Hour {
 
 /// The usage of all spaces, by space and hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+struct Usage {
     hours: BTreeMap<String, BTreeMap<i64, Hour>>,
     /// The highest throughput that each space ever had.
     highest: BTreeMap<String, u64>,
@@ -132,89 +133,78 @@ impl Usage {
     }
 }
 
-impl Coordinator {
+/// Keeps the usage.
+pub(crate) struct Ledger(Ranked<Usage>);
+
+impl Ledger {
     /// Reads the usage that was kept.
-    pub(crate) fn kept_usage(store: &replica::NodeStore) -> Usage {
-        match store.load_document(USAGE_DOCUMENT) {
+    pub(crate) fn open(store: &NodeStore) -> Ledger {
+        let usage = match store.load_document(USAGE_DOCUMENT) {
             Ok(Some(bytes)) => Usage::decode(&String::from_utf8_lossy(&bytes)),
             Ok(None) => Usage::default(),
             Err(error) => {
                 tracing::warn!(%error, "the recorded usage is lost");
                 Usage::default()
             }
-        }
+        };
+        Ledger(Ranked::new(Rank::Usage, usage))
     }
 
-    /// Adds what the budgets were used for since the last time, and keeps it if asked to. To be called
-    /// every few seconds, and at the end.
-    pub fn record_usage(&self, keeps: bool) {
-        let hour_ms = self.world.now_us() / 1000 / HOUR_MS * HOUR_MS;
-        let (schema, map) = (self.schema.load(), self.map.load());
-        let budgets = self.replicas().budgets();
-        let mut usage = self.usage.lock();
-        for (space, partitions) in map.spaces() {
-            let Some(throughput) = throughput_of(&schema, space) else { continue };
-            let used = partitions.iter().filter_map(|part| budgets.take_usage(part.set));
+    /// Adds what the budgets were used for since the last time, and keeps it if asked to.
+    pub(crate) fn record(&self, catalog: &Catalog, keeps: bool) {
+        let hour_ms = catalog.world.now_us() / 1000 / HOUR_MS * HOUR_MS;
+        let budgets = catalog.replicas.budgets();
+        let provisioned = catalog.provisioned();
+        let mut usage = self.0.lock();
+        for (space, throughput, sets) in &provisioned {
+            let used = sets.iter().filter_map(|set| budgets.take_usage(*set));
             // The hottest partition sets the level of all (facts 2.4, without dynamic autoscale).
             let (highest, charge_micros) = used.fold((0, 0), |(highest, sum), (peak, charge)| {
                 (peak.max(highest), charge.micros().saturating_add(sum))
             });
             let (is_autoscale, maximum) = match throughput {
-                Throughput::Manual(units) => (false, units),
-                Throughput::Autoscale(units) => (self.settings.autoscales, units),
+                Throughput::Manual(units) => (false, *units),
+                Throughput::Autoscale(units) => (catalog.settings.autoscales, *units),
             };
-            let highest_ru_s = highest.saturating_mul(partitions.len() as u64);
+            let highest_ru_s = highest.saturating_mul(sets.len() as u64);
             let maximum_ru_s = u64::from(maximum);
             let hour = Hour { is_autoscale, maximum_ru_s, highest_ru_s, charge_micros };
             usage.add(space.to_string(), hour_ms, hour);
         }
-        usage.highest.retain(|space, _| {
-            map.spaces().any(|(known, _)| {
-                known.to_string() == *space && throughput_of(&schema, known).is_some()
-            })
-        });
+        let spaces: Vec<String> = provisioned.iter().map(|(space, ..)| space.to_string()).collect();
+        usage.highest.retain(|space, _| spaces.contains(space));
         if keeps && !usage.hours.is_empty() {
             let text = usage.encode();
-            if let Err(error) = self.store.save_document(USAGE_DOCUMENT, text.as_bytes()) {
+            if let Err(error) = catalog.store.save_document(USAGE_DOCUMENT, text.as_bytes()) {
                 tracing::warn!(%error, "the usage could not be kept");
             }
         }
     }
 
     /// What the original's minimum of a space follows from.
-    pub(crate) fn space_past(&self, keyspace: &str, table: Option<&str>) -> SpacePast {
+    pub(crate) fn space_past(
+        &self,
+        catalog: &Catalog,
+        keyspace: &str,
+        table: Option<&str>,
+    ) -> SpacePast {
         const GB: u64 = 1_000_000_000;
         let space = match table {
             None => Space::Keyspace(keyspace.into()),
             Some(table) => Space::Table { keyspace: keyspace.into(), table: table.into() },
         };
-        self.record_usage(false);
-        let (schema, map) = (self.schema.load(), self.map.load());
-        let placed = map.spaces().find(|(known, _)| **known == space);
-        let bytes: u64 = placed.map_or(0, |(_, partitions)| {
-            let stored = self.stored(&tables_of(&schema, &space), partitions);
-            stored.iter().map(|stored| stored.bytes).sum()
-        });
+        self.record(catalog, false);
+        let tables = tables_of(&catalog.view.schema(), &space);
+        let held = stored(&catalog.replicas, &tables, catalog.view.map().partitions(&space));
+        let bytes: u64 = held.iter().map(|held| held.bytes).sum();
         let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let highest = self.usage.lock().highest.get(&space.to_string()).copied().unwrap_or(0);
+        let highest = self.0.lock().highest.get(&space.to_string()).copied().unwrap_or(0);
         SpacePast { stored_gb: whole(bytes / GB), highest_ru_s: whole(highest) }
     }
 
-    pub(crate) fn usage_facts(&self) -> Vec<UsageFacts> {
-        self.record_usage(false);
-        self.usage.lock().facts(&self.settings.prices)
-    }
-
-    /// The spaces that have throughput, with it.
-    pub(crate) fn provisioned(&self) -> Vec<(Space, Throughput, Vec<types::SetId>)> {
-        let (schema, map) = (self.schema.load(), self.map.load());
-        map.spaces()
-            .filter_map(|(space, partitions)| {
-                let throughput = throughput_of(&schema, space)?;
-                let sets = partitions.iter().map(|partition| partition.set).collect();
-                Some((space.clone(), throughput, sets))
-            })
-            .collect()
+    pub(crate) fn facts(&self, catalog: &Catalog) -> Vec<UsageFacts> {
+        self.record(catalog, false);
+        self.0.lock().facts(&catalog.settings.prices)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use coordinator::{Coordinator, ExecuteError, PagingSecret, Settings};
+use coordinator::{Catalog, ExecuteError, Executor, PagingSecret, Settings};
 use partition::PartitionMap;
 use replica::{Budgets, NodeStore, ReplicaSets};
 use schema::Schema;
@@ -88,7 +88,7 @@ impl Descriptors {
 /// A node whose rooms are put together.
 pub(crate) struct Node {
     pub(crate) storage: Arc<Storage>,
-    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) roles: Arc<RoleKeeper>,
     /// The password of the first superuser, where it was made at this start.
@@ -106,7 +106,7 @@ pub(crate) enum StartError {
     Data(OpenError),
     Schema(String),
     Partitions(String),
-    Coordinator(ExecuteError),
+    Catalog(ExecuteError),
     Roles(String),
     Identity(String),
     Listen {
@@ -130,7 +130,7 @@ impl fmt::Display for StartError {
             StartError::Partitions(text) => {
                 write!(f, "the kept partition map cannot be used: {text}")
             }
-            StartError::Coordinator(error) => write!(f, "cannot start: {error}"),
+            StartError::Catalog(error) => write!(f, "cannot start: {error}"),
             StartError::Roles(text) | StartError::Identity(text) => f.write_str(text),
             StartError::Listen { setting, address, error } => match error.kind() {
                 io::ErrorKind::AddrInUse => write!(
@@ -160,7 +160,7 @@ impl From<OpenError> for StartError {
     }
 }
 
-/// Storage asks for tables here; the coordinator changes what is behind it.
+/// Storage asks for tables here; the catalog changes what is behind it.
 pub(crate) struct CurrentSchema(pub(crate) Arc<ArcSwap<Schema>>);
 
 impl storage::SchemaSource for CurrentSchema {
@@ -217,15 +217,14 @@ impl Node {
             ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(world::steady_us)));
         let store = NodeStore::new(Arc::clone(&storage));
         let coordinator_world: Arc<dyn coordinator::World> = Arc::clone(&world) as _;
-        let coordinator =
-            Coordinator::new(replicas, store, schema, map, settings, coordinator_world)
-                .map_err(StartError::Coordinator)?;
-        let coordinator = Arc::new(coordinator);
+        let catalog = Catalog::open(replicas, store, schema, map, settings, coordinator_world)
+            .map_err(StartError::Catalog)?;
+        let catalog = Arc::new(catalog);
         let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
         let held_bytes_max = config.memory.requests.unwrap_or(share);
         let load = Arc::new(Load::new(held_bytes_max, config.limits.queue_delay));
         let engine = Arc::new(Engine::new(Parts {
-            coordinator: Arc::clone(&coordinator),
+            executor: Executor::new(&catalog),
             roles: Arc::clone(&roles),
             gate: login_gate(&roles)?,
             uuids,
@@ -256,7 +255,7 @@ impl Node {
         let metrics = Arc::new(Metrics::default());
         Ok(Node {
             storage,
-            coordinator,
+            catalog,
             engine,
             roles,
             account_key,
@@ -270,7 +269,7 @@ impl Node {
 
     /// Makes everything durable. What comes after is refused.
     pub(crate) fn close(&self) -> Result<(), String> {
-        self.coordinator.record_usage(true);
+        self.catalog.record_usage(true);
         self.storage.close().map_err(|error| error.to_string())
     }
 }

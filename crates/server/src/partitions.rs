@@ -33,7 +33,7 @@ fn split_name(name: &str) -> (&str, Option<&str>) {
 
 fn space_named(node: &Node, name: &str) -> Result<Space, String> {
     let (keyspace, table) = split_name(name);
-    node.coordinator.space_named(keyspace, table).map_err(|error| error.to_string())
+    node.catalog.space_named(keyspace, table).map_err(|error| error.to_string())
 }
 
 /// Answers `partitions`.
@@ -42,14 +42,14 @@ pub(crate) fn list(node: &Node, name: Option<&str>) -> Value {
         Ok(space) => space.map(|space| space.to_string()),
         Err(error) => return json!({ "error": error }),
     };
-    let schema = node.coordinator.schema();
+    let schema = node.catalog.schema();
     // All means all of users: the system's own are shown when asked for.
     let is_users = |space: &str| {
         let keyspace = schema.keyspace(split_name(space).0);
         keyspace.is_some_and(|keyspace| keyspace.kind == schema::KeyspaceKind::User)
     };
     let partitions: Vec<Value> = node
-        .coordinator
+        .catalog
         .physical_partitions(node.world.host_number())
         .into_iter()
         .filter(|partition| match &wanted {
@@ -89,7 +89,7 @@ pub(crate) fn split(node: &Node, asked: &Split) -> Value {
 
 fn try_split(node: &Node, asked: &Split) -> Result<Value, String> {
     let space = space_named(node, &asked.space)?;
-    let schema = node.coordinator.schema();
+    let schema = node.catalog.schema();
     let keyspace = schema.keyspace(split_name(&asked.space).0);
     if keyspace.is_none_or(|keyspace| keyspace.kind != schema::KeyspaceKind::User) {
         return Err(format!("{} is the node's own: it is never split", asked.space));
@@ -100,7 +100,7 @@ fn try_split(node: &Node, asked: &Split) -> Result<Value, String> {
         AskedPlace::Best => SplitPlace::Best,
     };
     let change =
-        node.coordinator.split(&space, &place, Reason::Hand).map_err(|error| error.to_string())?;
+        node.catalog.split(&space, &place, Reason::Hand).map_err(|error| error.to_string())?;
     match change.step {
         Step::Split { from, at, into: [left, right] } => Ok(json!({
             "space": change.space.to_string(),
@@ -119,7 +119,7 @@ fn key_of(node: &Node, name: &str, values: &[String]) -> Result<PartitionKey, St
     let (keyspace, Some(table)) = split_name(name) else {
         return Err("--key needs KEYSPACE.TABLE: a key belongs to a table".to_owned());
     };
-    let schema = node.coordinator.schema();
+    let schema = node.catalog.schema();
     let table = schema
         .table(keyspace, table)
         .ok_or_else(|| format!("table {keyspace}.{table} does not exist"))?;

@@ -208,8 +208,8 @@ async fn balance(node: Arc<Node>, interval: std::time::Duration) {
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;
-        let coordinator = Arc::clone(&node.coordinator);
-        if tokio::task::spawn_blocking(move || coordinator.balance()).await.is_err() {
+        let catalog = Arc::clone(&node.catalog);
+        if tokio::task::spawn_blocking(move || catalog.balance()).await.is_err() {
             tracing::error!("a round of splits and merges failed");
         }
     }
@@ -386,7 +386,7 @@ fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -
 }
 
 fn status(node: &Node, folder: &Path, address: SocketAddr) -> Value {
-    let schema = node.coordinator.schema();
+    let schema = node.catalog.schema();
     let is_user = |keyspace: &&Arc<schema::Keyspace>| keyspace.kind == schema::KeyspaceKind::User;
     let keyspaces = schema.keyspaces.values().filter(is_user).count();
     let tables: usize =
@@ -432,7 +432,7 @@ fn state(writing: &Writing) -> String {
 
 /// Tables in whose files damage was met since the start.
 fn damaged_tables(node: &Node) -> Vec<String> {
-    let schema = node.coordinator.schema();
+    let schema = node.catalog.schema();
     let damaged = node.storage.statistics().damaged;
     let name = |(id, what): (types::TableId, Arc<str>)| match schema.table_by_id(id) {
         Some(table) => format!("{}.{}: {what}", table.keyspace, table.name),
@@ -443,13 +443,13 @@ fn damaged_tables(node: &Node) -> Vec<String> {
 
 /// Records every few seconds what budgets were used for, as long as the node is there.
 fn record_usage(node: &Arc<Node>) {
-    let coordinator = Arc::downgrade(&node.coordinator);
+    let catalog = Arc::downgrade(&node.catalog);
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(USAGE_INTERVAL);
         loop {
             ticks.tick().await;
-            let Some(coordinator) = coordinator.upgrade() else { return };
-            let recorded = tokio::task::spawn_blocking(move || coordinator.record_usage(true));
+            let Some(catalog) = catalog.upgrade() else { return };
+            let recorded = tokio::task::spawn_blocking(move || catalog.record_usage(true));
             if recorded.await.is_err() {
                 tracing::error!("recording the usage panicked");
             }

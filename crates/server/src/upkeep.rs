@@ -234,7 +234,7 @@ impl Names {
 
 /// The node's answer to `snapshot`.
 pub(crate) fn take_snapshot(node: &Node, name: &str) -> Value {
-    match node.coordinator.snapshot(name) {
+    match node.catalog.snapshot(name) {
         Ok(facts) => json!({ "name": facts.name, "bytes": facts.bytes }),
         Err(error) => json!({ "error": error.to_string() }),
     }

@@ -64,7 +64,7 @@ impl Inner {
         let head = call.bare_head();
         let waits = self.waits_for_budget(call.statements());
         let ran = tokio::task::spawn_blocking(move || {
-            let schema = inner.coordinator.schema();
+            let schema = inner.executor.schema();
             let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&thread)));
             (call, ran, thread)
         });

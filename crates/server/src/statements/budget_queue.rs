@@ -43,7 +43,7 @@ impl Inner {
         call.has_waited = true;
         call.started = world::now();
         let ran = loop {
-            let schema = self.coordinator.schema();
+            let schema = self.executor.schema();
             let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
             drop(schema);
             let Ok(Ran { executed: Executed::NoRoom(busy), patience }) = ran else { break ran };

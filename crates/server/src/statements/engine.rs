@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::BytesMut;
-use coordinator::{
-    Answer, Bounds, Coordinator, ExecuteError, Executed, Reply, RequestContext, Rows,
-};
+use coordinator::{Answer, Bounds, ExecuteError, Executed, Executor, Reply, RequestContext, Rows};
 use cql::ast::BatchKind;
 use plan::expression::bound_count;
 use plan::{BatchItem, BatchLimits, BindContext, Plan};
@@ -56,7 +54,7 @@ const SCANS_BEGUN_MAX: usize = 32;
 
 /// What an engine is made of.
 pub(crate) struct Parts {
-    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) executor: Executor,
     pub(crate) roles: Arc<RoleKeeper>,
     pub(crate) gate: Arc<LoginGate>,
     pub(crate) uuids: Arc<Uuids>,
@@ -93,7 +91,7 @@ pub(crate) struct Charging {
 pub(crate) struct Engine(Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) coordinator: Arc<Coordinator>,
+    pub(super) executor: Executor,
     roles: Arc<RoleKeeper>,
     gate: Arc<LoginGate>,
     uuids: Arc<Uuids>,
@@ -132,7 +130,7 @@ pub(super) enum Pace<'a> {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         Engine(Arc::new(Inner {
-            coordinator: parts.coordinator,
+            executor: parts.executor,
             roles: parts.roles,
             gate: parts.gate,
             uuids: parts.uuids,
@@ -296,12 +294,12 @@ impl Statements for Engine {
         if let Some(parameters) = call.parameters() {
             work.set(Work::new(strength(parameters.consistency)));
             if let Some(state) = parameters.paging_state
-                && let Err(error) = self.0.coordinator.check_paging_state(state)
+                && let Err(error) = self.0.executor.check_paging_state(state)
             {
                 return Step::Answered(encode::error(&call, &Failure::from(error), out));
             }
         }
-        let schema = self.0.coordinator.schema();
+        let schema = self.0.executor.schema();
         let found: Vec<Arc<Statement>>;
         let one: Arc<Statement>;
         let located = match &message.request {
@@ -345,7 +343,7 @@ impl Statements for Engine {
     }
 
     fn end_turn(&self) {
-        self.0.coordinator.write_group();
+        self.0.executor.write_group();
     }
 
     fn requires_login(&self) -> bool {
@@ -505,7 +503,7 @@ impl Inner {
         let mut ran = self.with_plan(&call, |plan| self.run_plan(call, plan, schema, pace));
         for _ in 0..PLANS_MAX {
             let Err(Failure::Write(CommitError::Stale, _)) = ran else { break };
-            let schema = self.coordinator.schema();
+            let schema = self.executor.schema();
             let statements = match &call.message.request {
                 Request::Batch(_) => self.batch_statements(&call, &schema)?,
                 _ => vec![self.statement(&call, &schema)?],
@@ -560,7 +558,7 @@ impl Inner {
                 has_waited: call.has_waited,
             },
         };
-        let executed = match self.coordinator.execute(plan, &request) {
+        let executed = match self.executor.execute(plan, &request) {
             Err(ExecuteError::Crowded) => return Err(self.too_much(Overload::Memory)),
             executed => executed.map_err(|error| Failure::of_execution(error, write_type))?,
         };
@@ -576,7 +574,7 @@ impl Inner {
 
     /// Whether a read looks long and is not: an index names the few rows it wants.
     fn is_short_lookup(&self, plan: &Plan<'_>) -> bool {
-        matches!(plan, Plan::Select(select) if self.coordinator.is_short_lookup(select))
+        matches!(plan, Plan::Select(select) if self.executor.is_short_lookup(select))
     }
 
     fn run_roles(
@@ -716,7 +714,7 @@ impl Inner {
         until: Instant,
         was_slowed: bool,
     ) -> Result<Executed, Failure> {
-        let schema = self.coordinator.schema();
+        let schema = self.executor.schema();
         let statement = Statement::plan(text, &schema, None)?;
         let context = self.context(None, Version::NEWEST);
         let plan = statement.plan.bind(&plan::NoValues, &context)?;
@@ -730,6 +728,6 @@ impl Inner {
             throughput: None,
             asking: Asking { client: ClientId(0), waits: false, has_waited: true },
         };
-        Ok(self.coordinator.execute(plan, &request)?)
+        Ok(self.executor.execute(plan, &request)?)
     }
 }

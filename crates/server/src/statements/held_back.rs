@@ -53,7 +53,7 @@ impl Inner {
         match busy {
             Busy::Slow(time) => tokio::time::sleep(time).await,
             busy => {
-                let room = self.coordinator.room(busy);
+                let room = self.executor.room(busy);
                 let _ = tokio::time::timeout_at(until.into(), room).await;
             }
         }

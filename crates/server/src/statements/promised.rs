@@ -71,7 +71,7 @@ impl Inner {
     ) -> Result<Answer, Failure> {
         let outcome = outcome.ok_or(Failure::WriteTimedOut(write_type))?;
         pending
-            .finish(&self.coordinator, outcome, &call.work)
+            .finish(&self.executor, outcome, &call.work)
             .map_err(|error| Failure::of_execution(error, write_type))
     }
 
