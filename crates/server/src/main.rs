@@ -8,6 +8,7 @@
 //! [`roles`], [`kept_time`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
 //! [`metrics`], [`admin`], [`upkeep`] and [`transfer`] with [`progress`] and [`log`].
 mod admin;
+mod auth;
 mod cli;
 mod clients;
 mod config;
@@ -24,7 +25,6 @@ mod node;
 mod partitions;
 mod progress;
 mod reply;
-mod roles;
 mod session;
 mod start;
 mod statements;

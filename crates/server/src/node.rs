@@ -10,17 +10,18 @@ use arc_swap::ArcSwap;
 use coordinator::{Catalog, ExecuteError, Executor, PagingSecret, Settings};
 use partition::PartitionMap;
 use replica::{Budgets, NodeStore, ReplicaSets};
+use roles::DEFAULT_SUPERUSER;
 use schema::Schema;
 use storage::{DataDir, OpenError, Storage};
 use types::TableId;
 
+use crate::auth::{LoginGate, RoleKeeper};
 use crate::clients::Clients;
 use crate::config::{CommitMode, Config, Loaded, Payload, Profile};
 use crate::events::EventHub;
 use crate::facts::NodeWorld;
 use crate::load::Load;
 use crate::metrics::Metrics;
-use crate::roles::{DEFAULT_SUPERUSER, LoginGate, RoleKeeper};
 use crate::statements::{Charging, Engine, Parts};
 use crate::world::{self, Uuids};
 
@@ -224,7 +225,7 @@ impl Node {
         let held_bytes_max = config.memory.requests.unwrap_or(share);
         let load = Arc::new(Load::new(held_bytes_max, config.limits.queue_delay));
         let engine = Arc::new(Engine::new(Parts {
-            executor: Executor::new(&catalog),
+            executor: Arc::new(Executor::new(&catalog)),
             roles: Arc::clone(&roles),
             gate: login_gate(&roles)?,
             uuids,

@@ -7,11 +7,11 @@ use coordinator::ExecuteError;
 use plan::PlanError;
 use protocol::{Consistency, ErrorKind, ErrorResponse, Failures, ProtocolError, WriteType};
 use replica::CommitError;
+use roles::{LoginError, RoleError};
 use schema::SchemaError;
 use types::{CorruptRow, UuidText};
 
 use crate::load::Overload;
-use crate::roles::RoleError;
 use crate::world;
 
 /// Why a request failed, from whichever room.
@@ -276,6 +276,17 @@ fn of_commit(
             )
         }
     }
+}
+
+/// What a client is told that may not come in.
+pub(crate) fn login_refused(error: &LoginError) -> ErrorResponse {
+    let kind = match error {
+        LoginError::TooMany => ErrorKind::Overloaded,
+        LoginError::Wrong { .. } | LoginError::NotPermitted { .. } | LoginError::FirstPassword => {
+            ErrorKind::BadCredentials
+        }
+    };
+    ErrorResponse::new(kind, error.to_string())
 }
 
 #[cfg(test)]

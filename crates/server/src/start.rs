@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use roles::DEFAULT_SUPERUSER;
 use serde_json::{Value, json};
 use storage::{DataDir, Writing};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,7 +25,6 @@ use crate::kept_time::{self, KeptTime};
 use crate::metrics::{self, Gauge};
 use crate::node::{Descriptors, Node, StartError};
 use crate::partitions;
-use crate::roles::DEFAULT_SUPERUSER;
 use crate::tls::{self, Certificates};
 use crate::upkeep;
 use crate::world;

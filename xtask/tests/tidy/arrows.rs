@@ -7,11 +7,12 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use crate::{assert_none, root};
 
 /// The table of ARCHITECTURE.md: a crate, and the crates it may use. Every crate may use `types`.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("types", &[]),
     ("protocol", &[]),
     ("cql", &[]),
     ("schema", &["cql"]),
+    ("roles", &["cql", "schema"]),
     ("units", &[]),
     ("partition", &["units"]),
     ("plan", &["cql", "schema"]),
@@ -27,6 +28,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "protocol",
             "cql",
             "schema",
+            "roles",
             "units",
             "partition",
             "plan",

@@ -2,10 +2,11 @@
 
 use cql::ast::Permission;
 use plan::Plan;
+use roles::Access;
 use schema::Schema;
 
+use crate::auth::RoleKeeper;
 use crate::reply::Failure;
-use crate::roles::{RoleKeeper, ensure_statement, ensure_table};
 use crate::session::Client;
 
 /// Refuses what the role may not do. Costs nothing where permissions are not looked at.
@@ -18,9 +19,18 @@ pub(super) fn ensure(
     if !keeper.requires_permissions() {
         return Ok(());
     }
+    keeper.with_access(|access| ensure_by(access, client, plan, schema))
+}
+
+fn ensure_by(
+    access: Access<'_>,
+    client: &Client,
+    plan: &Plan<'_>,
+    schema: &Schema,
+) -> Result<(), Failure> {
     let role = client.role.as_deref();
     let table = |permission, table: &schema::Table| {
-        ensure_table(keeper, role, permission, (&table.keyspace, &table.name))
+        access.ensure_table(role, permission, (&table.keyspace, &table.name))
     };
     match plan {
         Plan::Select(select) => table(Permission::Select, select.table)?,
@@ -46,9 +56,9 @@ pub(super) fn ensure(
                 let found = tables.values().find(|table| table.indexes.contains_key(index))?;
                 Some(found.name.to_string())
             };
-            ensure_statement(keeper, role, client.keyspace.as_deref(), statement, &find_index)?;
+            access.ensure_statement(role, client.keyspace.as_deref(), statement, &find_index)?;
         }
-        Plan::Explain(plan) => ensure(keeper, client, plan, schema)?,
+        Plan::Explain(plan) => ensure_by(access, client, plan, schema)?,
         // Roles look after themselves; the others show nothing that is not shown to everybody.
         Plan::Roles(_) | Plan::Use(_) | Plan::Describe(_) => {}
     }

@@ -13,6 +13,7 @@ use replica::budgets::SERVER_WAIT_MAX;
 use super::cache::Statement;
 use super::call::{Call, OwnedCall};
 use super::engine::{Inner, Pace, Ran};
+use super::held_back;
 use super::plans::Patience;
 use crate::reply::Failure;
 use crate::session::Finished;
@@ -47,7 +48,7 @@ impl Inner {
             let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
             drop(schema);
             let Ok(Ran { executed: Executed::NoRoom(busy), patience }) = ran else { break ran };
-            self.wait_for_room(busy, patience.until).await;
+            held_back::wait_for_room(&self.executor, busy, patience.until).await;
             call.was_slowed = true;
         };
         match ran {

@@ -7,22 +7,20 @@ use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::slice;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::BytesMut;
-use coordinator::{Answer, Bounds, ExecuteError, Executed, Executor, Reply, RequestContext, Rows};
+use coordinator::{Answer, Bounds, ExecuteError, Executed, Executor, Reply, RequestContext};
 use cql::ast::BatchKind;
 use plan::expression::bound_count;
 use plan::{BatchItem, BatchLimits, BindContext, Plan};
 use protocol::{
-    ErrorKind, ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead,
-    StatementSource, Version, WriteType,
+    ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead, StatementSource,
+    Version,
 };
 use replica::{Asking, CommitError, WithoutRoom};
 use schema::Schema;
 use schema::system::StatementFacts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use units::budget::ClientId;
 use units::{Charge, Work};
 
 use super::apart::OwnTask;
@@ -31,14 +29,14 @@ use super::cache::{PreparedStatements, Statement};
 use super::call::{self, Call, ChargePayload, strength};
 use super::plans::Patience;
 use super::promised::PromisedCall;
-use super::trace::Trace;
+use super::traces::TraceKeeper;
 use super::values::Bound;
-use super::{access, consistency, encode, plans};
+use super::{access, consistency, encode, held_back, plans, role_statements};
+use crate::auth::{LoginGate, RoleKeeper};
 use crate::config::{Payload, ServerRetry, Timeouts};
 use crate::connection::Wait;
 use crate::load::{GRAIN_BYTES, Load, Overload};
-use crate::reply::Failure;
-use crate::roles::{self, LoginError, LoginGate, Performer, RoleKeeper, Target};
+use crate::reply::{Failure, login_refused};
 use crate::session::{Client, Effect, Statements, Step, Turn};
 use crate::world::{self, Uuids};
 
@@ -46,15 +44,12 @@ use crate::world::{self, Uuids};
 /// come back.
 const PLANS_MAX: u32 = 10;
 
-/// Traces that are being written at once; one more is not kept, and the log says so.
-const TRACES_WRITING_MAX: usize = 1024;
-
 /// Scans that were begun and not ended; of these a few run at a time, in turns.
 const SCANS_BEGUN_MAX: usize = 32;
 
 /// What an engine is made of.
 pub(crate) struct Parts {
-    pub(crate) executor: Executor,
+    pub(crate) executor: Arc<Executor>,
     pub(crate) roles: Arc<RoleKeeper>,
     pub(crate) gate: Arc<LoginGate>,
     pub(crate) uuids: Arc<Uuids>,
@@ -91,7 +86,7 @@ pub(crate) struct Charging {
 pub(crate) struct Engine(Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) executor: Executor,
+    pub(super) executor: Arc<Executor>,
     roles: Arc<RoleKeeper>,
     gate: Arc<LoginGate>,
     uuids: Arc<Uuids>,
@@ -101,13 +96,12 @@ pub(super) struct Inner {
     /// Turns of scans: so many run at a time.
     pub(super) scans: Arc<Semaphore>,
     pub(super) scans_begun: Arc<Semaphore>,
-    traces: Arc<Semaphore>,
+    pub(super) traces: TraceKeeper,
     pub(super) charging: Charging,
     /// Places for requests that wait: for the log, for a thread, for their budget.
     pub(super) waiting: Arc<Semaphore>,
     /// Of these, how many may wait for their budget.
     pub(super) waiting_for_budget: Arc<Semaphore>,
-    address: SocketAddr,
     pub(super) load: Arc<Load>,
     pub(super) is_cosmos: bool,
 }
@@ -129,7 +123,14 @@ pub(super) enum Pace<'a> {
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
+        let traces = TraceKeeper::new(
+            Arc::clone(&parts.executor),
+            Arc::clone(&parts.uuids),
+            parts.address,
+            parts.timeouts.write,
+        );
         Engine(Arc::new(Inner {
+            traces,
             executor: parts.executor,
             roles: parts.roles,
             gate: parts.gate,
@@ -139,11 +140,9 @@ impl Engine {
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             scans: Arc::new(Semaphore::new(parts.scans_max)),
             scans_begun: Arc::new(Semaphore::new(SCANS_BEGUN_MAX)),
-            traces: Arc::new(Semaphore::new(TRACES_WRITING_MAX)),
             waiting: Arc::new(Semaphore::new(parts.waiting_max)),
             waiting_for_budget: Arc::new(Semaphore::new(parts.waiting_max / 2)),
             charging: parts.charging,
-            address: parts.address,
             load: parts.load,
             is_cosmos: parts.is_cosmos,
         }))
@@ -240,7 +239,7 @@ impl Engine {
             Executed::NoRoom(busy) => {
                 let inner = Arc::clone(&self.0);
                 Step::HeldBack(Box::pin(async move {
-                    inner.wait_for_room(busy, patience.until).await;
+                    held_back::wait_for_room(&inner.executor, busy, patience.until).await;
                     place
                 }))
             }
@@ -272,7 +271,7 @@ impl Statements for Engine {
         out: &mut BytesMut,
     ) -> Step {
         let Turn { arrived: started, answer_to, throws, was_slowed, place, .. } = turn;
-        let trace = message.tracing.then(|| Arc::new(Trace::begin(&self.0.uuids, started)));
+        let trace = message.tracing.then(|| self.0.traces.begin(started));
         let work = Cell::default();
         let mut call = Call {
             client,
@@ -313,7 +312,7 @@ impl Statements for Engine {
                 call.statements = slice::from_ref(&one);
                 if let Request::Prepare { .. } = message.request {
                     encode::prepared(&call, &one, out);
-                    self.0.keep_trace(&call);
+                    self.0.traces.keep(&call);
                     return Step::Answered(Effect::none());
                 }
             }
@@ -322,7 +321,7 @@ impl Statements for Engine {
                 call.statements = &found;
             }
         }
-        self.0.note(&call, "The statement is planned");
+        self.0.traces.note(&call, "The statement is planned");
         self.begin(call, &schema, place, throws, out)
     }
 
@@ -358,15 +357,7 @@ impl Statements for Engine {
     ) -> Wait<Result<Arc<str>, ErrorResponse>> {
         let checked =
             Arc::clone(&self.0.gate).log_in(address, name.to_owned(), password.to_owned());
-        Box::pin(async move {
-            checked.await.map_err(|error| {
-                let kind = match error {
-                    LoginError::TooMany => ErrorKind::Overloaded,
-                    _ => ErrorKind::BadCredentials,
-                };
-                ErrorResponse::new(kind, error.to_string())
-            })
-        })
+        Box::pin(async move { checked.await.map_err(|error| login_refused(&error)) })
     }
 }
 
@@ -532,7 +523,8 @@ impl Inner {
             return Ok(Ran { executed: Executed::TooLong, patience });
         }
         if let Plan::Roles(statement) = &plan {
-            let executed = Executed::Done(self.run_roles(call, statement, schema)?);
+            let executed =
+                Executed::Done(role_statements::run(&self.roles, &call, statement, schema)?);
             return Ok(Ran { executed, patience });
         }
         let in_turn = InTurn::new(until);
@@ -563,7 +555,9 @@ impl Inner {
             executed => executed.map_err(|error| Failure::of_execution(error, write_type))?,
         };
         match &executed {
-            Executed::Done(answer) => self.after_definition(call.client, &answer.reply),
+            Executed::Done(answer) => {
+                role_statements::after_definition(&self.roles, call.client, &answer.reply)
+            }
             Executed::NoRoom(_) if world::now() >= until => {
                 return Err(Failure::WriteTimedOut(write_type));
             }
@@ -577,63 +571,10 @@ impl Inner {
         matches!(plan, Plan::Select(select) if self.executor.is_short_lookup(select))
     }
 
-    fn run_roles(
-        &self,
-        call: Call<'_>,
-        statement: &cql::Statement,
-        schema: &Schema,
-    ) -> Result<Answer, Failure> {
-        let has_table = |keyspace: &str, table: Option<&str>| match table {
-            Some(table) => schema.table(keyspace, table).is_some(),
-            None => schema.keyspace(keyspace).is_some(),
-        };
-        let performer = Performer {
-            role: call.client.role.as_deref(),
-            keyspace: call.keyspace(),
-            has_table: &has_table,
-        };
-        let done = roles::execute(&self.roles, &performer, statement)?;
-        let reply = match done.listing {
-            None => Reply::Void,
-            Some(listing) => {
-                let column =
-                    |(name, cql_type): (&'static str, types::CqlType)| plan::ResultColumn {
-                        keyspace: Arc::from("system_auth"),
-                        table: Arc::from(listing.table),
-                        name: Arc::from(name),
-                        cql_type,
-                    };
-                let columns = listing.columns.into_iter().map(column).collect();
-                Reply::Rows(Rows::from_values(columns, listing.rows))
-            }
-        };
-        Ok(Answer { reply, warnings: done.warnings })
-    }
-
-    /// What is new belongs to its creator; what is gone is nobody's.
-    fn after_definition(&self, client: &Client, reply: &Reply) {
-        let Reply::SchemaChange(event) = reply else { return };
-        let target = match event.target {
-            schema::ChangeTarget::Keyspace => Target::Keyspace(event.keyspace.to_string()),
-            schema::ChangeTarget::Table => {
-                Target::Table(event.keyspace.to_string(), event.name.to_string())
-            }
-            schema::ChangeTarget::Type => return,
-        };
-        let kept = match (event.kind, &client.role) {
-            (schema::ChangeKind::Created, Some(role)) => self.roles.on_created(role, &target),
-            (schema::ChangeKind::Dropped, _) => self.roles.on_dropped(&target),
-            (schema::ChangeKind::Created | schema::ChangeKind::Updated, _) => Ok(()),
-        };
-        if let Err(error) = kept {
-            tracing::error!(%error, %target, "permissions could not be kept");
-        }
-    }
-
     /// Accounts for a call that is done.
     fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
         self.count(call.statements, call.charge(), outcome);
-        self.keep_trace(call);
+        self.traces.keep(call);
     }
 
     /// Counts what a call of one statement cost and gave.
@@ -655,79 +596,5 @@ impl Inner {
                 _ => statistics.add(charge, 0, 0),
             }
         }
-    }
-
-    /// Adds to the trace of a call, if it has one.
-    fn note(&self, call: &Call<'_>, activity: &str) {
-        if let Some(trace) = call.trace {
-            trace.note(&self.uuids, activity);
-        }
-    }
-
-    /// Writes the trace of a call that is done, if it has one. The client does not wait for it.
-    pub(super) fn keep_trace(self: &Arc<Self>, call: &Call<'_>) {
-        let Some(trace) = call.trace else { return };
-        trace.note(&self.uuids, format!("Request charge: {} RU", call.charge()));
-        trace.note(&self.uuids, "Request complete");
-        let Ok(permit) = Arc::clone(&self.traces).try_acquire_owned() else {
-            tracing::warn!("a trace is not kept: too many are being written");
-            return;
-        };
-        let statements = trace.statements(call, self.address);
-        let inner = Arc::clone(self);
-        tokio::spawn(async move {
-            let _permit = permit;
-            for statement in statements {
-                if let Err(failure) = inner.write(&statement).await {
-                    tracing::warn!(?failure, "a trace could not be kept");
-                    return;
-                }
-            }
-        });
-    }
-
-    /// Runs a write of our own.
-    async fn write(&self, text: &str) -> Result<(), Failure> {
-        let until = world::now() + self.timeouts.write;
-        let mut was_slowed = false;
-        let waiting = loop {
-            match self.begin_write(text, until, was_slowed)? {
-                Executed::Done(_) => return Ok(()),
-                Executed::Pending(_, outcome) => break outcome.ok_or(Failure::Bug)?,
-                Executed::TooLong => return Err(Failure::Bug),
-                Executed::NoRoom(_) if world::now() >= until => {
-                    return Err(Failure::WriteTimedOut(WriteType::Simple));
-                }
-                Executed::NoRoom(busy) => self.wait_for_room(busy, until).await,
-            }
-            was_slowed = true;
-        };
-        match waiting.await {
-            Ok(outcome) => outcome.map(drop).map_err(|error| Failure::Execute(error.into())),
-            Err(_) => Err(Failure::Execute(CommitError::Closed.into())),
-        }
-    }
-
-    fn begin_write(
-        &self,
-        text: &str,
-        until: Instant,
-        was_slowed: bool,
-    ) -> Result<Executed, Failure> {
-        let schema = self.executor.schema();
-        let statement = Statement::plan(text, &schema, None)?;
-        let context = self.context(None, Version::NEWEST);
-        let plan = statement.plan.bind(&plan::NoValues, &context)?;
-        let request = RequestContext {
-            paging_state: None,
-            bounds: &InTurn::new(until),
-            keyspace: None,
-            answer_to: None,
-            without_room: WithoutRoom::ComesBack { was_slowed },
-            work: &Cell::default(),
-            throughput: None,
-            asking: Asking { client: ClientId(0), waits: false, has_waited: true },
-        };
-        Ok(self.executor.execute(plan, &request)?)
     }
 }

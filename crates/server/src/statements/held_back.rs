@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::BytesMut;
-use coordinator::ExecuteError;
+use coordinator::{ExecuteError, Executor};
 use replica::Busy;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -47,15 +47,14 @@ impl Inner {
             tokio::time::timeout_at(until.into(), place).await.ok()?.ok()
         }))
     }
+}
 
-    /// Waits until a change that there was no room for may be tried again, or its time is up.
-    pub(super) async fn wait_for_room(&self, busy: Busy, until: Instant) {
-        match busy {
-            Busy::Slow(time) => tokio::time::sleep(time).await,
-            busy => {
-                let room = self.executor.room(busy);
-                let _ = tokio::time::timeout_at(until.into(), room).await;
-            }
+/// Waits until a write that there was no room for may be tried again, or its time is up.
+pub(super) async fn wait_for_room(executor: &Executor, busy: Busy, until: Instant) {
+    match busy {
+        Busy::Slow(time) => tokio::time::sleep(time).await,
+        busy => {
+            let _ = tokio::time::timeout_at(until.into(), executor.room(busy)).await;
         }
     }
 }

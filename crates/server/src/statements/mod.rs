@@ -4,7 +4,7 @@
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
 //! [`promised`] (what waits for the log), [`held_back`] (what there is no room for), [`apart`] (what takes
 //! long), [`bounds`] (what a request may take), [`encode`] (answers as messages), [`access`] (who may),
-//! [`consistency`] (which levels make no sense), [`trace`].
+//! [`consistency`] (which levels make no sense), [`role_statements`], [`trace`], [`traces`].
 mod access;
 mod apart;
 mod bounds;
@@ -17,8 +17,10 @@ mod engine;
 mod held_back;
 mod plans;
 mod promised;
+mod role_statements;
 mod statistics;
 mod trace;
+mod traces;
 mod values;
 
 pub(crate) use encode::schema_change;

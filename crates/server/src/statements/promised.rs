@@ -99,7 +99,7 @@ impl Inner {
         self.count(to.statements, to.charge, &outcome);
         if call.trace.is_some() {
             let kept = call.with(|call| {
-                self.keep_trace(&call);
+                self.traces.keep(&call);
                 Ok(())
             });
             if let Err(failure) = kept {

@@ -9,52 +9,66 @@ use cql::ast::{
     RevokePermissions, RevokeRole, RoleOptions,
 };
 
-use super::access::ensure;
-use super::error::{RoleError, invalid, unauthorized};
-use super::keeper::RoleKeeper;
-use super::list::{self, Listing};
-use super::model::{Role, Roles};
-use super::password;
-use super::resource::Target;
+use crate::access::Access;
+use crate::error::{RoleError, invalid, unauthorized};
+use crate::list::{self, Listing};
+use crate::model::{Role, Roles};
+use crate::password;
+use crate::resource::Target;
 
 /// The class that Cassandra names when an option is not supported.
 const ROLE_MANAGER: &str = "org.apache.cassandra.auth.CassandraRoleManager";
 
 /// Who runs the statement, and what is there to speak about.
-pub(crate) struct Performer<'a> {
+pub struct Performer<'a> {
     /// The role that is logged in.
-    pub(crate) role: Option<&'a str>,
+    pub role: Option<&'a str>,
     /// The keyspace of `USE`.
-    pub(crate) keyspace: Option<&'a str>,
+    pub keyspace: Option<&'a str>,
     /// Whether a keyspace, or a table of it, exists.
-    pub(crate) has_table: &'a dyn Fn(&str, Option<&str>) -> bool,
+    pub has_table: &'a dyn Fn(&str, Option<&str>) -> bool,
+    /// Asked when a password is hashed.
+    pub salt: Salt<'a>,
 }
 
-/// What the client gets.
+/// Sixteen random bytes that were never used before, if there are any.
+pub type Salt<'a> = &'a dyn Fn() -> Option<[u8; 16]>;
+
+/// What a statement about roles came to.
 #[derive(Debug, Default)]
-pub(crate) struct RoleAnswer {
-    pub(crate) listing: Option<Listing>,
-    pub(crate) warnings: Vec<String>,
+pub struct Done {
+    /// The roles from now on, where it changed them.
+    pub roles: Option<Roles>,
+    /// The rows of a LIST.
+    pub listing: Option<Listing>,
+    /// What the client is told besides.
+    pub warnings: Vec<String>,
+}
+
+impl Done {
+    fn changed(roles: Roles) -> Done {
+        Done { roles: Some(roles), ..Done::default() }
+    }
 }
 
 /// Runs a statement about roles. Slow where passwords are hashed: not for a thread that serves
 /// others.
-pub(crate) fn execute(
-    keeper: &RoleKeeper,
+pub fn execute(
+    access: Access<'_>,
     performer: &Performer<'_>,
     statement: &Statement,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     match statement {
-        Statement::CreateRole(create) => create_role(keeper, performer, create),
-        Statement::AlterRole(alter) => alter_role(keeper, performer, alter),
-        Statement::DropRole(drop) => drop_role(keeper, performer, drop),
-        Statement::GrantRole(grant) => grant_role(keeper, performer, grant),
-        Statement::RevokeRole(revoke) => revoke_role(keeper, performer, revoke),
-        Statement::GrantPermissions(grant) => grant_permissions(keeper, performer, grant),
-        Statement::RevokePermissions(revoke) => revoke_permissions(keeper, performer, revoke),
-        Statement::ListRoles(list) => list::roles(keeper, performer, list),
-        Statement::ListUsers => list::users(keeper, performer),
-        Statement::ListPermissions(list) => list::permissions(keeper, performer, list),
+        Statement::CreateRole(create) => create_role(access, performer, create),
+        Statement::AlterRole(alter) => alter_role(access, performer, alter),
+        Statement::DropRole(drop) => drop_role(access, performer, drop),
+        Statement::GrantRole(grant) => grant_role(access, performer, grant),
+        Statement::RevokeRole(revoke) => revoke_role(access, performer, revoke),
+        Statement::GrantPermissions(grant) => grant_permissions(access, performer, grant),
+        Statement::RevokePermissions(revoke) => revoke_permissions(access, performer, revoke),
+        Statement::ListRoles(list) => list::roles(access, performer, list),
+        Statement::ListUsers => list::users(access, performer),
+        Statement::ListPermissions(list) => list::permissions(access, performer, list),
         Statement::AddIdentity(_) | Statement::DropIdentity(_) => {
             invalid!("Identities are not supported: Helenus does not log in by certificates")
         }
@@ -64,7 +78,7 @@ pub(crate) fn execute(
 
 impl<'a> Performer<'a> {
     /// The role that is logged in, or the error for those who are not.
-    pub(super) fn logged_in(&self) -> Result<&'a str, RoleError> {
+    pub(crate) fn logged_in(&self) -> Result<&'a str, RoleError> {
         match self.role {
             Some(role) => Ok(role),
             None => {
@@ -80,11 +94,11 @@ impl<'a> Performer<'a> {
     /// Cassandra hides which permission is missing where roles are concerned.
     fn ensure_on_roles(
         &self,
-        keeper: &RoleKeeper,
+        access: Access<'_>,
         permission: Permission,
         target: &Target,
     ) -> Result<(), RoleError> {
-        ensure(keeper, self.role, permission, target).or_else(|_| {
+        access.ensure(self.role, permission, target).or_else(|_| {
             let name = self.role.unwrap_or("anonymous");
             unauthorized!(
                 "User {name} does not have sufficient privileges to perform the requested operation"
@@ -93,7 +107,7 @@ impl<'a> Performer<'a> {
     }
 
     /// The resource a statement names, if it is there.
-    pub(super) fn target(&self, resource: &Resource) -> Result<Target, RoleError> {
+    pub(crate) fn target(&self, resource: &Resource) -> Result<Target, RoleError> {
         match Target::of(resource, self.keyspace) {
             Some(Target::AllFunctionsIn(keyspace) | Target::Function(keyspace, _))
                 if keyspace == "system" =>
@@ -107,7 +121,7 @@ impl<'a> Performer<'a> {
         }
     }
 
-    pub(super) fn exists(&self, roles: &Roles, target: &Target) -> bool {
+    pub(crate) fn exists(&self, roles: &Roles, target: &Target) -> bool {
         match target {
             Target::AllKeyspaces | Target::AllRoles | Target::AllFunctions | Target::AllMBeans => {
                 true
@@ -124,16 +138,16 @@ impl<'a> Performer<'a> {
 }
 
 fn create_role(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
     create: &CreateRole,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     let (name, options) = (&*create.name, &create.options);
-    performer.ensure_on_roles(keeper, Permission::Create, &Target::AllRoles)?;
-    if options.superuser == Some(true) && !performer.is_superuser(&keeper.current()) {
+    performer.ensure_on_roles(access, Permission::Create, &Target::AllRoles)?;
+    if options.superuser == Some(true) && !performer.is_superuser(access.roles) {
         return unauthorized!("Only superusers can create a role with superuser status");
     }
-    check_options(keeper, options)?;
+    check_options(access, options)?;
     if name.is_empty() {
         return invalid!("Role name can't be an empty string");
     }
@@ -141,31 +155,32 @@ fn create_role(
     let role = Role {
         is_superuser: options.superuser.unwrap_or(false),
         can_login: options.login.unwrap_or(false),
-        salted_hash: hash_of(options)?,
+        salted_hash: hash_of(options, performer.salt)?,
         member_of: BTreeSet::new(),
     };
-    keeper.change(|roles| {
-        if roles.get(name).is_some() {
-            return if create.if_not_exists { Ok(()) } else { invalid!("{name} already exists") };
-        }
-        roles.roles.insert(name.to_owned(), role);
-        if keeper.requires_permissions() {
-            let target = Target::Role(name.to_owned());
-            roles.grant(creator, &target.applicable(), &target);
-        }
-        Ok(())
-    })?;
-    Ok(RoleAnswer::default())
+    if access.roles.get(name).is_some() {
+        return match create.if_not_exists {
+            true => Ok(Done::default()),
+            false => invalid!("{name} already exists"),
+        };
+    }
+    let mut roles = access.roles.clone();
+    roles.insert(name, role);
+    if access.requires_permissions {
+        let target = Target::Role(name.to_owned());
+        roles.grant(creator, &target.applicable(), &target);
+    }
+    Ok(Done::changed(roles))
 }
 
 fn alter_role(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
     alter: &AlterRole,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     let (name, options) = (&*alter.name, &alter.options);
-    let roles = keeper.current();
-    let is_superuser = performer.is_superuser(&roles);
+    let roles = access.roles;
+    let is_superuser = performer.is_superuser(roles);
     if options.superuser.is_some() {
         if performer.role.is_some_and(|role| roles.reach(role).contains(name)) {
             return unauthorized!(
@@ -182,35 +197,36 @@ fn alter_role(
                 return unauthorized!("You aren't allowed to alter LOGIN");
             }
         } else {
-            performer.ensure_on_roles(keeper, Permission::Alter, &Target::Role(name.to_owned()))?;
+            performer.ensure_on_roles(access, Permission::Alter, &Target::Role(name.to_owned()))?;
         }
     }
-    check_options(keeper, options)?;
+    check_options(access, options)?;
     if *options == RoleOptions::default() {
         return invalid!("ALTER [ROLE|USER] can't be empty");
     }
     performer.logged_in()?;
-    let salted_hash = hash_of(options)?;
-    keeper.change(|roles| {
-        let Some(role) = roles.roles.get_mut(name) else {
-            return if alter.if_exists { Ok(()) } else { invalid!("Role {name} doesn't exist") };
+    let salted_hash = hash_of(options, performer.salt)?;
+    let mut roles = roles.clone();
+    let Some(role) = roles.roles.get_mut(name) else {
+        return match alter.if_exists {
+            true => Ok(Done::default()),
+            false => invalid!("Role {name} doesn't exist"),
         };
-        role.is_superuser = options.superuser.unwrap_or(role.is_superuser);
-        role.can_login = options.login.unwrap_or(role.can_login);
-        if salted_hash.is_some() {
-            role.salted_hash = salted_hash;
-        }
-        Ok(())
-    })?;
-    Ok(RoleAnswer::default())
+    };
+    role.is_superuser = options.superuser.unwrap_or(role.is_superuser);
+    role.can_login = options.login.unwrap_or(role.can_login);
+    if salted_hash.is_some() {
+        role.salted_hash = salted_hash;
+    }
+    Ok(Done::changed(roles))
 }
 
 /// Refuses what would not act.
-fn check_options(keeper: &RoleKeeper, options: &RoleOptions) -> Result<(), RoleError> {
-    if !keeper.requires_login() && options.password.is_some() {
+fn check_options(access: Access<'_>, options: &RoleOptions) -> Result<(), RoleError> {
+    if !access.requires_login && options.password.is_some() {
         return invalid!("{ROLE_MANAGER} doesn't support PASSWORD");
     }
-    if !keeper.requires_login() && options.hashed_password.is_some() {
+    if !access.requires_login && options.hashed_password.is_some() {
         return invalid!("{ROLE_MANAGER} doesn't support HASHED PASSWORD");
     }
     if options.custom.is_some() {
@@ -230,9 +246,9 @@ fn check_options(keeper: &RoleKeeper, options: &RoleOptions) -> Result<(), RoleE
     Ok(())
 }
 
-fn hash_of(options: &RoleOptions) -> Result<Option<String>, RoleError> {
+fn hash_of(options: &RoleOptions, salt: Salt<'_>) -> Result<Option<String>, RoleError> {
     match (&options.password, &options.hashed_password) {
-        (Some(text), _) => match password::hash(text) {
+        (Some(text), _) => match salt().and_then(|salt| password::hash(text, salt)) {
             Some(hash) => Ok(Some(hash)),
             None => Err(RoleError::Failed("The password cannot be hashed".to_owned())),
         },
@@ -242,28 +258,29 @@ fn hash_of(options: &RoleOptions) -> Result<Option<String>, RoleError> {
 }
 
 fn drop_role(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
     drop: &DropRole,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     let name = &*drop.name;
-    performer.ensure_on_roles(keeper, Permission::Drop, &Target::Role(name.to_owned()))?;
-    let roles = keeper.current();
-    if roles.is_superuser(name) && !performer.is_superuser(&roles) {
+    performer.ensure_on_roles(access, Permission::Drop, &Target::Role(name.to_owned()))?;
+    let roles = access.roles;
+    if roles.is_superuser(name) && !performer.is_superuser(roles) {
         return unauthorized!("Only superusers can drop a role with superuser status");
     }
     let own = performer.logged_in()?;
-    keeper.change(|roles| {
-        if roles.get(name).is_none() {
-            return if drop.if_exists { Ok(()) } else { invalid!("{name} doesn't exist") };
-        }
-        if own == name {
-            return invalid!("Cannot DROP primary role for current login");
-        }
-        roles.drop_role(name);
-        Ok(())
-    })?;
-    Ok(RoleAnswer::default())
+    if roles.get(name).is_none() {
+        return match drop.if_exists {
+            true => Ok(Done::default()),
+            false => invalid!("{name} doesn't exist"),
+        };
+    }
+    if own == name {
+        return invalid!("Cannot DROP primary role for current login");
+    }
+    let mut roles = roles.clone();
+    roles.drop_role(name);
+    Ok(Done::changed(roles))
 }
 
 fn ensure_both_exist(roles: &Roles, role: &str, other: &str) -> Result<(), RoleError> {
@@ -276,67 +293,63 @@ fn ensure_both_exist(roles: &Roles, role: &str, other: &str) -> Result<(), RoleE
 }
 
 fn grant_role(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
     grant: &GrantRole,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     let (role, grantee) = (&*grant.role, &*grant.grantee);
-    performer.ensure_on_roles(keeper, Permission::Authorize, &Target::Role(role.to_owned()))?;
+    performer.ensure_on_roles(access, Permission::Authorize, &Target::Role(role.to_owned()))?;
     performer.logged_in()?;
-    keeper.change(|roles| {
-        ensure_both_exist(roles, role, grantee)?;
-        if roles.reach(grantee).contains(role) {
-            return invalid!("{grantee} is a member of {role}");
-        }
-        if roles.reach(role).contains(grantee) {
-            return invalid!("{role} is a member of {grantee}");
-        }
-        if let Some(grantee) = roles.roles.get_mut(grantee) {
-            grantee.member_of.insert(role.to_owned());
-        }
-        Ok(())
-    })?;
-    Ok(RoleAnswer::default())
+    let mut roles = access.roles.clone();
+    ensure_both_exist(&roles, role, grantee)?;
+    if roles.reach(grantee).contains(role) {
+        return invalid!("{grantee} is a member of {role}");
+    }
+    if roles.reach(role).contains(grantee) {
+        return invalid!("{role} is a member of {grantee}");
+    }
+    if let Some(grantee) = roles.roles.get_mut(grantee) {
+        grantee.member_of.insert(role.to_owned());
+    }
+    Ok(Done::changed(roles))
 }
 
 fn revoke_role(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
     revoke: &RevokeRole,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     let (role, revokee) = (&*revoke.role, &*revoke.revokee);
-    performer.ensure_on_roles(keeper, Permission::Authorize, &Target::Role(role.to_owned()))?;
+    performer.ensure_on_roles(access, Permission::Authorize, &Target::Role(role.to_owned()))?;
     performer.logged_in()?;
-    keeper.change(|roles| {
-        ensure_both_exist(roles, role, revokee)?;
-        let holder = roles.roles.get_mut(revokee);
-        if !holder.is_some_and(|holder| holder.member_of.remove(role)) {
-            return invalid!("{revokee} is not a member of {role}");
-        }
-        Ok(())
-    })?;
-    Ok(RoleAnswer::default())
+    let mut roles = access.roles.clone();
+    ensure_both_exist(&roles, role, revokee)?;
+    let holder = roles.roles.get_mut(revokee);
+    if !holder.is_some_and(|holder| holder.member_of.remove(role)) {
+        return invalid!("{revokee} is not a member of {role}");
+    }
+    Ok(Done::changed(roles))
 }
 
 /// The checks that GRANT and REVOKE of permissions share.
 fn check_permissions(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
     permissions: &[Permission],
     resource: &Resource,
     role: &str,
 ) -> Result<Target, RoleError> {
     let target = performer.target(resource)?;
-    ensure(keeper, performer.role, Permission::Authorize, &target)?;
+    access.ensure(performer.role, Permission::Authorize, &target)?;
     for permission in permissions {
-        ensure(keeper, performer.role, *permission, &target)?;
+        access.ensure(performer.role, *permission, &target)?;
     }
     performer.logged_in()?;
-    let roles = keeper.current();
+    let roles = access.roles;
     if roles.get(role).is_none() {
         return invalid!("Role {role} doesn't exist");
     }
-    if !performer.exists(&roles, &target) {
+    if !performer.exists(roles, &target) {
         return invalid!("Resource {target} doesn't exist");
     }
     Ok(target)
@@ -352,41 +365,35 @@ fn untouched(permissions: &[Permission], touched: &BTreeSet<Permission>) -> Opti
 }
 
 fn grant_permissions(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
     grant: &GrantPermissions,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     let GrantPermissions { permissions, resource, role } = grant;
-    let target = check_permissions(keeper, performer, permissions, resource, role)?;
-    if !keeper.requires_permissions() {
+    let target = check_permissions(access, performer, permissions, resource, role)?;
+    if !access.requires_permissions {
         return invalid!("GRANT operation is not supported by AllowAllAuthorizer");
     }
-    let mut granted = BTreeSet::new();
-    keeper.change(|roles| {
-        granted = roles.grant(role, permissions, &target);
-        Ok::<(), RoleError>(())
-    })?;
+    let mut roles = access.roles.clone();
+    let granted = roles.grant(role, permissions, &target);
     let warnings = untouched(permissions, &granted)
         .map(|names| format!("Role '{role}' was already granted {names} on {target}"));
-    Ok(RoleAnswer { listing: None, warnings: warnings.into_iter().collect() })
+    Ok(Done { warnings: warnings.into_iter().collect(), ..Done::changed(roles) })
 }
 
 fn revoke_permissions(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
     revoke: &RevokePermissions,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     let RevokePermissions { permissions, resource, role } = revoke;
-    let target = check_permissions(keeper, performer, permissions, resource, role)?;
-    if !keeper.requires_permissions() {
+    let target = check_permissions(access, performer, permissions, resource, role)?;
+    if !access.requires_permissions {
         return invalid!("REVOKE operation is not supported by AllowAllAuthorizer");
     }
-    let mut revoked = BTreeSet::new();
-    keeper.change(|roles| {
-        revoked = roles.revoke(role, permissions, &target);
-        Ok::<(), RoleError>(())
-    })?;
+    let mut roles = access.roles.clone();
+    let revoked = roles.revoke(role, permissions, &target);
     let warnings = untouched(permissions, &revoked)
         .map(|names| format!("Role '{role}' was not granted {names} on {target}"));
-    Ok(RoleAnswer { listing: None, warnings: warnings.into_iter().collect() })
+    Ok(Done { warnings: warnings.into_iter().collect(), ..Done::changed(roles) })
 }

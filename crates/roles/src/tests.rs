@@ -1,42 +1,53 @@
 //! Statements about roles as a table of who says what and what comes of it.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
-use super::{
-    DEFAULT_SUPERUSER, LoginError, Performer, RoleKeeper, Target, ensure_statement, ensure_table,
-    execute,
+use crate::{
+    Access, DEFAULT_SUPERUSER, LoginError, Performer, Role, Roles, Target, admit, execute,
+    password, persist,
 };
-use crate::config::{Auth, Authenticator, Authorizer};
 use cql::ast::Permission;
 
-type Saved = Arc<Mutex<Vec<u8>>>;
+/// Roles with what is asked of them.
+struct Keeper {
+    roles: Roles,
+    requires_permissions: bool,
+}
 
-fn keeper(authorizer: Authorizer, document: Option<&[u8]>) -> (RoleKeeper, Saved) {
-    let auth = Auth { authenticator: Authenticator::Password, authorizer };
-    let saved = Saved::default();
-    let save_to = Arc::clone(&saved);
-    let save = Box::new(move |bytes: &[u8]| {
-        *save_to.lock() = bytes.to_vec();
-        Ok(())
-    });
-    (RoleKeeper::open(document, save, auth, DEFAULT_SUPERUSER, [7; 16]).unwrap(), saved)
+impl Keeper {
+    fn new(requires_permissions: bool) -> Keeper {
+        let mut roles = Roles::default();
+        let salted_hash = password::hash(DEFAULT_SUPERUSER, [7; 16]);
+        let first = Role { is_superuser: true, can_login: true, salted_hash, ..Role::default() };
+        roles.insert(DEFAULT_SUPERUSER, first);
+        Keeper { roles, requires_permissions }
+    }
+
+    fn access(&self) -> Access<'_> {
+        let requires_permissions = self.requires_permissions;
+        Access { roles: &self.roles, requires_login: true, requires_permissions }
+    }
+
+    fn verify(&self, name: &str, password: &str) -> bool {
+        let hash = self.roles.get(name).and_then(|role| role.salted_hash.as_deref());
+        password::verify(password, hash)
+    }
 }
 
 /// Runs a statement; rows as text, warnings, or the error.
-fn run(keeper: &RoleKeeper, role: &str, statement: &str) -> String {
+fn run(keeper: &mut Keeper, role: &str, statement: &str) -> String {
     let parsed = cql::parse(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
     let has_table = |keyspace: &str, table: Option<&str>| {
         keyspace == "ks" && table.is_none_or(|table| table == "t")
     };
     let role = (!role.is_empty()).then_some(role);
-    let performer = Performer { role, keyspace: Some("ks"), has_table: &has_table };
-    match execute(keeper, &performer, &parsed.statement) {
+    let performer =
+        Performer { role, keyspace: Some("ks"), has_table: &has_table, salt: &|| Some([8; 16]) };
+    match execute(keeper.access(), &performer, &parsed.statement) {
         Err(error) => format!("{error}"),
-        Ok(answer) => {
-            let rows = answer.listing.map(|listing| listing.rows).unwrap_or_default();
+        Ok(done) => {
+            if let Some(roles) = done.roles {
+                keeper.roles = roles;
+            }
+            let rows = done.listing.map(|listing| listing.rows).unwrap_or_default();
             let rows = rows.iter().map(|row| {
                 let cells = row.iter().map(|cell| match cell.as_deref() {
                     Some([0]) => "no".to_owned(),
@@ -46,12 +57,12 @@ fn run(keeper: &RoleKeeper, role: &str, statement: &str) -> String {
                 });
                 cells.collect::<Vec<_>>().join(" ")
             });
-            rows.chain(answer.warnings).collect::<Vec<_>>().join("; ")
+            rows.chain(done.warnings).collect::<Vec<_>>().join("; ")
         }
     }
 }
 
-fn check(keeper: &RoleKeeper, story: &[(&str, &str, &str)]) {
+fn check(keeper: &mut Keeper, story: &[(&str, &str, &str)]) {
     for (role, statement, expected) in story {
         assert_eq!(run(keeper, role, statement), *expected, "{role}: {statement}");
     }
@@ -59,9 +70,9 @@ fn check(keeper: &RoleKeeper, story: &[(&str, &str, &str)]) {
 
 #[test]
 fn the_life_of_roles() {
-    let (keeper, saved) = keeper(Authorizer::Cassandra, None);
+    let mut keeper = Keeper::new(true);
     check(
-        &keeper,
+        &mut keeper,
         &[
             ("cassandra", "LIST ROLES", "cassandra yes yes {} ALL"),
             ("cassandra", "CREATE ROLE alice WITH PASSWORD = 'a' AND LOGIN = true", ""),
@@ -98,24 +109,21 @@ fn the_life_of_roles() {
             ("cassandra", "LIST ROLES OF alice", "alice no yes {} ALL"),
         ],
     );
-    assert!(keeper.verify("alice", "a").is_none() && keeper.verify("nobody", "a").is_none());
-    assert!(keeper.verify("alice", "c").is_some());
-    let elsewhere = IpAddr::from([10, 0, 0, 1]);
-    assert_eq!(&*keeper.admit("alice", "c", elsewhere).unwrap(), "alice");
-    let first = |address| keeper.admit(DEFAULT_SUPERUSER, DEFAULT_SUPERUSER, address);
-    assert_eq!(first(elsewhere), Err(LoginError::FirstPassword));
-    assert_eq!(&*first(IpAddr::from([127, 0, 0, 1])).unwrap(), DEFAULT_SUPERUSER);
-    assert!(keeper.has_default_password());
-    let document = saved.lock().clone();
-    let (again, _) = super::tests::keeper(Authorizer::Cassandra, Some(&document));
-    assert!(again.verify("alice", "c").is_some());
+    assert!(!keeper.verify("alice", "a") && !keeper.verify("nobody", "a"));
+    assert!(keeper.verify("alice", "c"));
+    let first =
+        |is_loopback| admit(&keeper.roles, DEFAULT_SUPERUSER, DEFAULT_SUPERUSER, is_loopback);
+    assert_eq!(admit(&keeper.roles, "alice", "c", false), Ok(()));
+    assert_eq!(first(false), Err(LoginError::FirstPassword));
+    assert_eq!(first(true), Ok(()));
+    assert_eq!(persist::decode(&persist::encode(&keeper.roles)).as_ref(), Some(&keeper.roles));
 }
 
 #[test]
 fn permissions_are_granted_inherited_and_listed() {
-    let (keeper, _) = keeper(Authorizer::Cassandra, None);
+    let mut keeper = Keeper::new(true);
     check(
-        &keeper,
+        &mut keeper,
         &[
             ("cassandra", "CREATE ROLE alice WITH PASSWORD = 'a' AND LOGIN = true", ""),
             ("cassandra", "GRANT SELECT ON ks.t TO alice", ""),
@@ -159,19 +167,20 @@ fn permissions_are_granted_inherited_and_listed() {
             ),
         ],
     );
-    let select = ensure_table(&keeper, Some("alice"), Permission::Select, ("ks", "t"));
+    let select = keeper.access().ensure_table(Some("alice"), Permission::Select, ("ks", "t"));
     assert_eq!(select, Ok(()));
-    let modify = ensure_table(&keeper, Some("alice"), Permission::Modify, ("ks", "t"));
+    let modify = keeper.access().ensure_table(Some("alice"), Permission::Modify, ("ks", "t"));
     assert_eq!(
         modify.unwrap_err().to_string(),
         "User alice has no MODIFY permission on <table ks.t> or any of its parents"
     );
-    let local = ensure_table(&keeper, Some("alice"), Permission::Select, ("system", "local"));
+    let local =
+        keeper.access().ensure_table(Some("alice"), Permission::Select, ("system", "local"));
     assert_eq!(local, Ok(()));
     let allowed = |statement: &str| {
         let parsed = cql::parse(statement).unwrap();
         let find = |_: &str, _: &str| None;
-        ensure_statement(&keeper, Some("alice"), None, &parsed.statement, &find).is_ok()
+        keeper.access().ensure_statement(Some("alice"), None, &parsed.statement, &find).is_ok()
     };
     assert!(allowed("CREATE TABLE ks.u (k int PRIMARY KEY)"));
     assert!(!allowed("CREATE TABLE other.u (k int PRIMARY KEY)"));
@@ -179,15 +188,15 @@ fn permissions_are_granted_inherited_and_listed() {
     assert!(!allowed(
         "CREATE KEYSPACE k2 WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     ));
-    keeper.on_dropped(&Target::Keyspace("ks".to_owned())).unwrap();
-    assert!(ensure_table(&keeper, Some("alice"), Permission::Select, ("ks", "t")).is_err());
+    keeper.roles.forget_dropped(&Target::Keyspace("ks".to_owned()));
+    assert!(keeper.access().ensure_table(Some("alice"), Permission::Select, ("ks", "t")).is_err());
 }
 
 #[test]
 fn without_permissions_everybody_may_but_grants_are_refused() {
-    let (keeper, _) = keeper(Authorizer::AllowAll, None);
+    let mut keeper = Keeper::new(false);
     check(
-        &keeper,
+        &mut keeper,
         &[
             (
                 "",
@@ -211,5 +220,5 @@ fn without_permissions_everybody_may_but_grants_are_refused() {
             ),
         ],
     );
-    assert_eq!(ensure_table(&keeper, None, Permission::Modify, ("ks", "t")), Ok(()));
+    assert_eq!(keeper.access().ensure_table(None, Permission::Modify, ("ks", "t")), Ok(()));
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A refusal, in Cassandra's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RoleError {
+pub enum RoleError {
     /// The statement contradicts what there is.
     Invalid(String),
     /// Not for this role.
@@ -25,21 +25,14 @@ impl fmt::Display for RoleError {
 
 impl std::error::Error for RoleError {}
 
-/// What could not be saved.
-impl From<String> for RoleError {
-    fn from(text: String) -> RoleError {
-        RoleError::Failed(text)
-    }
-}
-
 /// `Err(RoleError::Invalid(format!(..)))`
 macro_rules! invalid {
-    ($($argument:tt)*) => { Err($crate::roles::RoleError::Invalid(format!($($argument)*))) };
+    ($($argument:tt)*) => { Err($crate::RoleError::Invalid(format!($($argument)*))) };
 }
 
 /// `Err(RoleError::Unauthorized(format!(..)))`
 macro_rules! unauthorized {
-    ($($argument:tt)*) => { Err($crate::roles::RoleError::Unauthorized(format!($($argument)*))) };
+    ($($argument:tt)*) => { Err($crate::RoleError::Unauthorized(format!($($argument)*))) };
 }
 
-pub(super) use {invalid, unauthorized};
+pub(crate) use {invalid, unauthorized};

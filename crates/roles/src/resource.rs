@@ -6,7 +6,8 @@ use cql::ast::{Permission, Resource};
 
 /// A resource with every name filled in. Ordered by Cassandra's internal names, which lists follow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Target {
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Target {
     AllKeyspaces,
     Keyspace(String),
     AllTables(String),
@@ -24,7 +25,7 @@ pub(crate) enum Target {
 impl Target {
     /// The resource that a statement names; `None` when a table or function needs a keyspace and
     /// none is in use.
-    pub(super) fn of(resource: &Resource, keyspace: Option<&str>) -> Option<Target> {
+    pub(crate) fn of(resource: &Resource, keyspace: Option<&str>) -> Option<Target> {
         let or_current = |named: Option<&str>| named.or(keyspace).map(str::to_owned);
         Some(match resource {
             Resource::AllKeyspaces => Target::AllKeyspaces,
@@ -51,7 +52,7 @@ impl Target {
     }
 
     /// The resource above.
-    pub(super) fn parent(&self) -> Option<Target> {
+    pub(crate) fn parent(&self) -> Option<Target> {
         match self {
             Target::AllKeyspaces | Target::AllRoles | Target::AllFunctions | Target::AllMBeans => {
                 None
@@ -67,12 +68,12 @@ impl Target {
     }
 
     /// Itself and everything above it.
-    pub(super) fn chain(&self) -> impl Iterator<Item = Target> {
+    pub(crate) fn chain(&self) -> impl Iterator<Item = Target> {
         std::iter::successors(Some(self.clone()), Target::parent)
     }
 
     /// The permissions that mean something for it.
-    pub(super) fn applicable(&self) -> Vec<Permission> {
+    pub(crate) fn applicable(&self) -> Vec<Permission> {
         use Permission::{Alter, Authorize, Create, Describe, Drop, Execute, Modify, Select};
         Permission::ALL
             .into_iter()
@@ -97,7 +98,7 @@ impl Target {
     }
 
     /// The name under which it is kept, which is Cassandra's.
-    pub(super) fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         match self {
             Target::AllKeyspaces => "data".to_owned(),
             Target::Keyspace(keyspace) => format!("data/{keyspace}"),
@@ -114,7 +115,7 @@ impl Target {
     }
 
     /// The resource of a kept name.
-    pub(super) fn of_path(path: &str) -> Option<Target> {
+    pub(crate) fn of_path(path: &str) -> Option<Target> {
         let mut parts = path.splitn(3, '/');
         let (root, first, second) = (parts.next()?, parts.next(), parts.next());
         let owned = str::to_owned;

@@ -5,11 +5,12 @@ use serde_json::{Map, Value, json};
 
 use cql::ast::Permission;
 
-use super::model::{Role, Roles};
+use crate::model::{Role, Roles};
 
 const VERSION: u64 = 1;
 
-pub(super) fn encode(roles: &Roles) -> Vec<u8> {
+/// The document of roles.
+pub fn encode(roles: &Roles) -> Vec<u8> {
     let described: Map<String, Value> = roles
         .roles
         .iter()
@@ -50,7 +51,7 @@ pub(super) fn encode(roles: &Roles) -> Vec<u8> {
 }
 
 /// `None` for anything that [`encode`] did not write.
-pub(super) fn decode(bytes: &[u8]) -> Option<Roles> {
+pub fn decode(bytes: &[u8]) -> Option<Roles> {
     let document: Value = serde_json::from_slice(bytes).ok()?;
     if document.get("version")?.as_u64()? != VERSION {
         return None;
@@ -90,7 +91,7 @@ fn permission(name: &str) -> Option<Permission> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roles::resource::Target;
+    use crate::resource::Target;
 
     #[test]
     fn what_is_kept_comes_back() {

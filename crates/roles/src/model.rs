@@ -3,41 +3,97 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cql::ast::Permission;
+use schema::system::{AuthFacts, PermissionFacts, RoleFacts};
 
-use super::resource::Target;
+use crate::resource::Target;
 
 /// A role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Role {
+pub struct Role {
     /// It may do everything.
-    pub(super) is_superuser: bool,
+    pub is_superuser: bool,
     /// It may connect.
-    pub(super) can_login: bool,
+    pub can_login: bool,
     /// The hash of its password. It never leaves the node.
-    pub(super) salted_hash: Option<String>,
+    pub salted_hash: Option<String>,
     /// The roles it was granted.
-    pub(super) member_of: BTreeSet<String>,
+    pub member_of: BTreeSet<String>,
 }
 
 /// All roles and permissions at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Roles {
-    pub(super) roles: BTreeMap<String, Role>,
+pub struct Roles {
+    pub(crate) roles: BTreeMap<String, Role>,
     /// By role, then by the path of the resource.
-    pub(super) permissions: BTreeMap<String, BTreeMap<String, BTreeSet<Permission>>>,
+    pub(crate) permissions: BTreeMap<String, BTreeMap<String, BTreeSet<Permission>>>,
     /// What paging states are sealed with. It lies here because every node that knows the roles must
     /// know it too, and nobody else.
-    pub(super) paging_secret: Option<[u8; 16]>,
+    pub paging_secret: Option<[u8; 16]>,
 }
 
 impl Roles {
-    pub(super) fn get(&self, name: &str) -> Option<&Role> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.roles.is_empty()
+    }
+
+    /// Adds a role, or replaces the one of its name.
+    pub fn insert(&mut self, name: &str, role: Role) {
+        self.roles.insert(name.to_owned(), role);
+    }
+
+    /// What was created belongs to its creator.
+    pub fn give_created(&mut self, creator: &str, target: &Target) {
+        self.grant(creator, &target.applicable(), target);
+        if let Target::Keyspace(keyspace) = target {
+            let functions = Target::AllFunctionsIn(keyspace.clone());
+            self.grant(creator, &functions.applicable(), &functions);
+        }
+    }
+
+    /// What is gone cannot be permitted, and with a keyspace goes all that is in it. Returns whether anything was.
+    pub fn forget_dropped(&mut self, target: &Target) -> bool {
+        if self.permissions.is_empty() {
+            return false;
+        }
+        self.forget_target(target);
+        if let Target::Keyspace(keyspace) = target {
+            self.forget_target(&Target::AllFunctionsIn(keyspace.clone()));
+            let below = [format!("data/{keyspace}/"), format!("functions/{keyspace}/")];
+            let is_below = |path: &String| below.iter().any(|start| path.starts_with(start));
+            for targets in self.permissions.values_mut() {
+                targets.retain(|path, _| !is_below(path));
+            }
+        }
+        true
+    }
+
+    /// What `system_auth` shows: everything but the hashes and the secret.
+    pub fn facts(&self) -> AuthFacts {
+        let role = |(name, role): (&String, &Role)| RoleFacts {
+            name: name.clone(),
+            can_login: role.can_login,
+            is_superuser: role.is_superuser,
+            member_of: role.member_of.iter().cloned().collect(),
+        };
+        let held = self.permissions.iter().flat_map(|(role, targets)| {
+            targets.iter().map(move |(resource, permissions)| PermissionFacts {
+                role: role.clone(),
+                resource: resource.clone(),
+                permissions: permissions.iter().map(|held| held.name().to_owned()).collect(),
+            })
+        });
+        AuthFacts { roles: self.roles.iter().map(role).collect(), permissions: held.collect() }
+    }
+
+    /// The role of this name.
+    pub fn get(&self, name: &str) -> Option<&Role> {
         self.roles.get(name)
     }
 
     /// The role and all it was granted, directly or through others. Empty for a role that is not
     /// there.
-    pub(super) fn reach(&self, name: &str) -> BTreeSet<String> {
+    pub(crate) fn reach(&self, name: &str) -> BTreeSet<String> {
         let mut reached = BTreeSet::new();
         let mut open = vec![name.to_owned()];
         while let Some(name) = open.pop() {
@@ -51,14 +107,14 @@ impl Roles {
     }
 
     /// The role and what it was granted directly.
-    pub(super) fn direct(&self, name: &str) -> BTreeSet<String> {
+    pub(crate) fn direct(&self, name: &str) -> BTreeSet<String> {
         let Some(role) = self.roles.get(name) else { return BTreeSet::new() };
         let granted = role.member_of.iter().filter(|granted| self.roles.contains_key(*granted));
         granted.cloned().chain([name.to_owned()]).collect()
     }
 
     /// Whether it, or a role it was granted, may do everything.
-    pub(super) fn is_superuser(&self, name: &str) -> bool {
+    pub(crate) fn is_superuser(&self, name: &str) -> bool {
         self.reach(name)
             .iter()
             .filter_map(|name| self.roles.get(name))
@@ -67,7 +123,7 @@ impl Roles {
 
     /// Whether a role may do something to a resource, by itself, by what it was granted, or by a
     /// resource above.
-    pub(super) fn allows(&self, name: &str, permission: Permission, target: &Target) -> bool {
+    pub(crate) fn allows(&self, name: &str, permission: Permission, target: &Target) -> bool {
         if self.is_superuser(name) {
             return true;
         }
@@ -84,7 +140,7 @@ impl Roles {
     }
 
     /// Gives permissions; returns those that are new.
-    pub(super) fn grant(
+    pub(crate) fn grant(
         &mut self,
         name: &str,
         permissions: &[Permission],
@@ -96,7 +152,7 @@ impl Roles {
     }
 
     /// Takes permissions; returns those that were there.
-    pub(super) fn revoke(
+    pub(crate) fn revoke(
         &mut self,
         name: &str,
         permissions: &[Permission],
@@ -114,7 +170,7 @@ impl Roles {
     }
 
     /// Nobody has permissions on it any more: it is gone.
-    pub(super) fn forget_target(&mut self, target: &Target) {
+    pub(crate) fn forget_target(&mut self, target: &Target) {
         let path = target.path();
         for targets in self.permissions.values_mut() {
             targets.remove(&path);
@@ -122,7 +178,7 @@ impl Roles {
     }
 
     /// Removes a role with all that was granted to it, and of it.
-    pub(super) fn drop_role(&mut self, name: &str) {
+    pub(crate) fn drop_role(&mut self, name: &str) {
         self.roles.remove(name);
         self.permissions.remove(name);
         for role in self.roles.values_mut() {

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
+use roles::LoginError;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::keeper::{LoginError, RoleKeeper};
+use super::keeper::RoleKeeper;
 use crate::world;
 
 /// Logins that may wait for their turn.

@@ -6,33 +6,35 @@ use std::sync::Arc;
 use cql::ast::{ListPermissions, ListRoles, Permission};
 use types::CqlType;
 
-use super::error::{RoleError, invalid, unauthorized};
-use super::execute::{Performer, RoleAnswer};
-use super::keeper::RoleKeeper;
-use super::model::Roles;
-use super::resource::Target;
+use crate::access::Access;
+use crate::error::{RoleError, invalid, unauthorized};
+use crate::execute::{Done, Performer};
+use crate::model::Roles;
+use crate::resource::Target;
 
 /// Rows about roles, each value as the protocol encodes it.
 #[derive(Debug)]
-pub(crate) struct Listing {
+pub struct Listing {
     /// The table of `system_auth` that the columns claim to be of.
-    pub(crate) table: &'static str,
-    pub(crate) columns: Vec<(&'static str, CqlType)>,
-    pub(crate) rows: Vec<Vec<Option<Vec<u8>>>>,
+    pub table: &'static str,
+    /// Names and types.
+    pub columns: Vec<(&'static str, CqlType)>,
+    /// The values of each row.
+    pub rows: Vec<Vec<Option<Vec<u8>>>>,
 }
 
 /// What every role may reach: the node has no list of data centers per role.
 const DATACENTERS: &str = "ALL";
 
-pub(super) fn roles(
-    keeper: &RoleKeeper,
+pub(crate) fn roles(
+    access: Access<'_>,
     performer: &Performer<'_>,
     list: &ListRoles,
-) -> Result<RoleAnswer, RoleError> {
-    let roles = keeper.current();
-    let names = visible_roles(keeper, performer, &roles, list.role.as_deref(), list.recursive)?;
+) -> Result<Done, RoleError> {
+    let roles = access.roles;
+    let names = visible_roles(access, performer, list.role.as_deref(), list.recursive)?;
     if names.is_empty() {
-        return Ok(RoleAnswer::default());
+        return Ok(Done::default());
     }
     let text_map =
         CqlType::Map { key: Arc::new(CqlType::Text), value: Arc::new(CqlType::Text), frozen: true };
@@ -57,12 +59,9 @@ pub(super) fn roles(
     Ok(listing("roles", columns, rows.collect()))
 }
 
-pub(super) fn users(
-    keeper: &RoleKeeper,
-    performer: &Performer<'_>,
-) -> Result<RoleAnswer, RoleError> {
-    let roles = keeper.current();
-    let names = visible_roles(keeper, performer, &roles, None, true)?;
+pub(crate) fn users(access: Access<'_>, performer: &Performer<'_>) -> Result<Done, RoleError> {
+    let roles = access.roles;
+    let names = visible_roles(access, performer, None, true)?;
     let columns =
         vec![("name", CqlType::Text), ("super", CqlType::Boolean), ("datacenters", CqlType::Text)];
     let rows = names
@@ -74,12 +73,12 @@ pub(super) fn users(
 
 /// Those who may describe all roles see all, the others what they were granted.
 fn visible_roles(
-    keeper: &RoleKeeper,
+    access: Access<'_>,
     performer: &Performer<'_>,
-    roles: &Roles,
     wanted: Option<&str>,
     recursive: bool,
 ) -> Result<BTreeSet<String>, RoleError> {
+    let roles = access.roles;
     let own = performer.logged_in()?;
     if let Some(name) = wanted
         && roles.get(name).is_none()
@@ -87,7 +86,7 @@ fn visible_roles(
         return invalid!("<role {name}> doesn't exist");
     }
     let held = |name: &str| if recursive { roles.reach(name) } else { roles.direct(name) };
-    let sees_all = keeper.allows(own, Permission::Describe, &Target::AllRoles);
+    let sees_all = access.allows(own, Permission::Describe, &Target::AllRoles);
     match wanted {
         None if sees_all => Ok(roles.roles.keys().cloned().collect()),
         None => Ok(held(own)),
@@ -96,16 +95,16 @@ fn visible_roles(
     }
 }
 
-pub(super) fn permissions(
-    keeper: &RoleKeeper,
+pub(crate) fn permissions(
+    access: Access<'_>,
     performer: &Performer<'_>,
     list: &ListPermissions,
-) -> Result<RoleAnswer, RoleError> {
+) -> Result<Done, RoleError> {
     let own = performer.logged_in()?;
-    let roles = keeper.current();
+    let roles = access.roles;
     let target = list.resource.as_ref().map(|resource| performer.target(resource)).transpose()?;
     if let Some(target) = &target
-        && !performer.exists(&roles, target)
+        && !performer.exists(roles, target)
     {
         return invalid!("{target} doesn't exist");
     }
@@ -115,7 +114,7 @@ pub(super) fn permissions(
     {
         return invalid!("<role {name}> doesn't exist");
     }
-    if !keeper.requires_permissions() {
+    if !access.requires_permissions {
         return invalid!("LIST PERMISSIONS operation is not supported by AllowAllAuthorizer");
     }
     let may_see = wanted.is_some_and(|name| {
@@ -131,9 +130,9 @@ pub(super) fn permissions(
         false => [target.path()].into(),
     });
     let holders = wanted.map(|name| roles.reach(name));
-    let rows = listed_permissions(&roles, &list.permissions, paths.as_ref(), holders.as_ref());
+    let rows = listed_permissions(roles, &list.permissions, paths.as_ref(), holders.as_ref());
     if rows.is_empty() {
-        return Ok(RoleAnswer::default());
+        return Ok(Done::default());
     }
     let columns = ["role", "username", "resource", "permission"];
     let columns = columns.map(|name| (name, CqlType::Text)).to_vec();
@@ -170,8 +169,8 @@ fn listing(
     table: &'static str,
     columns: Vec<(&'static str, CqlType)>,
     rows: Vec<Vec<Option<Vec<u8>>>>,
-) -> RoleAnswer {
-    RoleAnswer { listing: Some(Listing { table, columns, rows }), warnings: Vec::new() }
+) -> Done {
+    Done { listing: Some(Listing { table, columns, rows }), ..Done::default() }
 }
 
 fn text(value: &str) -> Option<Vec<u8>> {
