@@ -7,7 +7,7 @@ use replica::budgets::estimate_write;
 use replica::{Budgets, Ticket};
 use schema::Throughput;
 use smallvec::SmallVec;
-use types::{CellAction, CellChange, Mutation, Operation, RowPosition, SetId};
+use types::{Mutation, Operation, SetId};
 use units::budget::{Kind, PARTITION_RATE_MAX};
 use units::{Charge, ReadStrength, rules};
 
@@ -106,27 +106,8 @@ pub(crate) fn estimate(mutation: &Mutation) -> Charge {
     let row = |operation: &Operation| match operation {
         Operation::DeletePartition(_) | Operation::DeleteRange { .. } => rules::RANGE_DELETION,
         Operation::Row(change) => {
-            let clustering = match &change.position {
-                RowPosition::Static => 0,
-                RowPosition::Clustered(clustering) => clustering.len(),
-            };
-            let cells: usize = change.cells.iter().map(cell_bytes).sum();
-            estimate_write((mutation.key.bytes().len() + clustering + cells) as u64, is_conditional)
+            estimate_write(change.row_bytes(&mutation.key) as u64, is_conditional)
         }
     };
     mutation.operations.iter().map(row).sum()
-}
-
-pub(crate) fn cell_bytes(cell: &CellChange) -> usize {
-    match &cell.action {
-        CellAction::Set { path, value, .. } => {
-            path.as_ref().map_or(0, |path| path.len()) + value.len()
-        }
-        CellAction::ListSetAt { value, .. } | CellAction::AddValue { value, .. } => value.len(),
-        CellAction::CounterAdd(_) => 8,
-        CellAction::Delete { .. }
-        | CellAction::DeleteElements { .. }
-        | CellAction::ListDeleteAt { .. }
-        | CellAction::ListRemoveValues { .. } => 0,
-    }
 }

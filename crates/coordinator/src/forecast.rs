@@ -12,7 +12,6 @@ use types::{
 };
 use units::{Charge, rules, table, write_change};
 
-use crate::admission::cell_bytes;
 use crate::collect::row_bytes;
 use crate::error::ExecuteError;
 use crate::view::View;
@@ -199,20 +198,17 @@ impl MutationForecast {
             change.deletion.is_some() && change.cells.is_empty() && change.liveness.is_none();
         let writes_nothing = change.liveness.is_none()
             && change.cells.iter().all(|cell| matches!(cell.action, CellAction::Delete { .. }));
-        let keys = match &change.position {
-            RowPosition::Static => key.bytes().len(),
-            RowPosition::Clustered(clustering) => key.bytes().len() + clustering.len(),
-        } as u64;
+        let keys = (key.bytes().len() + change.position.clustering_bytes()) as u64;
         let after = match now {
             _ if is_whole_deletion => None,
             None if writes_nothing => None,
-            None => Some(keys.saturating_add(written_bytes(change))),
+            None => Some(keys.saturating_add(change.cells_bytes() as u64)),
             Some(row) => {
                 let gone: u64 = match change.deletion {
                     Some(_) => row.bytes.saturating_sub(keys),
                     None => change.cells.iter().map(|cell| replaced_bytes(row, cell)).sum(),
                 };
-                Some(row.bytes.saturating_sub(gone).saturating_add(written_bytes(change)))
+                Some(row.bytes.saturating_sub(gone).saturating_add(change.cells_bytes() as u64))
             }
         };
         match (before, after) {
@@ -226,10 +222,6 @@ impl MutationForecast {
         self.bytes = self.bytes.saturating_add(after.unwrap_or(0));
         self.charge += write_change(before, after, terms);
     }
-}
-
-fn written_bytes(change: &RowChange) -> u64 {
-    change.cells.iter().map(|cell| cell_bytes(cell) as u64).sum()
 }
 
 /// What of a row a change of one column takes the place of.

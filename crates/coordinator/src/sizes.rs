@@ -5,7 +5,7 @@ use std::sync::Arc;
 use replica::{PartitionFilling, PartitionFull, ReplicaSets};
 use schema::{Schema, Table};
 use types::value::to_cql_text;
-use types::{CellAction, Mutation, Operation, PartitionKey, TableId};
+use types::{Mutation, Operation, PartitionKey, TableId};
 
 use crate::error::ExecuteError;
 use crate::view::View;
@@ -41,11 +41,7 @@ impl SizeLimits {
         let Some(bytes_max) = self.row_bytes_max else { return Ok(()) };
         for operation in &mutation.operations {
             let Operation::Row(change) = operation else { continue };
-            let values = change.cells.iter().map(|cell| match &cell.action {
-                CellAction::Set { value, .. } | CellAction::ListSetAt { value, .. } => value.len(),
-                _ => 0,
-            });
-            let bytes = values.sum::<usize>() + mutation.key.bytes().len();
+            let bytes = change.row_bytes(&mutation.key);
             if bytes as u64 > bytes_max {
                 return Err(ExecuteError::Invalid(format!(
                     "Row of {bytes} bytes is too large, the maximum is {bytes_max}"
@@ -112,5 +108,44 @@ pub(crate) fn key_literals(table: &Arc<Table>, key: &PartitionKey) -> String {
     match values.as_slice() {
         [one] => one.clone(),
         _ => format!("({})", values.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Node, settings};
+    use crate::world::Settings;
+
+    #[test]
+    fn all_that_a_row_is_made_of_counts() {
+        let node = Node::new(Settings { row_bytes_max: Some(40), ..settings() });
+        node.run_all(&[
+            "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE k.t (p int, c text, v text, m map<text, int>, PRIMARY KEY (p, c))",
+            "INSERT INTO k.t (p, c, v) VALUES (1, 'c', 'twenty bytes are here')",
+        ]);
+        let long = "x".repeat(40);
+        for refused in [
+            format!("INSERT INTO k.t (p, c, v) VALUES (1, 'c', '{long}')"),
+            format!("INSERT INTO k.t (p, c) VALUES (1, '{long}')"),
+            format!("UPDATE k.t SET m = {{'{long}': 1}} WHERE p = 1 AND c = 'c'"),
+            format!("UPDATE k.t SET v += '{long}' WHERE p = 1 AND c = 'c' IF v != ''"),
+        ] {
+            let error = node.run(&refused).unwrap_err().to_string();
+            assert!(error.ends_with("is too large, the maximum is 40"), "{refused}: {error}");
+        }
+        node.run_all(&["DELETE FROM k.t WHERE p = 1 AND c = 'c'"]);
+    }
+
+    #[test]
+    fn a_long_partition_key_is_refused() {
+        let node = Node::new(Settings { partition_key_bytes_max: Some(4), ..settings() });
+        node.run_all(&[
+            "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE k.t (p text PRIMARY KEY)",
+            "INSERT INTO k.t (p) VALUES ('four')",
+        ]);
+        let error = node.run("INSERT INTO k.t (p) VALUES ('fives')").unwrap_err().to_string();
+        assert_eq!(error, "Partition key of 5 bytes is too long, the maximum is 4");
     }
 }

@@ -110,6 +110,16 @@ pub enum RowPosition {
     Clustered(Bytes),
 }
 
+impl RowPosition {
+    /// How long the clustering key is.
+    pub fn clustering_bytes(&self) -> usize {
+        match self {
+            RowPosition::Static => 0,
+            RowPosition::Clustered(clustering) => clustering.len(),
+        }
+    }
+}
+
 /// A contiguous run of rows: clustering keys from `start` (inside) to `end` (outside; `None` means
 /// up to the last row). Bounds are byte-comparable encodings of a prefix of the clustering columns,
 /// or the successor of one.

@@ -124,6 +124,59 @@ pub struct Deletion {
     pub deleted_at_s: u32,
 }
 
+impl Mutation {
+    /// What it writes, in the size of rows: of each row that is written its keys and the values. What it takes away or
+    /// replaces is not known before it is applied.
+    pub fn written_bytes(&self) -> usize {
+        let of_operation = |operation: &Operation| match operation {
+            Operation::Row(change) => match change.cells_bytes() {
+                0 if change.liveness.is_none() => 0,
+                cells => self.key.bytes().len() + change.position.clustering_bytes() + cells,
+            },
+            Operation::DeletePartition(_) | Operation::DeleteRange { .. } => 0,
+        };
+        self.operations.iter().map(of_operation).sum()
+    }
+}
+
+impl RowChange {
+    /// What a new row takes that it is written to: the keys and the values.
+    pub fn row_bytes(&self, key: &PartitionKey) -> usize {
+        key.bytes().len() + self.position.clustering_bytes() + self.cells_bytes()
+    }
+
+    /// What it writes into cells.
+    pub fn cells_bytes(&self) -> usize {
+        self.cells.iter().map(|cell| cell.action.written_bytes()).sum()
+    }
+}
+
+impl CellAction {
+    /// What is written: the value, and which element it is. This is the one rule for the size of a change.
+    pub fn written_bytes(&self) -> usize {
+        match self {
+            CellAction::Set { path, value, .. } => {
+                path.as_ref().map_or(0, Bytes::len) + value.len()
+            }
+            _ => self.value_bytes(),
+        }
+    }
+
+    /// The value that is written.
+    pub fn value_bytes(&self) -> usize {
+        match self {
+            CellAction::Set { value, .. }
+            | CellAction::ListSetAt { value, .. }
+            | CellAction::AddValue { value, .. } => value.len(),
+            CellAction::CounterAdd(_) => size_of::<i64>(),
+            CellAction::Delete { .. }
+            | CellAction::DeleteElements { .. }
+            | CellAction::ListDeleteAt { .. }
+            | CellAction::ListRemoveValues { .. } => 0,
+        }
+    }
+}
+
 /// A change of one column, or of one element of a collection or user type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellChange {
@@ -198,4 +251,66 @@ pub enum CellAction {
         /// When, seconds since the epoch.
         deleted_at_s: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(action: CellAction) -> CellChange {
+        CellChange { column: ColumnId(1), timestamp_us: 1, action }
+    }
+
+    fn change(liveness: bool, cells: Vec<CellChange>) -> RowChange {
+        RowChange {
+            position: RowPosition::Clustered(Bytes::from_static(b"cc")),
+            original_clustering: None,
+            liveness: liveness.then_some(Liveness { timestamp_us: 1, expiry: None }),
+            deletion: None,
+            cells,
+        }
+    }
+
+    #[test]
+    fn every_action_that_writes_counts_and_no_other() {
+        let value = || Bytes::from_static(b"12345");
+        let (path, expiry) = (Some(Bytes::from_static(b"abc")), None);
+        let written = [
+            (CellAction::Set { path: None, value: value(), expiry }, 5),
+            (CellAction::Set { path: path.clone(), value: value(), expiry }, 8),
+            (CellAction::AddValue { cql_type: CqlType::Int, value: value(), expiry }, 5),
+            (CellAction::ListSetAt { index: 0, value: value(), expiry }, 5),
+            (CellAction::CounterAdd(1), 8),
+            (CellAction::Delete { path, deleted_at_s: 1 }, 0),
+            (CellAction::DeleteElements { deleted_at_s: 1 }, 0),
+            (CellAction::ListDeleteAt { index: 0, deleted_at_s: 1 }, 0),
+            (CellAction::ListRemoveValues { values: vec![value()], deleted_at_s: 1 }, 0),
+        ];
+        for (action, bytes) in written {
+            assert_eq!(action.written_bytes(), bytes, "{action:?}");
+        }
+    }
+
+    #[test]
+    fn a_mutation_counts_the_keys_of_each_row_that_it_writes() {
+        let key = PartitionKey::new(Bytes::from_static(b"key"));
+        let delete = || cell(CellAction::Delete { path: None, deleted_at_s: 1 });
+        let add = cell(CellAction::CounterAdd(1));
+        let mutation = Mutation {
+            table: TableId(1),
+            table_version: 1,
+            key: key.clone(),
+            now_s: None,
+            condition: None,
+            operations: vec![
+                Operation::Row(change(true, vec![])),
+                Operation::Row(change(false, vec![delete()])),
+                Operation::Row(change(false, vec![add])),
+                Operation::DeletePartition(Deletion { timestamp_us: 1, deleted_at_s: 1 }),
+            ],
+        };
+        assert_eq!(mutation.written_bytes(), 5 + 13);
+        // Whether or not a row is there: this is what one takes that is.
+        assert_eq!(change(false, vec![delete()]).row_bytes(&key), 5);
+    }
 }

@@ -393,6 +393,30 @@ fn in_order(mut checks: Vec<(i32, Check)>) -> Vec<Check> {
     checks.into_iter().map(|(_, check)| check).collect()
 }
 
+/// The one key that a conditional statement names.
+fn conditional_key(
+    statement: &PreparedModification,
+    eval: &Evaluation<'_>,
+    is_batch: bool,
+) -> Result<Option<PartitionKey>, PlanError> {
+    let mut keys = statement.restrictions.bind_keys(eval)?;
+    if !statement.restrictions.key_is_in() {
+        return Ok(keys.pop());
+    }
+    if is_batch {
+        return invalid!(
+            "Batch with conditions cannot span multiple partitions (you cannot use IN on the \
+             partition key)"
+        );
+    }
+    let words = kind_words(statement);
+    invalid!("IN on the partition key is not supported with conditional {words}")
+}
+
+fn kind_words(statement: &PreparedModification) -> &'static str {
+    if statement.kind == StatementKind::Update { "updates" } else { "deletions" }
+}
+
 /// Conditional statements: all on one logical partition, in one mutation.
 fn bind_conditional<'a>(
     items: &[(&'a PreparedModification, BoundValues<'a>)],
@@ -415,21 +439,8 @@ fn bind_conditional<'a>(
             timestamp_us: context.now_us,
             ..statement.stamp(&eval, context, context.now_us)?
         };
-        let words = if statement.kind == StatementKind::Update { "updates" } else { "deletions" };
         with_values(statement, &eval, |eval| {
-            let mut keys = statement.restrictions.bind_keys(eval)?;
-            if statement.restrictions.key_is_in() {
-                if is_batch {
-                    return invalid!(
-                        "Batch with conditions cannot span multiple partitions (you cannot use IN \
-                         on the partition key)"
-                    );
-                }
-                return invalid!(
-                    "IN on the partition key is not supported with conditional {words}"
-                );
-            }
-            let Some(key) = keys.pop() else { return Ok(()) };
+            let Some(key) = conditional_key(statement, eval, is_batch)? else { return Ok(()) };
             match &bound {
                 Some((_, known)) if *known != key => {
                     return invalid!("Batch with conditions cannot span multiple partitions");
@@ -438,6 +449,7 @@ fn bind_conditional<'a>(
                 None => bound = Some((&statement.table, key)),
             }
             if statement.restrictions.clustering_has_in() {
+                let words = kind_words(statement);
                 return invalid!(
                     "IN on the clustering key columns is not supported with conditional {words}"
                 );

@@ -110,10 +110,12 @@ fn mutation_bytes(mutation: &Mutation, table: &Table) -> usize {
                 row.expires |= change.liveness.is_some_and(|liveness| liveness.expiry.is_some());
                 for cell in &change.cells {
                     let (path, length) = match &cell.action {
-                        CellAction::Set { path, value, .. } => (path.as_ref(), value.len()),
-                        CellAction::Delete { path, .. } => (path.as_ref(), 0),
-                        CellAction::ListSetAt { value, .. }
-                        | CellAction::AddValue { value, .. } => (None, value.len()),
+                        action @ (CellAction::Set { path, .. }
+                        | CellAction::Delete { path, .. }) => (path.as_ref(), action.value_bytes()),
+                        action @ (CellAction::ListSetAt { .. } | CellAction::AddValue { .. }) => {
+                            (None, action.value_bytes())
+                        }
+                        // What a counter changes by is no value of a row.
                         CellAction::CounterAdd(_) => (None, 0),
                         CellAction::DeleteElements { .. }
                         | CellAction::ListDeleteAt { .. }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use types::{CellAction, Mutation, Operation, PartitionKey, RowPosition, TableId};
+use types::{Mutation, PartitionKey, TableId};
 
 use crate::core::Core;
 
@@ -87,28 +87,5 @@ fn look_up(
 
 /// What a mutation adds at most: what it replaces is not known before it is applied.
 fn added_bytes(mutation: &Mutation) -> u64 {
-    let of_operation = |operation: &Operation| {
-        let Operation::Row(change) = operation else { return 0 };
-        let of_cell = |action: &CellAction| match action {
-            CellAction::Set { path, value, .. } => {
-                value.len() + path.as_ref().map_or(0, |path| path.len())
-            }
-            CellAction::ListSetAt { value, .. } | CellAction::AddValue { value, .. } => value.len(),
-            CellAction::CounterAdd(_) => 8,
-            CellAction::Delete { .. }
-            | CellAction::DeleteElements { .. }
-            | CellAction::ListDeleteAt { .. }
-            | CellAction::ListRemoveValues { .. } => 0,
-        };
-        let values: usize = change.cells.iter().map(|cell| of_cell(&cell.action)).sum();
-        if values == 0 && change.liveness.is_none() {
-            return 0;
-        }
-        let clustering = match &change.position {
-            RowPosition::Static => 0,
-            RowPosition::Clustered(clustering) => clustering.len(),
-        };
-        values + clustering + mutation.key.bytes().len()
-    };
-    mutation.operations.iter().map(|operation| of_operation(operation) as u64).sum()
+    mutation.written_bytes() as u64
 }
