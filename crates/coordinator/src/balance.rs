@@ -2,8 +2,8 @@
 //! change itself. What is decided is `partition`'s business, and pure.
 
 use partition::{
-    Action, Halving, Limits, NodeLoad, PartitionLoad, PartitionMap, PhysicalPartition, Space,
-    SpaceLoad, decide, halve,
+    Action, Halving, Limits, PartitionLoad, PartitionMap, PhysicalPartition, Space, SpaceLoad,
+    decide, halve,
 };
 use replica::ReplicaSets;
 use schema::{Schema, Throughput};
@@ -29,10 +29,7 @@ pub(crate) fn balance(catalog: &Catalog) {
     let schema = catalog.schema();
     let loads: Vec<SpaceLoad> =
         map.spaces().map(|(space, _)| space_load(catalog, &map, &schema, space)).collect();
-    let bytes = loads.iter().flat_map(|load| &load.partitions).map(|it| it.bytes).sum();
-    let nodes =
-        [NodeLoad { host_id: catalog.world.facts(false).host_id, bytes, is_writable: true }];
-    for action in decide(&map, &loads, limits, &nodes, now_us / 1000) {
+    for action in decide(&map, &loads, limits, now_us / 1000) {
         let done = match &action {
             Action::Split { space, set, at, reason } => {
                 catalog.split_set(space, *set, *at, *reason)
@@ -215,8 +212,7 @@ mod tests {
                 partition_count_min: START_COUNT as usize,
                 partitions: partitions.map(load).collect(),
             };
-            let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
-            for action in decide(&self.map, &[load], &self.limits, &nodes, now_s * 1000) {
+            for action in decide(&self.map, &[load], &self.limits, now_s * 1000) {
                 self.carry_out(&action, now_s);
             }
         }

@@ -13,8 +13,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use partition::{
-    Action, Halving, Limits, NodeLoad, Origin, PartitionLoad, PartitionMap, Reason, Space,
-    SpaceLoad, decide,
+    Action, Halving, Limits, Origin, PartitionLoad, PartitionMap, Reason, Space, SpaceLoad, decide,
 };
 use types::{RingRange, RingToken};
 
@@ -133,8 +132,7 @@ impl Year {
     /// One round; whether anything was decided.
     fn decide(&mut self, provisioned: f64, spent: f64, now_ms: i64) -> bool {
         let loads = self.loads(provisioned, spent);
-        let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
-        let actions = decide(&self.map, &[loads], &self.limits, &nodes, now_ms);
+        let actions = decide(&self.map, &[loads], &self.limits, now_ms);
         self.moves_today += actions.len();
         for action in &actions {
             let origin = |reason| Origin { made_at_ms: now_ms, reason };

@@ -107,17 +107,6 @@ pub struct SpaceLoad {
     pub partitions: Vec<PartitionLoad>,
 }
 
-/// A node that may hold replicas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeLoad {
-    /// Its host id.
-    pub host_id: u128,
-    /// Bytes it holds.
-    pub bytes: u64,
-    /// Whether it can be given anything: no splits are made while no node can.
-    pub is_writable: bool,
-}
-
 /// What should happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -146,13 +135,9 @@ pub fn decide(
     map: &PartitionMap,
     loads: &[SpaceLoad],
     limits: &Limits,
-    nodes: &[NodeLoad],
     now_ms: i64,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
-    if !nodes.iter().any(|node| node.is_writable) {
-        return actions;
-    }
     for load in loads {
         let partitions = map.partitions(&load.space);
         // Numbers from before the last change say nothing about the map as it is.

@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may stop")]
 
 use partition::{
-    Action, Halving, Limits, NodeLoad, PartitionLoad, PartitionMap, Space, SpaceLoad, decide,
-    halve, middle,
+    Action, Halving, Limits, PartitionLoad, PartitionMap, Space, SpaceLoad, decide, halve, middle,
 };
 use types::{RingRange, RingToken};
 
@@ -56,8 +55,7 @@ impl World {
     }
 
     fn decide(&self, loads: SpaceLoad) -> Vec<String> {
-        let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
-        decide(&self.map, &[loads], &self.limits, &nodes, self.now_ms).iter().map(told).collect()
+        decide(&self.map, &[loads], &self.limits, self.now_ms).iter().map(told).collect()
     }
 
     fn check(&self, numbers: &[(u64, f64)], expected: &[&str]) {
@@ -127,8 +125,7 @@ fn throughput_raised_a_hundredfold() {
     loop {
         let count = world.map.partitions(&world.space).len();
         let loads = world.loads(&vec![(0, 0.0); count]);
-        let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
-        let actions = decide(&world.map, &[loads], &world.limits, &nodes, world.now_ms);
+        let actions = decide(&world.map, &[loads], &world.limits, world.now_ms);
         if actions.is_empty() {
             break;
         }
@@ -195,8 +192,7 @@ fn load_that_goes_up_and_down_does_not_make_the_map_swing() {
             *peak = peak.max(load.ru_s);
             load.peak_ru_s = *peak;
         }
-        let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
-        for action in decide(&world.map, &[loads], &world.limits, &nodes, world.now_ms) {
+        for action in decide(&world.map, &[loads], &world.limits, world.now_ms) {
             changed_at.push(minute);
             let map = &world.map;
             let origin = |reason| partition::Origin { made_at_ms: world.now_ms, reason };
@@ -257,11 +253,8 @@ fn thousands_of_tables_are_quiet_and_quick() {
                 .collect(),
         })
         .collect();
-    let nodes = [NodeLoad { host_id: 1, bytes: 0, is_writable: true }];
-    let actions = decide(&map, &loads, &Limits::default(), &nodes, HOUR_MS * 9);
+    let actions = decide(&map, &loads, &Limits::default(), HOUR_MS * 9);
     assert_eq!(actions.iter().map(told).collect::<Vec<_>>(), ["split 77 at 0 for storage"]);
-    let full = [NodeLoad { host_id: 1, bytes: 0, is_writable: false }];
-    assert!(decide(&map, &loads, &Limits::default(), &full, HOUR_MS * 9).is_empty());
 }
 
 #[test]

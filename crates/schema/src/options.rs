@@ -45,16 +45,12 @@ pub struct TableOptions {
     pub crc_check_chance: f64,
     /// `default_time_to_live`, seconds; acts.
     pub default_time_to_live_s: u32,
-    /// `extensions`
-    pub extensions: BTreeMap<String, Vec<u8>>,
     /// `gc_grace_seconds`; acts.
     pub gc_grace_s: u32,
     /// `incremental_backups`
     pub incremental_backups: bool,
     /// `max_index_interval`
     pub max_index_interval: i32,
-    /// `memtable`
-    pub memtable: Option<String>,
     /// `memtable_flush_period_in_ms`
     pub memtable_flush_period_in_ms: i32,
     /// `min_index_interval`
@@ -90,11 +86,9 @@ impl Default for TableOptions {
             ]),
             crc_check_chance: 1.0,
             default_time_to_live_s: 0,
-            extensions: BTreeMap::new(),
             gc_grace_s: 864_000,
             incremental_backups: true,
             max_index_interval: 2048,
-            memtable: None,
             memtable_flush_period_in_ms: 0,
             min_index_interval: 128,
             read_repair: "BLOCKING".into(),

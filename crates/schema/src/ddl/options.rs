@@ -92,7 +92,7 @@ pub(crate) fn read(
         options.compression = compression::read(map)?;
     }
     if let Some(value) = properties.text("memtable")? {
-        options.memtable = read_memtable(value)?;
+        check_memtable(value)?;
     }
     let default_time_to_live_s = properties
         .int("default_time_to_live")?
@@ -247,10 +247,10 @@ fn read_caching(mut map: OptionMap) -> Result<BTreeMap<String, String>, SchemaEr
     ]))
 }
 
-/// The one memtable configuration there is.
-fn read_memtable(name: &str) -> Result<Option<String>, SchemaError> {
+/// There is one memtable configuration, and a table that names it is like one that names none.
+fn check_memtable(name: &str) -> Result<(), SchemaError> {
     if name == "default" {
-        return Ok(None);
+        return Ok(());
     }
     Err(configuration!("Memtable configuration \"{name}\" not found."))
 }

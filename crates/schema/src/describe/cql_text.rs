@@ -206,14 +206,6 @@ fn table_options(table: &Table, is_virtual: bool, with_internals: bool) -> Strin
 }
 
 fn option_texts(options: &TableOptions) -> Vec<String> {
-    let extensions: Vec<String> = options
-        .extensions
-        .iter()
-        .map(|(name, bytes)| {
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{}: 0x{digits}", quoted(name))
-        })
-        .collect();
     vec![
         format!("additional_write_policy = {}", quoted(&options.additional_write_policy)),
         format!("allow_auto_snapshot = {}", options.allow_auto_snapshot),
@@ -223,10 +215,11 @@ fn option_texts(options: &TableOptions) -> Vec<String> {
         format!("comment = {}", quoted(&options.comment)),
         format!("compaction = {}", map_text(&options.compaction)),
         format!("compression = {}", map_text(&options.compression)),
-        format!("memtable = {}", quoted(options.memtable.as_deref().unwrap_or("default"))),
+        "memtable = 'default'".to_owned(),
         format!("crc_check_chance = {}", java::double_text(options.crc_check_chance)),
         format!("default_time_to_live = {}", options.default_time_to_live_s),
-        format!("extensions = {{{}}}", extensions.join(", ")),
+        // Accepted and forgotten, as in Cassandra.
+        "extensions = {}".to_owned(),
         format!("gc_grace_seconds = {}", options.gc_grace_s),
         format!("incremental_backups = {}", options.incremental_backups),
         format!("max_index_interval = {}", options.max_index_interval),

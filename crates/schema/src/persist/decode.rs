@@ -304,11 +304,6 @@ fn index(node: &Node<'_>) -> Result<Index, CorruptSchema> {
 fn table_options(node: &Node<'_>) -> Result<TableOptions, CorruptSchema> {
     let text = |name: &str| node.field(name)?.text().map(str::to_string);
     let cdc = node.field("cdc")?;
-    let mut extensions = BTreeMap::new();
-    for (name, digits) in node.field("extensions")?.text_map()? {
-        let bytes = unhex(&digits).ok_or_else(|| node.corrupt("no bytes in an extension"))?;
-        extensions.insert(name, bytes);
-    }
     Ok(TableOptions {
         additional_write_policy: text("additional_write_policy")?,
         allow_auto_snapshot: node.field("allow_auto_snapshot")?.boolean()?,
@@ -320,25 +315,13 @@ fn table_options(node: &Node<'_>) -> Result<TableOptions, CorruptSchema> {
         compression: node.field("compression")?.text_map()?,
         crc_check_chance: node.field("crc_check_chance")?.double()?,
         default_time_to_live_s: node.field("default_time_to_live_s")?.number()?,
-        extensions,
         gc_grace_s: node.field("gc_grace_s")?.number()?,
         incremental_backups: node.field("incremental_backups")?.boolean()?,
         max_index_interval: node.field("max_index_interval")?.number()?,
-        memtable: node.field("memtable")?.optional_text()?.map(str::to_string),
         memtable_flush_period_in_ms: node.field("memtable_flush_period_in_ms")?.number()?,
         min_index_interval: node.field("min_index_interval")?.number()?,
         read_repair: text("read_repair")?,
         speculative_retry: text("speculative_retry")?,
         throughput: node.field("throughput")?.throughput()?,
     })
-}
-
-fn unhex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
-        return None;
-    }
-    (0..digits.len())
-        .step_by(2)
-        .map(|start| u8::from_str_radix(digits.get(start..start + 2)?, 16).ok())
-        .collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use types::{CqlType, UserType};
 
 use crate::model::{
@@ -195,11 +195,6 @@ fn index(index: &Index) -> Value {
 }
 
 fn options(options: &TableOptions) -> Value {
-    let extensions: Map<String, Value> = options
-        .extensions
-        .iter()
-        .map(|(name, bytes)| (name.clone(), Value::from(hex(bytes))))
-        .collect();
     object([
         ("additional_write_policy", text(&options.additional_write_policy)),
         ("allow_auto_snapshot", options.allow_auto_snapshot.into()),
@@ -211,11 +206,9 @@ fn options(options: &TableOptions) -> Value {
         ("compression", text_map(&options.compression)),
         ("crc_check_chance", options.crc_check_chance.to_string().into()),
         ("default_time_to_live_s", options.default_time_to_live_s.into()),
-        ("extensions", Value::Object(extensions)),
         ("gc_grace_s", options.gc_grace_s.into()),
         ("incremental_backups", options.incremental_backups.into()),
         ("max_index_interval", options.max_index_interval.into()),
-        ("memtable", options.memtable.as_deref().map_or(Value::Null, Value::from)),
         ("memtable_flush_period_in_ms", options.memtable_flush_period_in_ms.into()),
         ("min_index_interval", options.min_index_interval.into()),
         ("read_repair", text(&options.read_repair)),
@@ -242,8 +235,4 @@ fn type_text(cql_type: &CqlType) -> Value {
 
 fn text_map(map: &BTreeMap<String, String>) -> Value {
     Value::Object(map.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

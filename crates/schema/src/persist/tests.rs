@@ -91,32 +91,22 @@ fn throughput() -> impl Strategy<Value = Option<Throughput>> {
 fn options() -> impl Strategy<Value = TableOptions> {
     (
         (any::<bool>(), proptest::option::of(any::<bool>()), any::<u32>(), any::<i32>()),
-        (-1e9..1e9_f64, ".{0,8}", text_map(), proptest::option::of("[a-z]{1,3}")),
-        proptest::collection::btree_map("[a-z]{1,4}", any::<Vec<u8>>(), 0..3),
+        (-1e9..1e9_f64, ".{0,8}", text_map()),
         throughput(),
     )
-        .prop_map(
-            |(
-                (flag, cdc, seconds, number),
-                (chance, comment, map, memtable),
-                extensions,
+        .prop_map(|((flag, cdc, seconds, number), (chance, comment, map), throughput)| {
+            TableOptions {
+                allow_auto_snapshot: flag,
+                cdc,
+                default_time_to_live_s: seconds,
+                memtable_flush_period_in_ms: number,
+                bloom_filter_fp_chance: chance,
+                comment,
+                compaction: map,
                 throughput,
-            )| {
-                TableOptions {
-                    allow_auto_snapshot: flag,
-                    cdc,
-                    default_time_to_live_s: seconds,
-                    memtable_flush_period_in_ms: number,
-                    bloom_filter_fp_chance: chance,
-                    comment,
-                    compaction: map,
-                    memtable,
-                    extensions,
-                    throughput,
-                    ..TableOptions::default()
-                }
-            },
-        )
+                ..TableOptions::default()
+            }
+        })
 }
 
 fn table(id: u128, keyspace: Arc<str>, types: Vec<Arc<UserType>>) -> impl Strategy<Value = Table> {

@@ -61,13 +61,13 @@ fn table_row(table: &Table) -> NamedRow {
         ("crc_check_chance", double(options.crc_check_chance)),
         ("dclocal_read_repair_chance", double(0.0)),
         ("default_time_to_live", int(as_int(options.default_time_to_live_s))),
-        ("extensions", extensions(&options.extensions)),
+        ("extensions", map([].into_iter())),
         ("flags", set(flags(table))),
         ("gc_grace_seconds", int(as_int(options.gc_grace_s))),
         ("id", uuid(table.id.0)),
         ("incremental_backups", only_false(options.incremental_backups)),
         ("max_index_interval", int(options.max_index_interval)),
-        ("memtable", options.memtable.as_deref().and_then(text)),
+        ("memtable", None),
         ("memtable_flush_period_in_ms", int(options.memtable_flush_period_in_ms)),
         ("min_index_interval", int(options.min_index_interval)),
         ("read_repair", text(&options.read_repair)),
@@ -78,10 +78,6 @@ fn table_row(table: &Table) -> NamedRow {
 
 fn as_int(seconds: u32) -> i32 {
     i32::try_from(seconds).unwrap_or(i32::MAX)
-}
-
-fn extensions(extensions: &BTreeMap<String, Vec<u8>>) -> super::values::Value {
-    map(extensions.iter().map(|(name, bytes)| (name.as_bytes().to_vec(), bytes.clone())))
 }
 
 /// How old versions would store the table.
