@@ -1,9 +1,12 @@
 //! The test command and its parts that need only Rust: format, lints, tests.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::process::Stdio;
 
 use crate::e2e::{self, Parts};
 use crate::instructions;
+use crate::place::root;
 use crate::process::{cargo, lines, run_visibly};
 use crate::report::{Report, Step};
 use crate::{Outcome, close};
@@ -21,7 +24,7 @@ const INSTRUCTIONS: &str = "instructions";
 
 /// Where the property tests take their seed from.
 const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
-/// A fixed one, so that the same commit gives the same outcome everywhere.
+/// A fixed one, so that the same commit gives the same outcome everywhere. Then they run once more with a fresh one.
 const SEED: &str = "20261115";
 
 /// `cargo xtask test`.
@@ -63,7 +66,12 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         cargo_step(&mut report, "lints", &[&LINTS]);
     }
     if wanted("rust") {
-        rust_tests(&mut report, &["test", "--workspace", "--locked", "--no-fail-fast"]);
+        let all = ["test", "--workspace", "--locked", "--no-fail-fast"];
+        let chosen = std::env::var(SEED_VARIABLE).ok();
+        rust_tests(&mut report, "rust tests", &all, chosen.as_deref().unwrap_or(SEED));
+        if chosen.is_none() {
+            fresh_properties(&mut report, &all);
+        }
     }
     e2e::run(&mut report, &parts, installation);
     if wanted(INSTRUCTIONS) {
@@ -80,7 +88,8 @@ pub(crate) fn check() -> Outcome {
     let mut report = Report::default();
     cargo_step(&mut report, "format", &[&FORMAT, &FORMAT_SCENARIOS]);
     cargo_step(&mut report, "lints", &[&LINTS]);
-    rust_tests(&mut report, &["test", "--package", "xtask", "--locked", "--test", "tidy"]);
+    let tidy = ["test", "--package", "xtask", "--locked", "--test", "tidy"];
+    rust_tests(&mut report, "rust tests", &tidy, SEED);
     close(&report)
 }
 
@@ -114,17 +123,69 @@ fn cargo_step(report: &mut Report, name: &str, commands: &[&[&str]]) {
     step.end("ok");
 }
 
+/// The property tests once more, with a seed that nobody tried yet.
+fn fresh_properties(report: &mut Report, command: &[&str]) {
+    let names = match property_names() {
+        Ok(names) if !names.is_empty() => names,
+        Ok(_) => return report.fail("no property tests were found"),
+        Err(error) => return report.fail(format!("property tests cannot be looked for: {error}")),
+    };
+    let mut command = command.to_vec();
+    command.push("--");
+    command.extend(names.iter().map(String::as_str));
+    // The standard library draws its keys from the system's randomness.
+    let seed = RandomState::new().build_hasher().finish().to_string();
+    rust_tests(report, "property tests, fresh", &command, &seed);
+}
+
+/// The names of all property tests of the rooms.
+fn property_names() -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                names.extend(properties_in(&std::fs::read_to_string(path)?));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The functions in the `proptest!` blocks of a source file.
+fn properties_in(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let (mut is_inside, mut is_test) = (false, false);
+    for line in source.lines() {
+        let word = line.trim_start();
+        let is_at_margin = word.len() == line.len();
+        if word.starts_with("proptest! {") {
+            is_inside = true;
+        } else if is_inside && word.starts_with("#[test]") {
+            is_test = true;
+        } else if let (true, Some(rest)) = (is_test, word.strip_prefix("fn ")) {
+            names.extend(rest.split(['(', '<']).next().map(String::from));
+            is_test = false;
+        } else if is_inside && is_at_margin && line.starts_with('}') {
+            is_inside = false;
+        }
+    }
+    names
+}
+
 /// One cargo invocation for all Rust tests. Compilation is shown as it goes, test output when a test failed.
-fn rust_tests(report: &mut Report, command: &[&str]) {
-    let step = Step::start("rust tests");
-    let seed = std::env::var(SEED_VARIABLE).unwrap_or_else(|_| SEED.into());
+fn rust_tests(report: &mut Report, name: &str, command: &[&str], seed: &str) {
+    let step = Step::start(name);
     println!("    seed of the property tests: {seed} (another one: {SEED_VARIABLE}=N)");
     let mut cargo = cargo(command);
     cargo.env(SEED_VARIABLE, seed).stdout(Stdio::piped()).stdin(Stdio::null());
     let mut child = match cargo.spawn() {
         Ok(child) => child,
         Err(error) => {
-            report.fail(format!("rust tests: cargo did not start: {error}"));
+            report.fail(format!("{name}: cargo did not start: {error}"));
             return step.end("FAILED");
         }
     };
@@ -142,11 +203,11 @@ fn rust_tests(report: &mut Report, command: &[&str]) {
     if !good || counts.failed > 0 {
         print!("{output}");
         // One failure each; a run that broke without a failed test is one as well.
-        for name in &counts.failed_names {
-            report.fail(format!("rust test {name}"));
+        for test in &counts.failed_names {
+            report.fail(format!("rust test {test} ({SEED_VARIABLE}={seed})"));
         }
         if counts.failed_names.is_empty() {
-            report.fail("rust tests: see the output above");
+            report.fail(format!("{name}: see the output above"));
         }
         return step.end("FAILED");
     }
@@ -185,7 +246,16 @@ impl TestCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::TestCounts;
+    use super::{TestCounts, properties_in, property_names};
+
+    #[test]
+    fn property_tests_are_found() {
+        let source = "fn no() {}\nproptest! {\n    #![proptest_config(x)]\n\n    #[test]\n    fn \
+                      holds(\n        a in b,\n    ) {\n    }\n}\n\n#[test]\nfn other() {}\n";
+        assert_eq!(properties_in(source), ["holds"]);
+        let names = property_names().unwrap();
+        assert!(names.iter().any(|name| name == "group_commit_equals_the_model"), "{names:?}");
+    }
 
     #[test]
     fn counts_are_summed_over_binaries() {

@@ -29,6 +29,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    panic!("it is not so after half a minute");
 }
 
 fn column(id: u32, name: &str, cql_type: CqlType, kind: ColumnKind) -> Column {

@@ -14,6 +14,7 @@ use protocol::{
 use replica::{AllDone, CommitResult};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use super::{Connection, Limits, Promised, Wait};
@@ -24,12 +25,14 @@ use crate::metrics::Metrics;
 use crate::session::{Client, Effect, Finished, Session, Statements, Step, Turn};
 
 /// `now`: answered at once. `later N`: after N milliseconds. `never`. `panic`. `large N`: N bytes. `full`: held
-/// back until there is room, then answered.
+/// back until there is room, then answered. `gate N`: when the gate N is opened. `promised N`: when the gate N - 1 is,
+/// through the mailbox; `promised 0`: soon. `late N`: an outcome that does not come in N milliseconds.
 #[derive(Default)]
 struct Scripted {
     served_count: AtomicUsize,
     requires_login: bool,
     room: Arc<Notify>,
+    gates: Arc<[Notify; 3]>,
 }
 
 impl Statements for Scripted {
@@ -65,8 +68,12 @@ impl Statements for Scripted {
             // Its outcome is put by a thread that never heard of the connection.
             "promised" => {
                 let (mailbox, place) = (Arc::clone(answer_to.mailbox), answer_to.number);
+                let (gates, runtime) = (Arc::clone(&self.gates), Handle::current());
                 tokio::task::spawn_blocking(move || {
-                    std::thread::sleep(Duration::from_millis(number));
+                    match number.checked_sub(1) {
+                        Some(gate) => runtime.block_on(gates[gate as usize].notified()),
+                        None => std::thread::yield_now(),
+                    }
                     mailbox.put(place, Ok(AllDone::new())).into_iter().for_each(Waker::wake);
                 });
                 let deadline = crate::world::now() + LONG;
@@ -75,6 +82,15 @@ impl Statements for Scripted {
             "late" => {
                 let deadline = crate::world::now() + Duration::from_millis(number);
                 return Step::Promised(Box::new(Told { version, stream, deadline }));
+            }
+            "gate" => {
+                let gates = Arc::clone(&self.gates);
+                return Step::Waits(Box::pin(async move {
+                    gates[number as usize].notified().await;
+                    let mut message = BytesMut::new();
+                    answer(&mut message, "gate");
+                    Finished::new(message, Effect::none())
+                }));
             }
             "never" => return Step::Waits(Box::pin(std::future::pending())),
             _ => {
@@ -253,6 +269,30 @@ impl TestClient {
         }
     }
 
+    /// Waits until so many requests reached the statements.
+    async fn served(&self, count: usize) {
+        let reached = async {
+            while self.statements.served_count.load(Ordering::Relaxed) < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), reached).await.unwrap();
+    }
+
+    /// Waits until nothing goes on any more: all of a test runs on one thread, so everybody who could had many turns.
+    /// Returns how many requests reached the statements.
+    async fn settled(&self) -> usize {
+        loop {
+            let before = self.statements.served_count.load(Ordering::Relaxed);
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            if self.statements.served_count.load(Ordering::Relaxed) == before {
+                return before;
+            }
+        }
+    }
+
     async fn is_closed(&mut self) -> bool {
         let mut rest = [0; 1024];
         loop {
@@ -284,7 +324,7 @@ async fn many_requests_in_every_version_and_compression() {
             for stream in 0..1000 {
                 let text = match stream % 7 {
                     0 => "later 2",
-                    3 => "promised 2",
+                    3 => "promised 0",
                     _ => "now",
                 };
                 client.queue_query(stream, text);
@@ -309,14 +349,19 @@ async fn many_requests_in_every_version_and_compression() {
 async fn answers_come_as_they_are_ready() {
     let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
     client.start(None).await;
-    let texts = ["never", "later 150", "later 10", "now", "promised 80", "late 220"];
+    let texts = ["never", "gate 0", "gate 1", "now", "promised 3"];
     for (stream, text) in (1..).zip(texts) {
         client.queue_query(stream, text);
     }
     client.flush().await;
-    for expected in [4, 3, 5, 2, 6] {
+    assert_eq!(client.receive().await.0, 4);
+    for (gate, expected) in [(1, 3), (2, 5), (0, 2)] {
+        client.statements.gates[gate].notify_one();
         assert_eq!(client.receive().await.0, expected);
     }
+    client.queue_query(6, "late 1");
+    client.flush().await;
+    assert_eq!(client.receive().await, (6, Response::SetKeyspace("late".to_owned())));
 }
 
 #[tokio::test]
@@ -328,8 +373,8 @@ async fn a_client_that_does_not_read_is_held_back() {
     }
     // The whole takes 120 MB of answers; the sockets take some, then serving must stop.
     client.flush().await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let served_count = client.statements.served_count.load(Ordering::Relaxed);
+    client.served(1).await;
+    let served_count = client.settled().await;
     assert!(served_count < 1000, "{served_count} were served for a client that reads nothing");
     for _ in 0..2000 {
         client.receive().await;
@@ -344,8 +389,8 @@ async fn too_many_waiting_requests_hold_the_client_back() {
         client.queue_query(stream, "never");
     }
     client.flush().await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(client.statements.served_count.load(Ordering::Relaxed), LIMITS.in_flight_max);
+    client.served(LIMITS.in_flight_max).await;
+    assert_eq!(client.settled().await, LIMITS.in_flight_max);
 }
 
 #[tokio::test]
@@ -417,10 +462,10 @@ async fn unknown_versions_are_told_which_to_use() {
 #[tokio::test]
 async fn silence_is_not_waited_for() {
     let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
-    assert!(client.is_closed().await);
-    let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
     client.start(None).await;
-    tokio::time::sleep(LIMITS.startup_timeout * 2).await;
+    // The other one came later, so what it is given up for is over for both.
+    let mut silent = TestClient::connect(Version::V4, Scripted::default()).await;
+    assert!(silent.is_closed().await);
     client.queue_query(1, "now");
     client.flush().await;
     assert_eq!(client.receive().await.0, 1);
@@ -430,10 +475,12 @@ async fn silence_is_not_waited_for() {
 async fn a_stopping_node_finishes_what_it_began() {
     let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
     client.start(None).await;
-    client.queue_query(1, "later 100");
+    client.queue_query(1, "gate 0");
     client.flush().await;
-    tokio::time::sleep(Duration::from_millis(30)).await;
+    client.served(1).await;
     client.stop.send(true).unwrap();
+    client.settled().await;
+    client.statements.gates[0].notify_one();
     assert_eq!(client.receive().await.0, 1);
     assert!(client.is_closed().await);
 }
