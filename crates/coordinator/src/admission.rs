@@ -111,3 +111,89 @@ pub(crate) fn estimate(mutation: &Mutation) -> Charge {
     };
     mutation.operations.iter().map(row).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::error::ExecuteError;
+    use crate::testing::{KEYSPACE, Node, settings};
+    use crate::world::Settings;
+
+    fn node() -> Node {
+        let node = Node::new(settings());
+        node.run_all(&[
+            KEYSPACE,
+            "CREATE TABLE k.t (p int PRIMARY KEY, v text) WITH cosmosdb_provisioned_throughput = 400",
+            "CREATE TABLE k.free (p int PRIMARY KEY, v text)",
+        ]);
+        node
+    }
+
+    /// Runs a statement until it is refused; returns how often it was not. The clock of budgets stands still.
+    fn until_refused(node: &Node, text: &str) -> (u32, Duration) {
+        for count in 0..10_000 {
+            match node.run(text) {
+                Ok(_) => {}
+                Err(ExecuteError::Throttled(wait)) => return (count, wait),
+                Err(error) => panic!("{text}: {error}"),
+            }
+        }
+        panic!("{text}: it is never refused");
+    }
+
+    #[test]
+    fn a_budget_is_spent_by_what_requests_cost() {
+        let node = node();
+        let text = "INSERT INTO k.t (p, v) VALUES (1, 'x')";
+        let (_, work) = node.run_counted(text);
+        let (written, wait) = until_refused(&node, text);
+        let most = 400.0 / work.written.to_f64();
+        assert!(written > 0 && f64::from(written) <= most, "{written} of {most}");
+        assert!(wait > Duration::ZERO);
+        // Reads of the same physical partition have nothing left either; the other table has no budget at all.
+        assert!(matches!(
+            node.run("SELECT v FROM k.t WHERE p = 1"),
+            Err(ExecuteError::Throttled(_))
+        ));
+        for _ in 0..500 {
+            node.run_all(&["INSERT INTO k.free (p, v) VALUES (1, 'x')"]);
+        }
+    }
+
+    #[test]
+    fn a_write_that_is_refused_for_its_size_costs_no_budget() {
+        let node = Node::new(Settings { row_bytes_max: Some(100), ..settings() });
+        node.run_all(&[
+            KEYSPACE,
+            "CREATE TABLE k.t (p int PRIMARY KEY, v text) WITH cosmosdb_provisioned_throughput = 400",
+        ]);
+        let long = format!("INSERT INTO k.t (p, v) VALUES (1, '{}')", "x".repeat(200));
+        for _ in 0..500 {
+            assert!(matches!(node.run(&long), Err(ExecuteError::Invalid(_))));
+        }
+        node.run_all(&["INSERT INTO k.t (p, v) VALUES (1, 'x')"]);
+    }
+
+    #[test]
+    fn budgets_follow_definitions_and_splits() {
+        let node = node();
+        let budgets = || node.catalog.replicas.budgets();
+        let rates = |table: Option<&str>| -> Vec<Option<u64>> {
+            let space = node.catalog.space_named("k", table).unwrap();
+            let map = node.catalog.view.map();
+            let sets = map.partitions(&space).iter().map(|partition| partition.set);
+            sets.map(|set| budgets().state(set).map(|state| state.rate)).collect()
+        };
+        assert_eq!(rates(Some("t")), [Some(400)]);
+        assert_eq!(rates(Some("free")), [None]);
+        node.run_all(&["ALTER TABLE k.t WITH cosmosdb_provisioned_throughput = 25000"]);
+        assert_eq!(rates(Some("t")).len(), 1, "more come with the next round");
+        node.catalog.balance();
+        node.catalog.balance();
+        let shares = rates(Some("t"));
+        assert!(shares.len() >= 2, "{shares:?}");
+        let share = 25_000 / shares.len() as u64;
+        assert!(shares.iter().all(|rate| *rate == Some(share.min(10_000))), "{shares:?}");
+    }
+}

@@ -161,13 +161,10 @@ impl Catalog {
 mod tests {
     use schema::ChangeKind;
 
-    use crate::testing::{Node, settings};
+    use crate::testing::{KEYSPACE, Node, settings};
     use crate::world::Settings;
 
     use super::*;
-
-    const KEYSPACE: &str =
-        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
 
     #[test]
     fn what_was_defined_and_written_is_there_after_a_crash() {
@@ -243,5 +240,75 @@ mod tests {
         let node = node.restarted();
         assert_eq!(node.catalog.view.map().partitions(&space).len(), 3);
         assert_eq!(node.numbers("SELECT v FROM k.t"), [2]);
+    }
+
+    #[test]
+    fn definitions_of_many_at_once_are_all_there() {
+        let node = Node::new(settings());
+        node.run_all(&[KEYSPACE]);
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let node = &node;
+                scope.spawn(move || {
+                    let table = format!("k.t{number}");
+                    node.run_all(&[
+                        &format!("CREATE TABLE {table} (p int PRIMARY KEY, v int)"),
+                        &format!("INSERT INTO {table} (p, v) VALUES (1, {number})"),
+                        &format!("ALTER TABLE {table} ADD w int"),
+                    ]);
+                });
+            }
+        });
+        let check = |node: &Node| {
+            for number in 0..4 {
+                let (schema, name) = (node.executor.schema(), format!("t{number}"));
+                assert!(schema.table("k", &name).unwrap().column("w").is_some());
+                assert_eq!(node.numbers(&format!("SELECT v FROM k.{name}")), [number]);
+            }
+        };
+        check(&node);
+        check(&node.restarted());
+    }
+
+    #[test]
+    fn an_index_is_built_from_what_is_there_and_goes_with_its_definition() {
+        let node = Node::new(settings());
+        node.run_all(&[
+            KEYSPACE,
+            "CREATE TABLE k.t (p int PRIMARY KEY, v int)",
+            "INSERT INTO k.t (p, v) VALUES (1, 5)",
+            "CREATE INDEX by_v ON k.t (v)",
+            "INSERT INTO k.t (p, v) VALUES (2, 5)",
+        ]);
+        node.wait_for_indexes();
+        let found = |node: &Node| {
+            let mut found = node.numbers("SELECT p FROM k.t WHERE v = 5");
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(found(&node), [1, 2]);
+        let node = node.restarted();
+        node.wait_for_indexes();
+        assert_eq!(found(&node), [1, 2]);
+        node.run_all(&["DROP INDEX k.by_v"]);
+        assert!(node.run("SELECT p FROM k.t WHERE v = 5").is_err());
+    }
+
+    #[test]
+    fn what_was_refused_leaves_nothing_behind() {
+        let node = Node::new(settings());
+        node.run_all(&[KEYSPACE, "CREATE TABLE k.t (p int PRIMARY KEY, v int)"]);
+        let before = node.executor.schema().version;
+        for refused in [
+            "CREATE TABLE k.u (p int PRIMARY KEY) WITH memtable = 'nope'",
+            "CREATE TABLE nowhere.u (p int PRIMARY KEY)",
+            "ALTER TABLE k.t DROP p",
+            "DROP TABLE k.u",
+            "DROP INDEX k.by_v",
+        ] {
+            assert!(node.run(refused).is_err(), "{refused}");
+        }
+        assert_eq!(node.executor.schema().version, before);
+        assert_eq!(node.world.events.lock().len(), 2);
     }
 }

@@ -457,3 +457,136 @@ pub(crate) fn place(
     }
     next.with_tables(tables.into_iter())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicI32};
+
+    use super::*;
+    use crate::testing::{KEYSPACE, Node, settings};
+
+    fn node() -> (Node, Space) {
+        let node = Node::new(settings());
+        node.run_all(&[KEYSPACE, "CREATE TABLE k.t (p int PRIMARY KEY, v int)"]);
+        let space = node.catalog.space_named("k", None).unwrap();
+        (node, space)
+    }
+
+    fn sets(node: &Node, space: &Space) -> Vec<SetId> {
+        node.catalog.view.map().partitions(space).iter().map(|partition| partition.set).collect()
+    }
+
+    fn bounds(node: &Node, space: &Space) -> Vec<RingToken> {
+        let map = node.catalog.view.map();
+        map.partitions(space).iter().map(|partition| partition.range.start).collect()
+    }
+
+    #[test]
+    fn splits_and_merges_lose_nothing_and_outlive_a_crash() {
+        let (node, space) = node();
+        for p in 0..50 {
+            node.run_all(&[&format!("INSERT INTO k.t (p, v) VALUES ({p}, {p})")]);
+        }
+        let whole = node.numbers("SELECT v FROM k.t");
+        let first = sets(&node, &space)[0];
+        let key = PartitionKey::new(7i32.to_be_bytes().to_vec().into());
+        let made = node.catalog.split(&space, &SplitPlace::Key(key.clone()), Reason::Hand).unwrap();
+        assert!(
+            matches!(made.step, Step::Split { from, at, .. } if (from, at) == (first, key.ring()))
+        );
+        node.run_all(&["UPDATE k.t SET v = 1000 WHERE p = 7"]);
+        node.catalog.split(&space, &SplitPlace::Best, Reason::Hand).unwrap();
+        let kept = (sets(&node, &space), bounds(&node, &space));
+        assert_eq!(kept.0.len(), 3);
+        let node = node.restarted();
+        assert_eq!((sets(&node, &space), bounds(&node, &space)), kept);
+        assert_eq!(node.numbers("SELECT v FROM k.t WHERE p = 7"), [1000]);
+        node.run_all(&["UPDATE k.t SET v = 7 WHERE p = 7"]);
+        node.catalog.merge(&space, kept.0[0], Reason::Hand).unwrap();
+        node.catalog.merge(&space, sets(&node, &space)[0], Reason::Hand).unwrap();
+        assert_eq!(bounds(&node, &space), [RingToken(0)]);
+        assert_eq!(node.numbers("SELECT v FROM k.t"), whole);
+        let told = node.rows("SELECT number FROM system_helenus.partition_history");
+        assert_eq!(told.len(), 4);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_changes_nothing() {
+        let (node, space) = node();
+        let before = sets(&node, &space);
+        let outside = SplitPlace::Token(RingToken(0));
+        assert!(node.catalog.split(&space, &outside, Reason::Hand).is_err());
+        assert!(node.catalog.merge(&space, before[0], Reason::Hand).is_err());
+        let nowhere = Space::Keyspace("nowhere".into());
+        assert!(node.catalog.split(&nowhere, &SplitPlace::Best, Reason::Hand).is_err());
+        assert_eq!(sets(&node, &space), before);
+        let unknown = |keyspace, table| node.catalog.space_named(keyspace, table).unwrap_err();
+        assert_eq!(unknown("nowhere", None).to_string(), "keyspace nowhere does not exist");
+        assert_eq!(unknown("k", Some("u")).to_string(), "table k.u does not exist");
+        assert!(node.catalog.space_named("system_views", None).is_err());
+    }
+
+    /// More changes than there are slots, so that the map is written as a whole between them.
+    #[test]
+    fn many_changes_are_all_kept() {
+        let (node, space) = node();
+        node.run_all(&["INSERT INTO k.t (p, v) VALUES (1, 1)"]);
+        let count = Slots::COUNT as u128 + 10;
+        for number in 1..=count {
+            let at = SplitPlace::Token(RingToken(u128::MAX / 1024 * number));
+            node.catalog.split(&space, &at, Reason::Hand).unwrap();
+        }
+        let kept = bounds(&node, &space);
+        assert_eq!(kept.len() as u128, count + 1);
+        let node = node.restarted();
+        assert_eq!(bounds(&node, &space), kept);
+        assert_eq!(node.numbers("SELECT v FROM k.t"), [1]);
+        // When there is time the map is written, and the changes need not be kept apart.
+        node.catalog.tidy_changes();
+        let history = node.catalog.history.lock().last_number();
+        assert_eq!(node.catalog.saved_changes.load(Ordering::Relaxed), history);
+        assert_eq!(bounds(&node.restarted(), &space), kept);
+    }
+
+    #[test]
+    fn writers_go_on_while_the_map_changes() {
+        let (node, space) = node();
+        let (is_over, written) = (AtomicBool::new(false), AtomicI32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let p = written.fetch_add(1, Ordering::Relaxed);
+                        node.run_all(&[&format!("INSERT INTO k.t (p, v) VALUES ({p}, {p})")]);
+                    }
+                });
+            }
+            for round in 0..20u128 {
+                let at = SplitPlace::Token(RingToken(u128::MAX / 32 * (round + 1)));
+                node.catalog.split(&space, &at, Reason::Hand).unwrap();
+                if round % 3 == 2 {
+                    let first = sets(&node, &space)[0];
+                    node.catalog.merge(&space, first, Reason::Hand).unwrap();
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let count = written.load(Ordering::Relaxed);
+        let check = |node: &Node| {
+            let mut found = node.numbers("SELECT v FROM k.t");
+            found.sort_unstable();
+            assert_eq!(found, (0..count).collect::<Vec<_>>());
+        };
+        check(&node);
+        check(&node.restarted());
+    }
+
+    #[test]
+    fn a_dropped_keyspace_takes_its_space_along() {
+        let (node, space) = node();
+        let gone = sets(&node, &space);
+        node.run_all(&["DROP KEYSPACE k", KEYSPACE, "CREATE TABLE k.t (p int PRIMARY KEY, v int)"]);
+        assert!(sets(&node, &space).iter().all(|set| !gone.contains(set)), "numbers are used once");
+        assert_eq!(node.numbers("SELECT v FROM k.t"), Vec::<i32>::new());
+    }
+}

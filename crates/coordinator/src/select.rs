@@ -312,3 +312,103 @@ fn copy(cells: &LiveCells<'_>, with_cells: bool) -> Result<Vec<u8>, CorruptRow> 
 fn unknown_table(plan: &SelectPlan<'_>) -> ExecuteError {
     ExecuteError::Invalid(format!("table {} does not exist", plan.table.name))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use partition::Reason;
+    use types::RingToken;
+
+    use super::*;
+    use crate::SplitPlace;
+    use crate::testing::{KEYSPACE, Node, numbers_of, rows_of, settings};
+
+    fn node() -> Node {
+        let node = Node::new(settings());
+        node.run_all(&[KEYSPACE, "CREATE TABLE k.t (p int PRIMARY KEY, a int, b int)"]);
+        for p in 0..64 {
+            let (a, b) = (p % 2, p % 16);
+            node.run_all(&[&format!("INSERT INTO k.t (p, a, b) VALUES ({p}, {a}, {b})")]);
+        }
+        node
+    }
+
+    fn split(node: &Node, share: u128) {
+        let space = node.catalog.space_named("k", None).unwrap();
+        let at = SplitPlace::Token(RingToken(u128::MAX / 16 * share));
+        node.catalog.split(&space, &at, Reason::Hand).unwrap();
+    }
+
+    #[test]
+    fn physical_partitions_are_read_in_the_order_of_the_ring() {
+        let node = node();
+        let whole = node.numbers("SELECT p FROM k.t");
+        assert_eq!(whole.len(), 64);
+        for share in [8, 3, 12, 13] {
+            split(&node, share);
+            assert_eq!(node.numbers("SELECT p FROM k.t"), whole);
+            assert_eq!(node.numbers("SELECT p FROM k.t WHERE p = 7"), [7]);
+        }
+        let (_, work) = node.run_counted("SELECT p FROM k.t");
+        assert_eq!(work.query_partition_count, 5);
+    }
+
+    #[test]
+    fn a_page_goes_on_where_it_ended_whatever_became_of_the_map() {
+        let node = node();
+        let text = "SELECT p FROM k.t";
+        let whole = node.numbers(text);
+        let (mut found, mut state) = (Vec::new(), None::<Vec<u8>>);
+        for share in 1.. {
+            let page = node.run_page(text, Some(7), state.as_deref(), &Cell::default());
+            let rows = rows_of(text, page);
+            found.extend(numbers_of(&rows));
+            state = rows.paging_state;
+            if state.is_none() {
+                break;
+            }
+            split(&node, share);
+        }
+        assert_eq!(found, whole);
+    }
+
+    #[test]
+    fn only_states_of_ours_are_taken() {
+        let node = node();
+        let page = node.run_page("SELECT p FROM k.t", Some(7), None, &Cell::default());
+        let mut state = rows_of("first", page).paging_state.unwrap();
+        node.executor.check_paging_state(&state).unwrap();
+        *state.last_mut().unwrap() ^= 1;
+        assert!(node.executor.check_paging_state(&state).is_err());
+        let page = node.run_page("SELECT p FROM k.t", Some(7), Some(&state), &Cell::default());
+        assert!(matches!(page, Err(ExecuteError::PagingState)));
+    }
+
+    #[test]
+    fn the_index_with_the_fewest_entries_is_asked() {
+        let node = node();
+        node.run_all(&["CREATE INDEX by_a ON k.t (a)", "CREATE INDEX by_b ON k.t (b)"]);
+        node.wait_for_indexes();
+        let text = "SELECT p FROM k.t WHERE a = 1 AND b = 5 ALLOW FILTERING";
+        let mut found = node.numbers(text);
+        found.sort_unstable();
+        assert_eq!(found, [5, 21, 37, 53]);
+        let (_, work) = node.run_counted(text);
+        assert_eq!(work.index_entry_count, 4, "32 by the other index");
+        let step = node.rows(&format!("EXPLAIN {text}")).remove(0).remove(1).unwrap();
+        assert!(String::from_utf8(step).unwrap().starts_with("ask index by_b of k.t: 4 entries"));
+    }
+
+    #[test]
+    fn a_table_that_was_dropped_is_told() {
+        let node = node();
+        let schema = node.executor.schema();
+        let parsed = cql::parse("INSERT INTO k.t (p) VALUES (1)").unwrap();
+        let session = plan::SessionContext { keyspace: None };
+        let prepared = plan::prepare(&parsed, "", &schema, &session).unwrap();
+        node.run_all(&["DROP TABLE k.t"]);
+        let error = node.run_prepared(&prepared).unwrap_err();
+        assert_eq!(error.to_string(), "the table was dropped");
+    }
+}

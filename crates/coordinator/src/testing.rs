@@ -135,8 +135,12 @@ impl UuidSource for TestWorld {
     }
 }
 
+/// The keyspace of tests.
+pub(crate) const KEYSPACE: &str =
+    "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+
 /// Enough of everything.
-struct Boundless;
+pub(crate) struct Boundless;
 
 impl Bounds for Boundless {
     fn go_on(&self) -> Result<(), OutOfBounds> {
@@ -178,22 +182,23 @@ pub(crate) fn settings() -> Settings {
 
 impl Node {
     pub(crate) fn new(settings: Settings) -> Node {
-        Node::open(Folder::new(), settings)
+        Node::open(Folder::new(), settings, START_US)
     }
 
     /// As after `kill -9`: nothing is flushed, and nobody is told.
     pub(crate) fn restarted(self) -> Node {
         let settings = self.catalog.settings.clone();
-        let Node { executor, catalog, world: _, storage, folder } = self;
+        let Node { executor, catalog, world, storage, folder } = self;
+        let now_us = world.now_us();
         drop((executor, catalog));
         let Ok(storage) = Arc::try_unwrap(storage) else {
             panic!("somebody else holds the storage")
         };
         storage.abandon();
-        Node::open(folder, settings)
+        Node::open(folder, settings, now_us)
     }
 
-    fn open(folder: Folder, settings: Settings) -> Node {
+    fn open(folder: Folder, settings: Settings, now_us: i64) -> Node {
         let dir = DataDir::lock(&folder.0).unwrap();
         let system = schema::initial_schema();
         let kept = match dir.load_document(crate::SCHEMA_DOCUMENT).unwrap() {
@@ -211,7 +216,7 @@ impl Node {
         let replicas = ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(|| 1)));
         let store = NodeStore::new(Arc::clone(&storage));
         let world = Arc::new(TestWorld {
-            now_us: AtomicI64::new(START_US),
+            now_us: AtomicI64::new(now_us),
             ids: AtomicU64::new(0),
             events: Mutex::default(),
         });
@@ -251,9 +256,39 @@ impl Node {
         paging_state: Option<&[u8]>,
         work: &Cell<Work>,
     ) -> Result<Answer, ExecuteError> {
+        match self.execute(text, page_size, paging_state, &Boundless, work)? {
+            Executed::Done(answer) => Ok(answer),
+            Executed::Pending(pending, outcome) => {
+                let outcome = outcome.unwrap().blocking_recv().unwrap();
+                pending.finish(&self.executor, outcome, work)
+            }
+            Executed::NoRoom(_) | Executed::TooLong => panic!("{text}: it was not run"),
+        }
+    }
+
+    /// Runs a statement as far as it goes without waiting.
+    pub(crate) fn execute(
+        &self,
+        text: &str,
+        page_size: Option<u32>,
+        paging_state: Option<&[u8]>,
+        bounds: &dyn Bounds,
+        work: &Cell<Work>,
+    ) -> Result<Executed, ExecuteError> {
         let schema = self.executor.schema();
         let parsed = cql::parse(text).unwrap();
         let prepared = plan::prepare(&parsed, text, &schema, &SessionContext { keyspace: None })?;
+        self.execute_prepared(&prepared, page_size, paging_state, bounds, work)
+    }
+
+    fn execute_prepared(
+        &self,
+        prepared: &plan::Prepared,
+        page_size: Option<u32>,
+        paging_state: Option<&[u8]>,
+        bounds: &dyn Bounds,
+        work: &Cell<Work>,
+    ) -> Result<Executed, ExecuteError> {
         let context = BindContext {
             now_us: self.world.now_us(),
             now_s: None,
@@ -266,7 +301,7 @@ impl Node {
         let plan = prepared.bind(&NoValues, &context)?;
         let request = RequestContext {
             paging_state,
-            bounds: &Boundless,
+            bounds,
             keyspace: None,
             throughput: None,
             asking: Asking { client: ClientId(1), waits: false, has_waited: false },
@@ -274,31 +309,65 @@ impl Node {
             without_room: WithoutRoom::Waits,
             work,
         };
-        match self.executor.execute(plan, &request)? {
+        self.executor.execute(plan, &request)
+    }
+
+    /// Runs what was planned before.
+    pub(crate) fn run_prepared(&self, prepared: &plan::Prepared) -> Result<Answer, ExecuteError> {
+        let work = Cell::default();
+        match self.execute_prepared(prepared, None, None, &Boundless, &work)? {
             Executed::Done(answer) => Ok(answer),
-            Executed::Pending(pending, outcome) => {
-                let outcome = outcome.unwrap().blocking_recv().unwrap();
-                pending.finish(&self.executor, outcome, work)
+            _ => panic!("it was not run to its end"),
+        }
+    }
+
+    /// Waits until every index is built.
+    pub(crate) fn wait_for_indexes(&self) {
+        while self.storage.index_builds().iter().any(|build| !build.is_built) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The pages of a read, each as the numbers of its only column.
+    pub(crate) fn pages(&self, text: &str, page_size: u32) -> Vec<Vec<i32>> {
+        let mut pages = Vec::new();
+        let mut state: Option<Vec<u8>> = None;
+        loop {
+            let answer = self.run_page(text, Some(page_size), state.as_deref(), &Cell::default());
+            let rows = rows_of(text, answer);
+            pages.push(numbers_of(&rows));
+            state = rows.paging_state;
+            if state.is_none() {
+                return pages;
             }
-            Executed::NoRoom(_) | Executed::TooLong => panic!("{text}: it was not run"),
         }
     }
 
     /// The rows of a read, or of a conditional write, each value as bytes.
     pub(crate) fn rows(&self, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
-        match self.run(text).unwrap_or_else(|error| panic!("{text}: {error}")).reply {
-            Reply::Rows(rows) => values_of(&rows),
-            reply => panic!("{text}: {reply:?}"),
-        }
+        values_of(&rows_of(text, self.run(text)))
     }
 
     /// The only column of a read, as numbers.
     pub(crate) fn numbers(&self, text: &str) -> Vec<i32> {
-        let number = |row: &Vec<Option<Vec<u8>>>| {
-            i32::from_be_bytes(row[0].clone().unwrap().try_into().unwrap())
-        };
-        self.rows(text).iter().map(number).collect()
+        numbers_of(&rows_of(text, self.run(text)))
     }
+}
+
+/// The rows of an answer that must be some.
+pub(crate) fn rows_of(text: &str, answer: Result<Answer, ExecuteError>) -> Rows {
+    match answer.unwrap_or_else(|error| panic!("{text}: {error}")).reply {
+        Reply::Rows(rows) => rows,
+        reply => panic!("{text}: {reply:?}"),
+    }
+}
+
+/// The only column of some rows.
+pub(crate) fn numbers_of(rows: &Rows) -> Vec<i32> {
+    let number = |row: &Vec<Option<Vec<u8>>>| {
+        i32::from_be_bytes(row[0].clone().unwrap().try_into().unwrap())
+    };
+    values_of(rows).iter().map(number).collect()
 }
 
 /// The values of rows in the form of the protocol.
