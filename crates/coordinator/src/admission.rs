@@ -2,7 +2,7 @@
 //! provisioned this is one look at an empty map.
 
 use partition::PartitionMap;
-use plan::{Partitions, SelectPlan};
+use plan::{LogicalPartitions, SelectPlan};
 use replica::budgets::estimate_write;
 use replica::{Budgets, Ticket};
 use schema::Throughput;
@@ -58,9 +58,11 @@ pub(crate) fn admit_read(
     };
     let asked = sets_of(&view.map(), plan).into_iter().map(|set| (set, each.times(times)));
     let fingerprint = match &plan.partitions {
-        Partitions::Key(key) => fingerprint([key.ring().0].into_iter(), Kind::Read),
-        Partitions::Keys(keys) => fingerprint(keys.iter().map(|key| key.ring().0), Kind::Read),
-        Partitions::Ring(_) => fingerprint([plan.table.id.0].into_iter(), Kind::Read),
+        LogicalPartitions::Key(key) => fingerprint([key.ring().0].into_iter(), Kind::Read),
+        LogicalPartitions::Keys(keys) => {
+            fingerprint(keys.iter().map(|key| key.ring().0), Kind::Read)
+        }
+        LogicalPartitions::Ring(_) => fingerprint([plan.table.id.0].into_iter(), Kind::Read),
     };
     budgets.admit(request.asking, Kind::Read, fingerprint, asked).map_err(ExecuteError::Throttled)
 }
@@ -69,14 +71,14 @@ pub(crate) fn admit_read(
 pub(crate) fn sets_of(map: &PartitionMap, plan: &SelectPlan<'_>) -> SmallVec<[SetId; 4]> {
     let mut sets: SmallVec<[SetId; 4]> = SmallVec::new();
     match &plan.partitions {
-        Partitions::Key(key) => {
+        LogicalPartitions::Key(key) => {
             sets.extend(map.locate(plan.table.id, key.ring()).map(|found| found.set));
         }
-        Partitions::Keys(keys) => {
+        LogicalPartitions::Keys(keys) => {
             let located = keys.iter().filter_map(|key| map.locate(plan.table.id, key.ring()));
             sets.extend(located.map(|found| found.set));
         }
-        Partitions::Ring(ranges) => {
+        LogicalPartitions::Ring(ranges) => {
             let of_range = |range| map.overlapping(plan.table.id, range).map(|found| found.set);
             ranges.iter().for_each(|range| sets.extend(of_range(*range)));
         }

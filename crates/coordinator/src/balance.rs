@@ -2,8 +2,8 @@
 //! change itself. What is decided is `partition`'s business, and pure.
 
 use partition::{
-    Action, Halving, Limits, PartitionLoad, PartitionMap, PhysicalPartition, Space, SpaceLoad,
-    decide, halve,
+    Action, BalanceLimits, Halving, PartitionMap, PhysicalLoad, PhysicalPartition, Space,
+    SpaceLoad, decide, halve,
 };
 use replica::ReplicaSets;
 use schema::{Schema, Throughput};
@@ -112,17 +112,17 @@ pub(crate) fn weights(
 /// What is known of a physical partition that holds so much.
 fn partition_load(
     traffic: &Traffic,
-    limits: &Limits,
+    limits: &BalanceLimits,
     partition: PhysicalPartition,
     bytes: u64,
     bytes_halved: Option<Halving>,
-) -> PartitionLoad {
+) -> PhysicalLoad {
     let heat = traffic.heat(partition.set);
     let heat_halved = match heat.minute_ru_s >= limits.hot_ru_min {
         true => halve(partition.range, &traffic.parts(partition.set)),
         false => None,
     };
-    PartitionLoad {
+    PhysicalLoad {
         set: partition.set,
         bytes,
         ru_s: heat.minute_ru_s,
@@ -177,7 +177,7 @@ mod tests {
         space: Space,
         map: PartitionMap,
         traffic: Traffic,
-        limits: Limits,
+        limits: BalanceLimits,
         splits: u32,
         merges: u32,
     }
@@ -188,7 +188,7 @@ mod tests {
             let map = PartitionMap::default().with_space(space.clone(), START_COUNT, 0);
             let traffic = Traffic::default();
             traffic.follow(&map, [].into_iter());
-            let limits = Limits::default();
+            let limits = BalanceLimits::default();
             Simulated { space, map, traffic, limits, splits: 0, merges: 0 }
         }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use plan::expression::Evaluation;
 use plan::select::{Accumulator, Copied, Projection, ProjectionScratch};
-use plan::{Partitions, PlanError, SelectPlan, StoredRow};
+use plan::{LogicalPartitions, PlanError, SelectPlan, StoredRow};
 use schema::{Ruler, Table};
 use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink, SetId};
 
@@ -34,7 +34,7 @@ pub(crate) struct Collector<'a, 'p> {
     remaining: Option<u32>,
     page_left: Option<u32>,
     /// How many rows (or groups) of the current logical partition are in the result.
-    partition_count: u32,
+    logical_count: u32,
     current_key: Option<PartitionKey>,
     /// While the current logical partition is the one that an earlier page began, perhaps under
     /// another PER PARTITION LIMIT.
@@ -112,7 +112,7 @@ impl<'a, 'p> Collector<'a, 'p> {
         let pages = if is_single_row || is_whole { None } else { plan.page_size };
         let half_done = resume.and_then(|resume| {
             let after = resume.after.as_ref().filter(|after| after.clustering.is_some())?;
-            Some((after.key.clone(), Begun { left: resume.in_partition }))
+            Some((after.key.clone(), Begun { left: resume.left_in_logical }))
         });
         let (current_key, begun) = half_done.unzip();
         let is_plain = plan.filters.is_empty() && plan.sort.is_none() && groups.is_none();
@@ -126,7 +126,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             granted_bytes: FREE_RESULT_BYTES,
             remaining,
             page_left: pages.map(|page| remaining.map_or(page, |rows| rows.min(page))),
-            partition_count: 0,
+            logical_count: 0,
             current_key,
             begun,
             beyond: 0,
@@ -185,7 +185,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             let has_open_group = self.groups.as_ref().is_some_and(|groups| groups.has_rows);
             if has_open_group {
                 // As with rows, a page that is just full is not known to be the last one.
-                let counted = self.partition_count;
+                let counted = self.logical_count;
                 self.close_group_in_read(true, counted)?;
             }
         }
@@ -202,39 +202,39 @@ impl<'a, 'p> Collector<'a, 'p> {
     }
 
     /// How many rows of a logical partition the statement returns.
-    fn partition_limit(&self) -> Option<u32> {
+    fn per_partition_limit(&self) -> Option<u32> {
         if self.plan.distinct { Some(1) } else { self.plan.per_partition_limit }
     }
 
     /// What comes after a position. Where something may, there is a next page, even if that turns out
     /// to be empty: Cassandra's clients count on just the same pages.
     fn next_page(&self, position: ReadPosition) -> Result<Option<PageState>, CorruptRow> {
-        let limit = self.begun.as_ref().map_or(self.partition_limit(), |begun| begun.left);
+        let limit = self.begun.as_ref().map_or(self.per_partition_limit(), |begun| begun.left);
         let table = self.plan.table;
-        let (mark, in_partition) = match &position.clustering {
+        let (mark, left_in_logical) = match &position.clustering {
             Some(clustering) if table.clustering_count > 0 => {
-                let left = limit.map(|limit| limit.saturating_sub(self.partition_count));
+                let left = limit.map(|limit| limit.saturating_sub(self.logical_count));
                 (Some(mark_of(table, clustering)?), left)
             }
             _ => (None, Some(0)),
         };
-        let is_done = in_partition == Some(0);
+        let is_done = left_in_logical == Some(0);
         let (remaining, is_cut) = (self.remaining, self.is_page_cut);
-        let here = |key| PageState { key, mark, remaining, in_partition, is_cut };
+        let here = |key| PageState { key, mark, remaining, left_in_logical, is_cut };
         Ok(match &self.plan.partitions {
-            Partitions::Key(_) if is_done => None,
-            Partitions::Key(_) => Some(here(None)),
-            Partitions::Keys(keys) if is_done => {
+            LogicalPartitions::Key(_) if is_done => None,
+            LogicalPartitions::Key(_) => Some(here(None)),
+            LogicalPartitions::Keys(keys) if is_done => {
                 let mut keys = keys.iter().skip_while(|key| **key != position.key);
                 keys.nth(1).map(|key| PageState {
                     key: Some(key.bytes().clone()),
                     mark: None,
                     remaining,
-                    in_partition: self.partition_limit(),
+                    left_in_logical: self.per_partition_limit(),
                     is_cut,
                 })
             }
-            Partitions::Keys(_) | Partitions::Ring(_) => {
+            LogicalPartitions::Keys(_) | LogicalPartitions::Ring(_) => {
                 Some(here(Some(position.key.bytes().clone())))
             }
         })
@@ -325,7 +325,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             meter.on_row(live, ruler, value_bytes);
         }
         self.body.row_count += 1;
-        self.partition_count += 1;
+        self.logical_count += 1;
         Ok(Some(self.count_down(|| position_of(live))))
     }
 
@@ -343,8 +343,8 @@ impl<'a, 'p> Collector<'a, 'p> {
             return Ok(Ok(Flow::Continue));
         }
         Ok(if self.groups.is_some() {
-            if self.counts_partitions() {
-                self.enter_partition(live);
+            if self.counts_logical() {
+                self.enter_logical(live);
             }
             self.take_grouped(live, &row)
         } else {
@@ -353,21 +353,21 @@ impl<'a, 'p> Collector<'a, 'p> {
     }
 
     /// Whether it matters of which logical partition a row is.
-    fn counts_partitions(&self) -> bool {
+    fn counts_logical(&self) -> bool {
         self.plan.per_partition_limit.is_some() || self.begun.is_some()
     }
 
     /// How the read goes on where a row is beyond what its logical partition may bring.
     fn beyond_limit(&mut self, live: &LiveRow<'_>) -> Option<Flow> {
-        if !self.counts_partitions() {
+        if !self.counts_logical() {
             return None;
         }
-        self.enter_partition(live);
-        if self.is_partition_full() {
+        self.enter_logical(live);
+        if self.is_logical_full() {
             return Some(Flow::NextPartition);
         }
-        let limit = self.partition_limit();
-        if self.begun.is_none() || limit.is_none_or(|limit| self.partition_count < limit) {
+        let limit = self.per_partition_limit();
+        if self.begun.is_none() || limit.is_none_or(|limit| self.logical_count < limit) {
             return None;
         }
         self.beyond += 1;
@@ -380,7 +380,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             return None;
         }
         // Each of several keys has a page of its own: what is left of the whole.
-        if matches!(self.plan.partitions, Partitions::Keys(_)) {
+        if matches!(self.plan.partitions, LogicalPartitions::Keys(_)) {
             return Some(Flow::NextPartition);
         }
         self.stopped = Some(Stop::PageSpent);
@@ -389,16 +389,16 @@ impl<'a, 'p> Collector<'a, 'p> {
 
     /// Whether no more rows of the current logical partition are looked at. Asked only where they are
     /// counted.
-    fn is_partition_full(&self) -> bool {
+    fn is_logical_full(&self) -> bool {
         let (limit, count) = match &self.begun {
-            Some(begun) => (begun.left, self.partition_count + self.beyond),
-            None => (self.plan.per_partition_limit, self.partition_count),
+            Some(begun) => (begun.left, self.logical_count + self.beyond),
+            None => (self.plan.per_partition_limit, self.logical_count),
         };
         limit.is_some_and(|limit| count >= limit)
     }
 
     /// Starts counting anew when a row is of another logical partition than the one before.
-    fn enter_partition(&mut self, live: &LiveRow<'_>) {
+    fn enter_logical(&mut self, live: &LiveRow<'_>) {
         let is_same = self
             .current_key
             .as_ref()
@@ -407,9 +407,9 @@ impl<'a, 'p> Collector<'a, 'p> {
             let key =
                 PartitionKey::from_parts(Bytes::copy_from_slice(live.partition_key), live.ring);
             self.current_key = Some(key);
-            self.partition_count = 0;
+            self.logical_count = 0;
             self.begun = None;
-            if matches!(self.plan.partitions, Partitions::Keys(_)) {
+            if matches!(self.plan.partitions, LogicalPartitions::Keys(_)) {
                 self.beyond = 0;
             }
         }
@@ -422,7 +422,7 @@ impl<'a, 'p> Collector<'a, 'p> {
         let start = self.body.bytes.len();
         self.plan.selection.evaluate(row, &self.evaluation, &mut self.body)?;
         self.body.row_count += 1;
-        self.partition_count += 1;
+        self.logical_count += 1;
         if let Some(sort) = self.plan.sort {
             let mut key = Vec::new();
             sort.key(row, &mut key);
@@ -433,8 +433,8 @@ impl<'a, 'p> Collector<'a, 'p> {
     }
 
     fn next_flow(&self) -> Flow {
-        let is_full = match self.counts_partitions() {
-            true => self.is_partition_full(),
+        let is_full = match self.counts_logical() {
+            true => self.is_logical_full(),
             false => self.plan.distinct,
         };
         if is_full { Flow::NextPartition } else { Flow::Continue }
@@ -472,16 +472,16 @@ impl<'a, 'p> Collector<'a, 'p> {
                     .last
                     .as_ref()
                     .is_some_and(|position| position.key.bytes() == live.partition_key);
-                // `enter_partition` has already moved on: the closed group counts where it was.
-                let counted = self.partition_count;
+                // `enter_logical` has already moved on: the closed group counts where it was.
+                let counted = self.logical_count;
                 self.close_group_in_read(ended_in_this_partition, counted)?;
                 if self.is_done() {
                     return Ok(Flow::Stop);
                 }
             }
-            let limit = self.partition_limit().filter(|_| !self.plan.distinct);
-            let is_over = limit.is_some_and(|limit| self.partition_count >= limit);
-            if is_over || (self.counts_partitions() && self.is_partition_full()) {
+            let limit = self.per_partition_limit().filter(|_| !self.plan.distinct);
+            let is_over = limit.is_some_and(|limit| self.logical_count >= limit);
+            if is_over || (self.counts_logical() && self.is_logical_full()) {
                 return Ok(Flow::NextPartition);
             }
         }
@@ -509,9 +509,13 @@ impl<'a, 'p> Collector<'a, 'p> {
         Ok(if self.plan.distinct { Flow::NextPartition } else { Flow::Continue })
     }
 
-    fn close_group_in_read(&mut self, in_partition: bool, counted: u32) -> Result<(), PlanError> {
+    fn close_group_in_read(
+        &mut self,
+        left_in_logical: bool,
+        counted: u32,
+    ) -> Result<(), PlanError> {
         self.close_group()?;
-        self.partition_count = if in_partition { counted + 1 } else { 0 };
+        self.logical_count = if left_in_logical { counted + 1 } else { 0 };
         let last = self.groups.as_mut().and_then(|groups| groups.last.take());
         if let Some(last) = last
             && self.plan.sort.is_none()

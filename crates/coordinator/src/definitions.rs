@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cql::Statement;
 use partition::PartitionMap;
 use replica::{SnapshotError, SnapshotFacts};
-use schema::ddl::{self, Change, DdlContext};
+use schema::ddl::{self, DdlContext, SchemaChange};
 use schema::{Schema, Table};
 use types::TableId;
 
@@ -51,7 +51,7 @@ impl Catalog {
             past: &|keyspace, table| self.ledger.space_past(self, keyspace, table),
         };
         ddl::provision(&before, &mut change, &rules, request.throughput)?;
-        let Change {
+        let SchemaChange {
             schema,
             event,
             warnings,

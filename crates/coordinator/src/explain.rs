@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use plan::{BatchPlan, ModifyPlan, Partitions, Plan, ResultColumn, SelectPlan};
+use plan::{BatchPlan, LogicalPartitions, ModifyPlan, Plan, ResultColumn, SelectPlan};
 use replica::RangeSize;
 use types::{
     CqlType, Mutation, PartitionKey, ReadCommand, ReadScope, RowSelection, SetId, Statics,
@@ -24,7 +24,7 @@ use crate::rows::Rows;
 /// A step of the plan: what it touches, and what it is reckoned to cost.
 struct Step {
     words: String,
-    partitions: Vec<u32>,
+    physical: Vec<u32>,
     rows: u64,
     bytes: u64,
     charge: Charge,
@@ -73,7 +73,7 @@ impl Explainer<'_> {
             Plan::Truncate(table) => {
                 let name = format!("{}.{}", table.keyspace, table.name);
                 vec![Step {
-                    partitions: self.sets_over(table.id),
+                    physical: self.sets_over(table.id),
                     ..whole(&format!("remove all rows of {name}"), rules::DEFINITION)
                 }]
             }
@@ -104,9 +104,9 @@ impl Explainer<'_> {
         }
         let whole = self.forecaster.table_size(plan.table);
         let keys: Option<&[PartitionKey]> = match &plan.partitions {
-            Partitions::Key(key) => Some(std::slice::from_ref(key)),
-            Partitions::Keys(keys) => Some(keys),
-            Partitions::Ring(_) => None,
+            LogicalPartitions::Key(key) => Some(std::slice::from_ref(key)),
+            LogicalPartitions::Keys(keys) => Some(keys),
+            LogicalPartitions::Ring(_) => None,
         };
         let mut sets: Vec<SetId> = sets_of(&self.executor.view.map(), plan).into_vec();
         let index = self.index_of(plan)?;
@@ -140,7 +140,7 @@ impl Explainer<'_> {
         };
         Ok(Step {
             words: format!("{words}{filtered}{paged}{strong}"),
-            partitions: sets.iter().map(|set| set.0).collect(),
+            physical: sets.iter().map(|set| set.0).collect(),
             rows,
             bytes,
             charge: charge(&work),
@@ -193,7 +193,7 @@ impl Explainer<'_> {
         let name = format!("{}.{}", plan.table.keyspace, plan.table.name);
         let (mut rows, mut bytes) = (0u64, 0u64);
         for key in keys.iter().take(KEYS_LOOKED_UP_MAX) {
-            let held = self.forecaster.partition_size(plan.table, key, whole);
+            let held = self.forecaster.logical_size(plan.table, key, whole);
             let wanted = match &plan.rows {
                 RowSelection::Ranges(_) => held.rows.div_ceil(PART_DIVISOR),
                 _ => held.rows,
@@ -231,7 +231,7 @@ impl Explainer<'_> {
         work: &mut Work,
     ) -> (String, u64, u64) {
         let name = format!("{}.{}", plan.table.keyspace, plan.table.name);
-        let Partitions::Ring(ranges) = &plan.partitions else { return Default::default() };
+        let LogicalPartitions::Ring(ranges) = &plan.partitions else { return Default::default() };
         let map = self.executor.view.map();
         let stops_early = plan.filters.is_empty();
         let (mut rows, mut visited) = (0u64, 0usize);
@@ -274,12 +274,12 @@ impl Explainer<'_> {
             return Ok(None);
         }
         let scope = match &plan.partitions {
-            Partitions::Key(key) => ReadScope::Partition(key.clone()),
-            Partitions::Keys(keys) => match keys.first() {
+            LogicalPartitions::Key(key) => ReadScope::Partition(key.clone()),
+            LogicalPartitions::Keys(keys) => match keys.first() {
                 Some(key) => ReadScope::Partition(key.clone()),
                 None => return Ok(None),
             },
-            Partitions::Ring(_) => ReadScope::Ring(types::RingRange::FULL),
+            LogicalPartitions::Ring(_) => ReadScope::Ring(types::RingRange::FULL),
         };
         let mut command = ReadCommand {
             table: plan.table.id,
@@ -310,7 +310,7 @@ impl Explainer<'_> {
         let located = self.executor.view.map().locate(mutation.table, mutation.key.ring());
         Ok(Step {
             words: words_of(&format!("{}.{}", table.keyspace, table.name), mutation, &forecast),
-            partitions: located.map(|partition| partition.set.0).into_iter().collect(),
+            physical: located.map(|partition| partition.set.0).into_iter().collect(),
             rows: forecast.inserted + forecast.replaced + forecast.deleted,
             bytes: forecast.bytes,
             charge: forecast.charge,
@@ -385,7 +385,7 @@ fn add_rows(work: &mut Work, plan: &SelectPlan<'_>, rows: u64, row_bytes: u64) {
 }
 
 fn whole(words: &str, charge: Charge) -> Step {
-    Step { words: words.to_owned(), partitions: Vec::new(), rows: 0, bytes: 0, charge }
+    Step { words: words.to_owned(), physical: Vec::new(), rows: 0, bytes: 0, charge }
 }
 
 fn answer(steps: Vec<Step>) -> Answer {
@@ -394,13 +394,13 @@ fn answer(steps: Vec<Step>) -> Answer {
     let mut all = whole("in all", total);
     let step_count = steps.len();
     for step in steps {
-        all.partitions.extend(&step.partitions);
+        all.physical.extend(&step.physical);
         all.rows = all.rows.saturating_add(step.rows);
         all.bytes = all.bytes.saturating_add(step.bytes);
         rows.push(row(rows.len() + 1, &step));
     }
-    all.partitions.sort_unstable();
-    all.partitions.dedup();
+    all.physical.sort_unstable();
+    all.physical.dedup();
     if step_count != 1 {
         rows.push(row(rows.len() + 1, &all));
     }
@@ -425,11 +425,11 @@ fn answer(steps: Vec<Step>) -> Answer {
 fn row(number: usize, step: &Step) -> Vec<Option<Vec<u8>>> {
     let number = i32::try_from(number).unwrap_or(i32::MAX);
     let mut list = Vec::new();
-    let count = i32::try_from(step.partitions.len()).unwrap_or(i32::MAX);
+    let count = i32::try_from(step.physical.len()).unwrap_or(i32::MAX);
     list.extend_from_slice(&count.to_be_bytes());
-    for partition in &step.partitions {
+    for set in &step.physical {
         list.extend_from_slice(&4i32.to_be_bytes());
-        list.extend_from_slice(&partition.to_be_bytes());
+        list.extend_from_slice(&set.to_be_bytes());
     }
     vec![
         Some(number.to_be_bytes().to_vec()),

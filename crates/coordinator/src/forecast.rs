@@ -68,7 +68,7 @@ impl Forecaster<'_> {
     }
 
     /// What a logical partition holds, as far as it is known: with `whole`, what its table does.
-    pub(crate) fn partition_size(
+    pub(crate) fn logical_size(
         &self,
         table: &Table,
         key: &PartitionKey,

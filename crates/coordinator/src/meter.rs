@@ -1,6 +1,6 @@
 //! Counting what a read does, for its charge.
 
-use plan::{Partitions, SelectPlan};
+use plan::{LogicalPartitions, SelectPlan};
 use schema::{KeyShape, Ruler, Table};
 use smallvec::SmallVec;
 use types::{LiveCells, LiveRow, RowSelection, SetId};
@@ -26,7 +26,7 @@ pub(crate) struct Meter {
 
 /// How many rows a plan reads of each key by their whole keys; `None` if it is a query.
 pub(crate) fn points_of(plan: &SelectPlan<'_>) -> Option<u64> {
-    let is_by_key = !matches!(plan.partitions, Partitions::Ring(_));
+    let is_by_key = !matches!(plan.partitions, LogicalPartitions::Ring(_));
     let points = match &plan.rows {
         RowSelection::Points(points) => Some(points.len() as u64),
         RowSelection::None => Some(1),

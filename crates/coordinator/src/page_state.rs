@@ -41,7 +41,7 @@ pub(crate) struct PageState {
     /// What is left of LIMIT.
     pub(crate) remaining: Option<u32>,
     /// What is left of PER PARTITION LIMIT in that logical partition; nothing where it is done.
-    pub(crate) in_partition: Option<u32>,
+    pub(crate) left_in_logical: Option<u32>,
     /// The page ended because of its bytes, before as many rows were there as were asked for.
     pub(crate) is_cut: bool,
 }
@@ -67,7 +67,7 @@ impl PageState {
                 | flag(self.is_cut, IS_CUT),
         );
         out.extend_from_slice(&self.remaining.unwrap_or(NONE).to_be_bytes());
-        out.extend_from_slice(&self.in_partition.unwrap_or(NONE).to_be_bytes());
+        out.extend_from_slice(&self.left_in_logical.unwrap_or(NONE).to_be_bytes());
         if let Some(key) = &self.key {
             // No partition key is longer than its length in two bytes says.
             out.extend_from_slice(&(key.len() as u16).to_be_bytes());
@@ -98,7 +98,7 @@ impl PageState {
             take(input).map(|bytes| Some(u32::from_be_bytes(*bytes)).filter(|it| *it != NONE))
         };
         let remaining = count(input)?;
-        let in_partition = count(input)?;
+        let left_in_logical = count(input)?;
         let key = if flags & HAS_KEY != 0 {
             let length = usize::from(u16::from_be_bytes(*take(input)?));
             Some(take_many(input, length)?)
@@ -118,7 +118,7 @@ impl PageState {
             None
         };
         let is_cut = flags & IS_CUT != 0;
-        body.is_empty().then_some(PageState { key, mark, remaining, in_partition, is_cut })
+        body.is_empty().then_some(PageState { key, mark, remaining, left_in_logical, is_cut })
     }
 }
 
@@ -180,9 +180,9 @@ mod tests {
             (Some(Bytes::from_static(b"key")), Some(Vec::new()), Some(5), None),
             (Some(Bytes::new()), mark(), None, Some(0)),
         ];
-        for (key, mark, remaining, in_partition) in states {
+        for (key, mark, remaining, left_in_logical) in states {
             let is_cut = remaining.is_some();
-            let state = PageState { key, mark, remaining, in_partition, is_cut };
+            let state = PageState { key, mark, remaining, left_in_logical, is_cut };
             let bytes = state.seal(&secret);
             assert!(is_sealed(&bytes, &secret));
             assert_eq!(PageState::open(&bytes, &secret), Some(state));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use partition::{
-    Change, History, MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step,
+    History, MapChange, MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step,
     halve, middle,
 };
 use replica::{CommitError, NodeStore, Slots};
@@ -63,7 +63,7 @@ impl Catalog {
         space: &Space,
         place: &SplitPlace,
         reason: Reason,
-    ) -> Result<Change, ExecuteError> {
+    ) -> Result<MapChange, ExecuteError> {
         let _guard = self.definition.lock();
         let map = self.view.maps.load_full();
         let (partition, at) = self.split_place(&map, space, place)?;
@@ -96,7 +96,7 @@ impl Catalog {
         partition: PhysicalPartition,
         at: RingToken,
         reason: Reason,
-    ) -> Result<Change, ExecuteError> {
+    ) -> Result<MapChange, ExecuteError> {
         let bytes = self.bytes_of(space, &[partition]);
         let began_us = self.world.now_us();
         let origin = Origin { made_at_ms: began_us / 1000, reason };
@@ -109,11 +109,16 @@ impl Catalog {
             None => return Err(refused(MapRefusal::NoPartition(partition.set))),
         };
         let step = Step::Split { from: partition.set, at, into };
-        self.change_map(next, Plan { space, step, reason, bytes, began_us })
+        self.change_map(next, BegunChange { space, step, reason, bytes, began_us })
     }
 
     /// Makes one of a physical partition and its neighbour behind it.
-    pub fn merge(&self, space: &Space, set: SetId, reason: Reason) -> Result<Change, ExecuteError> {
+    pub fn merge(
+        &self,
+        space: &Space,
+        set: SetId,
+        reason: Reason,
+    ) -> Result<MapChange, ExecuteError> {
         let _guard = self.definition.lock();
         let map = self.view.maps.load_full();
         let began_us = self.world.now_us();
@@ -131,21 +136,25 @@ impl Catalog {
         let bytes = self.bytes_of(space, &gone);
         let into = next.locate_in(space, left.range.start).map_or(set, |whole| whole.set);
         let step = Step::Merge { from: [left.set, right.set], into };
-        self.change_map(next, Plan { space, step, reason, bytes, began_us })
+        self.change_map(next, BegunChange { space, step, reason, bytes, began_us })
     }
 
-    fn change_map(&self, next: PartitionMap, plan: Plan<'_>) -> Result<Change, ExecuteError> {
-        let (gone, made) = match &plan.step {
+    fn change_map(
+        &self,
+        next: PartitionMap,
+        begun: BegunChange<'_>,
+    ) -> Result<MapChange, ExecuteError> {
+        let (gone, made) = match &begun.step {
             Step::Split { from, into, .. } => (vec![*from], into.to_vec()),
             Step::Merge { from, into } => (from.to_vec(), vec![*into]),
         };
-        let mut change = Change {
+        let mut change = MapChange {
             number: self.history.lock().last_number() + 1,
-            at_ms: plan.began_us / 1000,
-            space: plan.space.clone(),
-            step: plan.step,
-            reason: plan.reason,
-            bytes: plan.bytes,
+            at_ms: begun.began_us / 1000,
+            space: begun.space.clone(),
+            step: begun.step,
+            reason: begun.reason,
+            bytes: begun.bytes,
             took_us: 0,
             writes_waited_us: 0,
         };
@@ -161,13 +170,13 @@ impl Catalog {
                 return Err(error.into());
             }
         }
-        let took_us = self.world.now_us() - plan.began_us;
+        let took_us = self.world.now_us() - begun.began_us;
         change.took_us = u64::try_from(took_us).unwrap_or(0);
         self.share_budgets();
         let is_made = |partition: &&PhysicalPartition| made.contains(&partition.set);
         let made: Vec<PhysicalPartition> =
-            next.partitions(plan.space).iter().filter(is_made).copied().collect();
-        self.traffic.follow_step(plan.space, &gone, &made);
+            next.partitions(begun.space).iter().filter(is_made).copied().collect();
+        self.traffic.follow_step(begun.space, &gone, &made);
         self.history.lock().push(change.clone());
         tracing::info!(
             space = %change.space, step = ?change.step, reason = change.reason.word(),
@@ -177,7 +186,7 @@ impl Catalog {
     }
 
     /// Makes a change durable, before it is made. The caller holds the definition lock.
-    fn save_change(&self, next: &PartitionMap, change: &Change) -> Result<(), ExecuteError> {
+    fn save_change(&self, next: &PartitionMap, change: &MapChange) -> Result<(), ExecuteError> {
         if change.number > self.saved_changes.load(Ordering::Relaxed) + UNSAVED_CHANGES_MAX {
             self.save_whole_map()?;
         }
@@ -333,7 +342,7 @@ impl Catalog {
 }
 
 /// A change of the map under way.
-struct Plan<'p> {
+struct BegunChange<'p> {
     space: &'p Space,
     step: Step,
     reason: Reason,
@@ -348,7 +357,7 @@ pub(crate) struct KeptChanges {
     /// The last change that is in the kept map and the kept history.
     pub(crate) saved_number: u64,
     /// Those that a kept map may not have, the oldest first.
-    recent: Vec<Change>,
+    recent: Vec<MapChange>,
 }
 
 /// Reads what is kept of changes. The history decides nothing, so damage only makes it empty; without
@@ -369,10 +378,10 @@ pub(crate) fn kept_changes(store: &NodeStore, slots: &Slots) -> Result<KeptChang
     let saved_number = history.last_number();
     let wrong = |error: String| failed(format!("{CHANGES}: {error}"));
     // Earlier versions kept them in a document.
-    let mut recent: Vec<Change> = load(CHANGES).map_err(wrong)?.changes().cloned().collect();
+    let mut recent: Vec<MapChange> = load(CHANGES).map_err(wrong)?.changes().cloned().collect();
     for record in slots.all().map_err(|error| wrong(error.to_string()))? {
         let line = std::str::from_utf8(&record).ok();
-        let change = line.and_then(Change::decode);
+        let change = line.and_then(MapChange::decode);
         recent.push(change.ok_or_else(|| wrong("a record is not a change".to_owned()))?);
     }
     recent.sort_by_key(|change| change.number);
@@ -403,7 +412,7 @@ fn space_of(keyspace: &Keyspace, table: &Arc<str>, has_own: bool) -> Space {
 
 /// How many physical partitions a new space has.
 pub(crate) fn start_count(throughput: Option<Throughput>, settings: &Settings) -> u32 {
-    let Some(throughput) = throughput else { return settings.partitions_per_space };
+    let Some(throughput) = throughput else { return settings.physical_per_space };
     let (ru, per_partition) = match (throughput, settings.profile) {
         (Throughput::Manual(ru), Profile::Cosmos) => (ru, COSMOS_PARTITION_RU),
         (Throughput::Manual(ru) | Throughput::Autoscale(ru), _) => (ru, PARTITION_RU_MAX),

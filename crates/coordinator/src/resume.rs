@@ -2,7 +2,7 @@
 //! that clients may go on with another statement than the one that the state came with.
 
 use bytes::Bytes;
-use plan::{Partitions, SelectPlan};
+use plan::{LogicalPartitions, SelectPlan};
 use schema::Table;
 use smallvec::{SmallVec, smallvec};
 use types::value::{decode_ordered, encode_ordered, validate};
@@ -23,15 +23,15 @@ pub(crate) struct Resume {
     /// What is left of LIMIT; the one of the plan does not count.
     pub(crate) remaining: Option<u32>,
     /// What is left of PER PARTITION LIMIT in the logical partition that is half done.
-    pub(crate) in_partition: Option<u32>,
+    pub(crate) left_in_logical: Option<u32>,
 }
 
 /// Every key or range of a plan.
 pub(crate) fn scopes_of(plan: &SelectPlan<'_>) -> Scopes {
     match &plan.partitions {
-        Partitions::Key(key) => smallvec![ReadScope::Partition(key.clone())],
-        Partitions::Keys(keys) => keys.iter().cloned().map(ReadScope::Partition).collect(),
-        Partitions::Ring(ranges) => ranges.iter().copied().map(ReadScope::Ring).collect(),
+        LogicalPartitions::Key(key) => smallvec![ReadScope::Partition(key.clone())],
+        LogicalPartitions::Keys(keys) => keys.iter().cloned().map(ReadScope::Partition).collect(),
+        LogicalPartitions::Ring(ranges) => ranges.iter().copied().map(ReadScope::Ring).collect(),
     }
 }
 
@@ -50,15 +50,15 @@ pub(crate) fn heeds(plan: &SelectPlan<'_>, state: &PageState) -> bool {
 
 /// What is left of a plan at a paging state; `None` where its place is none of this table.
 pub(crate) fn resume(plan: &SelectPlan<'_>, state: PageState) -> Option<Resume> {
-    let PageState { key, mark, remaining, in_partition, .. } = state;
-    let is_done = in_partition == Some(0);
+    let PageState { key, mark, remaining, left_in_logical, .. } = state;
+    let is_done = left_in_logical == Some(0);
     let (scopes, after) = match &plan.partitions {
-        Partitions::Key(_) if is_done => (Scopes::new(), None),
-        Partitions::Key(key) => {
+        LogicalPartitions::Key(_) if is_done => (Scopes::new(), None),
+        LogicalPartitions::Key(key) => {
             let after = position(plan.table, key.clone(), mark)?;
             (scopes_of(plan), after)
         }
-        Partitions::Keys(keys) => {
+        LogicalPartitions::Keys(keys) => {
             let found = key.and_then(|key| keys.iter().position(|it| *it.bytes() == key));
             let first = found.map_or(keys.len(), |place| place + usize::from(is_done));
             let left = keys.get(first..).unwrap_or_default();
@@ -68,7 +68,7 @@ pub(crate) fn resume(plan: &SelectPlan<'_>, state: PageState) -> Option<Resume> 
             };
             (left.iter().cloned().map(ReadScope::Partition).collect(), after)
         }
-        Partitions::Ring(_) => {
+        LogicalPartitions::Ring(_) => {
             let key = PartitionKey::new(key.filter(|key| fits(plan.table, key))?);
             let mut scopes = scopes_of(plan);
             let first = scopes.first().cloned();
@@ -78,7 +78,7 @@ pub(crate) fn resume(plan: &SelectPlan<'_>, state: PageState) -> Option<Resume> 
             (scopes, Some(after))
         }
     };
-    Some(Resume { scopes, after, remaining, in_partition })
+    Some(Resume { scopes, after, remaining, left_in_logical })
 }
 
 /// Cuts off a range what lies before a key; `false` where nothing is left. The key takes the place of

@@ -42,7 +42,7 @@ impl Executor {
         let ticket = admit_read(self.replicas.budgets(), &self.view, plan, request)?;
         let mut read = Ok(());
         if !collector.is_done() {
-            read = self.read_partitions(plan, resume, &mut collector);
+            read = self.read_rows(plan, resume, &mut collector);
         }
         let finished = read.and_then(|()| collector.finish());
         if collector.begins_anew() {
@@ -105,7 +105,7 @@ impl Executor {
         Ok(first.row)
     }
 
-    fn read_partitions(
+    fn read_rows(
         &self,
         plan: &SelectPlan<'_>,
         resume: Option<Resume>,

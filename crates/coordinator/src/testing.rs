@@ -165,9 +165,9 @@ pub(crate) struct Node {
 pub(crate) fn settings() -> Settings {
     Settings {
         data_center: "datacenter1".into(),
-        partitions_per_space: 1,
+        physical_per_space: 1,
         profile: Profile::Default,
-        limits: partition::Limits::default(),
+        limits: partition::BalanceLimits::default(),
         row_bytes_max: None,
         partition_key_bytes_max: None,
         logical_bytes_max: u64::MAX,

@@ -38,11 +38,11 @@ pub struct Settings {
     /// The name of this data center.
     pub data_center: String,
     /// How many physical partitions a space without provisioning starts with.
-    pub partitions_per_space: u32,
+    pub physical_per_space: u32,
     /// Whose habits to follow.
     pub profile: Profile,
     /// When physical partitions are split and merged.
-    pub limits: partition::Limits,
+    pub limits: partition::BalanceLimits,
     /// What a row may take, in bytes.
     pub row_bytes_max: Option<u64>,
     /// What a partition key may take, in bytes.

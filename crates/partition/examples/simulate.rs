@@ -13,7 +13,8 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use partition::{
-    Action, Halving, Limits, Origin, PartitionLoad, PartitionMap, Reason, Space, SpaceLoad, decide,
+    Action, BalanceLimits, Halving, Origin, PartitionMap, PhysicalLoad, Reason, Space, SpaceLoad,
+    decide,
 };
 use types::{RingRange, RingToken};
 
@@ -63,7 +64,7 @@ struct Year {
     /// How fast each cell of the ring grows: some keys are larger than others.
     weights: Vec<f64>,
     cells: Vec<f64>,
-    limits: Limits,
+    limits: BalanceLimits,
     days: Vec<Day>,
     moves_today: usize,
     /// The largest share of the budget that was spent.
@@ -86,7 +87,7 @@ impl Year {
             space,
             weights,
             cells: vec![0.0; CELLS],
-            limits: Limits::default(),
+            limits: BalanceLimits::default(),
             days: Vec::new(),
             moves_today: 0,
             busiest_today: 0.0,
@@ -160,7 +161,7 @@ impl Year {
             let (first, end) = cells_of(partition.range);
             let bytes = sums[end] - sums[first];
             let ru_s = spent * bytes / total;
-            PartitionLoad {
+            PhysicalLoad {
                 set: partition.set,
                 bytes: bytes as u64,
                 ru_s,

@@ -19,7 +19,7 @@ use crate::map::{PartitionMap, Reason, Space};
 
 /// What physical partitions may hold and spend, and how eagerly they change.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct BalanceLimits {
     /// Bytes a physical partition may hold.
     pub physical_bytes_max: u64,
     /// It is split when it holds this share of them.
@@ -40,9 +40,9 @@ pub struct Limits {
     pub partitions_max: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for BalanceLimits {
+    fn default() -> BalanceLimits {
+        BalanceLimits {
             physical_bytes_max: 30_000_000_000,
             split_share: 0.85,
             partition_ru_max: 10_000,
@@ -78,7 +78,7 @@ pub struct Halving {
 
 /// What is known of one physical partition.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PartitionLoad {
+pub struct PhysicalLoad {
     /// Which.
     pub set: SetId,
     /// Bytes it holds.
@@ -104,7 +104,7 @@ pub struct SpaceLoad {
     /// It has no fewer physical partitions than this.
     pub partition_count_min: usize,
     /// Its physical partitions.
-    pub partitions: Vec<PartitionLoad>,
+    pub partitions: Vec<PhysicalLoad>,
 }
 
 /// What should happen.
@@ -134,7 +134,7 @@ pub enum Action {
 pub fn decide(
     map: &PartitionMap,
     loads: &[SpaceLoad],
-    limits: &Limits,
+    limits: &BalanceLimits,
     now_ms: i64,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
@@ -159,7 +159,7 @@ pub fn decide(
 struct SpaceView<'d> {
     map: &'d PartitionMap,
     load: &'d SpaceLoad,
-    limits: &'d Limits,
+    limits: &'d BalanceLimits,
     now_ms: i64,
 }
 
@@ -223,7 +223,7 @@ impl SpaceView<'_> {
     }
 
     /// Where its bytes are halved if it has many, else the middle.
-    fn even_place(&self, range: RingRange, load: &PartitionLoad) -> Option<RingToken> {
+    fn even_place(&self, range: RingRange, load: &PhysicalLoad) -> Option<RingToken> {
         let has_much = load.bytes >= self.limits.physical_bytes_max / 100;
         let halving = load.bytes_halved.filter(is_worth_it).filter(|_| has_much);
         halving.map(|halving| halving.at).or_else(|| middle(range))
@@ -265,17 +265,17 @@ impl SpaceView<'_> {
                 Some(ru) => f64::from(ru) / (loads.len() - 1) as f64,
                 None => f64::INFINITY,
             });
-        let is_old = |load: &PartitionLoad| self.age_ms(load.set) >= self.limits.merge_age_ms;
+        let is_old = |load: &PhysicalLoad| self.age_ms(load.set) >= self.limits.merge_age_ms;
         let total_ru_s: f64 = loads.iter().map(|load| load.ru_s).sum();
         // Together they would be on the way to being split for heat again.
-        let is_warm = |one: &PartitionLoad, other: &PartitionLoad| {
+        let is_warm = |one: &PhysicalLoad, other: &PhysicalLoad| {
             let peak_ru_s = one.peak_ru_s + other.peak_ru_s;
             let others = loads.len().saturating_sub(2).max(1) as f64;
             let others_ru_s = (total_ru_s - one.ru_s - other.ru_s).max(0.0) / others;
             peak_ru_s >= self.limits.hot_ru_min * WARM_SHARE
                 && peak_ru_s > others_ru_s * self.limits.hot_factor * WARM_SHARE
         };
-        let may_merge = |pair: &&[PartitionLoad]| match pair {
+        let may_merge = |pair: &&[PhysicalLoad]| match pair {
             [one, other] => {
                 is_old(one)
                     && is_old(other)
@@ -286,7 +286,7 @@ impl SpaceView<'_> {
             _ => false,
         };
         // The smallest; of the same size the coldest.
-        let weight = |pair: &&[PartitionLoad]| {
+        let weight = |pair: &&[PhysicalLoad]| {
             let bytes: u64 = pair.iter().map(|load| load.bytes).sum();
             let peak_ru_s: f64 = pair.iter().map(|load| load.peak_ru_s).sum();
             (bytes, peak_ru_s as u64)

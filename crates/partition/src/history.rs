@@ -34,7 +34,7 @@ pub enum Step {
 
 /// One change of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct MapChange {
     /// Counted from one, without holes.
     pub number: u64,
     /// Milliseconds since the epoch.
@@ -53,16 +53,16 @@ pub struct Change {
     pub writes_waited_us: u64,
 }
 
-impl Change {
-    /// A line that [`Change::decode`] reads.
+impl MapChange {
+    /// A line that [`MapChange::decode`] reads.
     pub fn encode(&self) -> String {
         let mut text = String::new();
         encode_change(&mut text, self);
         text
     }
 
-    /// Reads what [`Change::encode`] wrote.
-    pub fn decode(line: &str) -> Option<Change> {
+    /// Reads what [`MapChange::encode`] wrote.
+    pub fn decode(line: &str) -> Option<MapChange> {
         decode_change(line.trim_end_matches('\n'))
     }
 }
@@ -70,13 +70,13 @@ impl Change {
 /// The latest changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    changes: VecDeque<Change>,
+    changes: VecDeque<MapChange>,
     last_number: u64,
 }
 
 impl History {
     /// The changes that are remembered, oldest first.
-    pub fn changes(&self) -> impl DoubleEndedIterator<Item = &Change> {
+    pub fn changes(&self) -> impl DoubleEndedIterator<Item = &MapChange> {
         self.changes.iter()
     }
 
@@ -86,16 +86,16 @@ impl History {
     }
 
     /// Adds a change and gives it its number.
-    pub fn push(&mut self, change: Change) {
+    pub fn push(&mut self, change: MapChange) {
         self.last_number += 1;
-        self.changes.push_back(Change { number: self.last_number, ..change });
+        self.changes.push_back(MapChange { number: self.last_number, ..change });
         while self.changes.len() > CHANGES_MAX {
             self.changes.pop_front();
         }
     }
 
     /// Adds those of some changes, the oldest first, that it does not know.
-    pub fn go_on_with<'c>(&mut self, later: impl IntoIterator<Item = &'c Change>) {
+    pub fn go_on_with<'c>(&mut self, later: impl IntoIterator<Item = &'c MapChange>) {
         for change in later {
             if change.number > self.last_number {
                 self.last_number = change.number;
@@ -128,7 +128,7 @@ impl History {
     }
 }
 
-fn encode_change(text: &mut String, change: &Change) {
+fn encode_change(text: &mut String, change: &MapChange) {
     let step = match &change.step {
         Step::Split { from, at, into: [left, right] } => {
             format!("split {} {:032x} {} {}", from.0, at.0, left.0, right.0)
@@ -151,7 +151,7 @@ fn encode_change(text: &mut String, change: &Change) {
     );
 }
 
-fn decode_change(line: &str) -> Option<Change> {
+fn decode_change(line: &str) -> Option<MapChange> {
     let (number, rest) = take(line)?;
     let (at_ms, rest) = take(rest)?;
     let (reason, rest) = rest.split_once(' ')?;
@@ -176,7 +176,7 @@ fn decode_change(line: &str) -> Option<Change> {
         _ => return None,
     };
     let (space, reason) = (parse_space(space)?, Reason::of_word(reason)?);
-    Some(Change { number, at_ms, space, step, reason, bytes, took_us, writes_waited_us })
+    Some(MapChange { number, at_ms, space, step, reason, bytes, took_us, writes_waited_us })
 }
 
 /// The number before the next blank, and what is behind it.
@@ -199,7 +199,7 @@ mod tests {
             } else {
                 Step::Merge { from: [SetId(number), SetId(7)], into: SetId(9) }
             };
-            history.push(Change {
+            history.push(MapChange {
                 number: 0,
                 at_ms: 1_700_000_000_000,
                 space: Space::Table { keyspace: "Ks".into(), table: "t".into() },
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(history.changes().next().unwrap().number, 4);
         assert_eq!(History::decode(&history.encode()).unwrap(), history);
         for change in history.changes().take(2) {
-            assert_eq!(Change::decode(&change.encode()).as_ref(), Some(change));
+            assert_eq!(MapChange::decode(&change.encode()).as_ref(), Some(change));
         }
         let mut other = History::default();
         other.go_on_with(history.changes());

@@ -15,6 +15,6 @@ mod history;
 mod map;
 
 pub use codec::MapError;
-pub use decide::{Action, Halving, Limits, PartitionLoad, SpaceLoad, decide, halve, middle};
-pub use history::{CHANGES_MAX, Change, History, Step};
+pub use decide::{Action, BalanceLimits, Halving, PhysicalLoad, SpaceLoad, decide, halve, middle};
+pub use history::{CHANGES_MAX, History, MapChange, Step};
 pub use map::{MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space};

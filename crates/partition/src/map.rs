@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use types::{RingRange, RingToken, SetId, TableId};
 
-use crate::history::{Change, Step};
+use crate::history::{MapChange, Step};
 
 /// One contiguous part of a space's ring, held by one replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -338,7 +338,7 @@ impl PartitionMap {
 
     /// A map with a change that was made to one like it; `None` if this one has it already: numbers of
     /// sets are given once.
-    pub fn with_change(&self, change: &Change) -> Result<Option<PartitionMap>, MapRefusal> {
+    pub fn with_change(&self, change: &MapChange) -> Result<Option<PartitionMap>, MapRefusal> {
         let (space, origin) =
             (&change.space, Origin { made_at_ms: change.at_ms, reason: change.reason });
         let (Step::Split { from: old, .. } | Step::Merge { from: [old, _], .. }) = &change.step;
@@ -477,7 +477,7 @@ mod tests {
     fn changes_are_made_again_once() {
         let space = Space::Keyspace("ks".into());
         let base = map_of(1);
-        let change = |number, step| Change {
+        let change = |number, step| MapChange {
             number,
             at_ms: 9,
             space: space.clone(),

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may stop")]
 
 use partition::{
-    Action, Halving, Limits, PartitionLoad, PartitionMap, Space, SpaceLoad, decide, halve, middle,
+    Action, BalanceLimits, Halving, PartitionMap, PhysicalLoad, Space, SpaceLoad, decide, halve,
+    middle,
 };
 use types::{RingRange, RingToken};
 
@@ -14,7 +15,7 @@ const HOUR_MS: i64 = 3_600_000;
 struct World {
     map: PartitionMap,
     space: Space,
-    limits: Limits,
+    limits: BalanceLimits,
     provisioned: Option<u32>,
     count_min: usize,
     now_ms: i64,
@@ -24,7 +25,7 @@ impl World {
     fn new(count: u32) -> World {
         let space = Space::Keyspace("ks".into());
         let map = PartitionMap::default().with_space(space.clone(), count, 0);
-        let limits = Limits::default();
+        let limits = BalanceLimits::default();
         World { map, space, limits, provisioned: None, count_min: 2, now_ms: 10 * HOUR_MS }
     }
 
@@ -41,7 +42,7 @@ impl World {
                 .zip(numbers)
                 .map(|(partition, (gigabytes, ru_s))| {
                     let even = middle(partition.range).map(|at| Halving { at, larger_share: 0.5 });
-                    PartitionLoad {
+                    PhysicalLoad {
                         set: partition.set,
                         bytes: gigabytes * GB,
                         ru_s: *ru_s,
@@ -241,7 +242,7 @@ fn thousands_of_tables_are_quiet_and_quick() {
             partitions: map
                 .partitions(space)
                 .iter()
-                .map(|partition| PartitionLoad {
+                .map(|partition| PhysicalLoad {
                     set: partition.set,
                     bytes: if number == 77 { 29 * GB } else { GB / 1000 },
                     ru_s: 1.0,
@@ -253,7 +254,7 @@ fn thousands_of_tables_are_quiet_and_quick() {
                 .collect(),
         })
         .collect();
-    let actions = decide(&map, &loads, &Limits::default(), HOUR_MS * 9);
+    let actions = decide(&map, &loads, &BalanceLimits::default(), HOUR_MS * 9);
     assert_eq!(actions.iter().map(told).collect::<Vec<_>>(), ["split 77 at 0 for storage"]);
 }
 

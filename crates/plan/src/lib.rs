@@ -25,8 +25,8 @@ pub mod values;
 pub use error::PlanError;
 pub use modify::{BatchItem, ConditionalResult, ConditionalRows, bind_batch};
 pub use plan::{
-    BatchPlan, BindVariable, IndexLookup, ModifyPlan, Partitions, Plan, Prepared, PreparedKind,
-    ResultColumn, SelectPlan,
+    BatchPlan, BindVariable, IndexLookup, LogicalPartitions, ModifyPlan, Plan, Prepared,
+    PreparedKind, ResultColumn, SelectPlan,
 };
 pub use prepare::{SessionContext, prepare};
 pub use row::{CellStamp, EmptyRow, RowAccess, RowLayout, StoredRow, ValueSink};

@@ -101,7 +101,7 @@ pub enum Plan<'a> {
 
 /// Which logical partitions are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Partitions {
+pub enum LogicalPartitions {
     /// One.
     Key(PartitionKey),
     /// Several, in the order of their values, each once; none for an empty list.
@@ -117,7 +117,7 @@ pub struct SelectPlan<'a> {
     /// The table.
     pub table: &'a Arc<Table>,
     /// Which logical partitions.
-    pub partitions: Partitions,
+    pub partitions: LogicalPartitions,
     /// Which rows of each, as bytes.
     pub rows: RowSelection,
     /// From the last row of each logical partition to the first.

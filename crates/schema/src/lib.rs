@@ -19,8 +19,8 @@ pub mod system;
 mod type_text;
 
 pub use ddl::{
-    Change, ChangeKind, ChangeTarget, DdlContext, Profile, SchemaEvent, apply, is_virtual_keyspace,
-    resolve_type, truncated_table,
+    ChangeKind, ChangeTarget, DdlContext, Profile, SchemaChange, SchemaEvent, apply,
+    is_virtual_keyspace, resolve_type, truncated_table,
 };
 pub use describe::{DescribeResult, describe};
 pub use error::SchemaError;

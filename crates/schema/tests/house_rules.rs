@@ -3,8 +3,8 @@
 
 use schema::ddl::{ProvisionRules, SpacePast, provision};
 use schema::{
-    Change, DdlContext, IndexTarget, NodeFacts, Profile, Schema, SchemaError, Throughput, apply,
-    describe, initial_schema,
+    DdlContext, IndexTarget, NodeFacts, Profile, Schema, SchemaChange, SchemaError, Throughput,
+    apply, describe, initial_schema,
 };
 use types::HiddenCells;
 
@@ -20,7 +20,7 @@ impl Node {
         Node { schema: initial_schema(), profile, masking_enabled: true, next_id: 100 }
     }
 
-    fn run(&mut self, text: &str) -> Result<Option<Change>, SchemaError> {
+    fn run(&mut self, text: &str) -> Result<Option<SchemaChange>, SchemaError> {
         let parsed = cql::parse(text).unwrap();
         let next_id = &mut self.next_id;
         let change = apply(

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::clients::{Clients, Encryption};
 use crate::config::TlsMode;
-use crate::connection::{Connection, Limits};
+use crate::connection::{Connection, ConnectionLimits};
 use crate::events::EventHub;
 use crate::load::Load;
 use crate::metrics::Metrics;
@@ -38,7 +38,7 @@ const HANDSHAKE: u8 = 0x16;
 
 /// Everything that serving a client takes.
 pub(crate) struct Door {
-    pub(crate) limits: Limits,
+    pub(crate) limits: ConnectionLimits,
     pub(crate) load: Arc<Load>,
     pub(crate) connections_max: usize,
     /// When it was last said that clients are turned away.

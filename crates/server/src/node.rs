@@ -369,7 +369,7 @@ fn login_gate(roles: &Arc<RoleKeeper>) -> Result<Arc<LoginGate>, StartError> {
 fn coordinator_settings(config: &Config, paging_secret: [u8; 16]) -> Settings {
     Settings {
         data_center: config.server.data_center.clone(),
-        partitions_per_space: partitions_per_space(config),
+        physical_per_space: physical_per_space(config),
         profile: match config.profile {
             Profile::Default => schema::Profile::Default,
             Profile::Cosmos => schema::Profile::Cosmos,
@@ -394,21 +394,21 @@ fn cosmos_only(config: &Config, bytes: u64) -> Option<u64> {
     (config.profile == Profile::Cosmos).then_some(bytes)
 }
 
-fn partitions_per_space(config: &Config) -> u32 {
+fn physical_per_space(config: &Config) -> u32 {
     let count = config.partitions.per_space.unwrap_or_else(world::core_count);
     u32::try_from(count).unwrap_or(1)
 }
 
-fn partition_limits(config: &Config) -> partition::Limits {
+fn partition_limits(config: &Config) -> partition::BalanceLimits {
     let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-    partition::Limits {
+    partition::BalanceLimits {
         physical_bytes_max: config.limits.physical_partition_bytes,
         split_share: config.partitions.split_percent as f64 / 100.0,
         hot_ru_min: config.partitions.hot_ru as f64,
         merges: config.profile != Profile::Cosmos,
         hot_age_ms: milliseconds(config.partitions.hot_age),
         merge_age_ms: milliseconds(config.partitions.merge_age),
-        ..partition::Limits::default()
+        ..partition::BalanceLimits::default()
     }
 }
 

@@ -115,12 +115,12 @@ impl Finished {
 pub(crate) struct Effect {
     /// The code, if the answer is an error.
     pub(crate) error_code: Option<i32>,
-    pub(crate) change: Change,
+    pub(crate) change: SessionChange,
 }
 
 /// What a request changes about its connection.
 #[derive(Debug, Default)]
-pub(crate) enum Change {
+pub(crate) enum SessionChange {
     #[default]
     Nothing,
     /// From the next message on, this is spoken.
@@ -138,7 +138,7 @@ impl Effect {
         Effect::default()
     }
 
-    pub(crate) fn of(change: Change) -> Effect {
+    pub(crate) fn of(change: SessionChange) -> Effect {
         Effect { error_code: None, change }
     }
 
@@ -150,7 +150,7 @@ impl Effect {
     ) -> Effect {
         head.error(error, out);
         let error_code = Some(error.for_version(head.version).kind.code());
-        Effect { error_code, change: Change::Nothing }
+        Effect { error_code, change: SessionChange::Nothing }
     }
 }
 
@@ -215,7 +215,7 @@ impl Session {
             Request::Startup(options) => self.startup(&head, options, out),
             Request::Register(kinds) => {
                 head.ready(out);
-                Effect::of(Change::Register(*kinds))
+                Effect::of(SessionChange::Register(*kinds))
             }
             Request::AuthResponse(token) => match credentials(token.unwrap_or_default()) {
                 Ok((name, password)) => {
@@ -258,7 +258,7 @@ impl Session {
             head.ready(out);
         }
         let StartupChoice { compression, throw_on_overload } = choice;
-        Effect::of(Change::Start { version: head.version, compression, throw_on_overload })
+        Effect::of(SessionChange::Start { version: head.version, compression, throw_on_overload })
     }
 
     fn log_in(&self, version: Version, stream: i16, name: &str, password: &str) -> Step {
@@ -269,7 +269,7 @@ impl Session {
             let effect = match checked.await {
                 Ok(role) => {
                     head.auth_success(None, &mut message);
-                    Effect::of(Change::LoggedIn(role))
+                    Effect::of(SessionChange::LoggedIn(role))
                 }
                 Err(error) => Effect::error(&head, &error, &mut message),
             };
@@ -288,22 +288,22 @@ impl Session {
     }
 
     /// Remembers what a request changed. The connection looks after what concerns bytes and events.
-    pub(crate) fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &SessionChange) {
         match change {
-            Change::Nothing | Change::Register(_) => {}
-            Change::Start { throw_on_overload, .. } => {
+            SessionChange::Nothing | SessionChange::Register(_) => {}
+            SessionChange::Start { throw_on_overload, .. } => {
                 self.throw_on_overload = *throw_on_overload;
                 self.stage =
                     if self.statements.requires_login() { Stage::LoggingIn } else { Stage::Ready };
                 self.registration.update(|details| details.is_ready = true);
                 tracing::debug!(client = %self.client.address, "connected");
             }
-            Change::LoggedIn(role) => {
+            SessionChange::LoggedIn(role) => {
                 self.stage = Stage::Ready;
                 self.client.role = Some(Arc::clone(role));
                 self.registration.update(|details| details.role = Some(Arc::clone(role)));
             }
-            Change::Keyspace(name) => {
+            SessionChange::Keyspace(name) => {
                 self.client.keyspace = Some(Arc::clone(name));
                 self.registration.update(|details| details.keyspace = Some(Arc::clone(name)));
             }

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::admin::{self, Answerer, Question};
 use crate::config::{Loaded, TlsMode};
-use crate::connection::Limits;
+use crate::connection::ConnectionLimits;
 use crate::door::{self, Door};
 use crate::estimate;
 use crate::facts::RELEASE_VERSION;
@@ -93,7 +93,7 @@ async fn serve(
     tell_of_descriptors(loaded, descriptor_limit, descriptors.connections_max);
     let node = Arc::new(Node::open(loaded, data_dir, address, descriptor_limit)?);
     let door = Arc::new(Door {
-        limits: Limits {
+        limits: ConnectionLimits {
             message_bytes_max: usize::try_from(config.limits.frame_bytes).unwrap_or(usize::MAX),
             in_flight_max: config.limits.in_flight_per_connection,
             startup_timeout: config.server.startup_timeout,

@@ -5,11 +5,11 @@
 
 use std::path::PathBuf;
 
-use testkit::crash::{Plan, run};
+use testkit::crash::{CrashRun, run};
 
 #[test]
 fn nothing_acknowledged_is_lost_or_torn() {
-    let plan = Plan {
+    let asked = CrashRun {
         binary: PathBuf::from(env!("CARGO_BIN_EXE_helenus")),
         cycles: 20,
         seed: 20_261_115,
@@ -17,9 +17,9 @@ fn nothing_acknowledged_is_lost_or_torn() {
             .map(String::from)
             .to_vec(),
     };
-    println!("seed {}", plan.seed);
+    println!("seed {}", asked.seed);
     let tally =
-        run(&plan, &mut |line| println!("{line}")).unwrap_or_else(|error| panic!("{error}"));
+        run(&asked, &mut |line| println!("{line}")).unwrap_or_else(|error| panic!("{error}"));
     println!("{tally}");
     assert!(tally.acknowledged > 0, "nothing was written, so nothing was proven");
 }

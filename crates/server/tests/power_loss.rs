@@ -5,11 +5,11 @@
 
 use std::path::PathBuf;
 
-use testkit::power_loss::{Plan, run};
+use testkit::power_loss::{PowerLossRun, run};
 
 #[test]
 fn nothing_acknowledged_is_lost_or_torn_when_power_is_lost() {
-    let plan = Plan {
+    let asked = PowerLossRun {
         binary: PathBuf::from(env!("CARGO_BIN_EXE_helenus")),
         images: 24,
         seed: 20_261_116,
@@ -17,9 +17,9 @@ fn nothing_acknowledged_is_lost_or_torn_when_power_is_lost() {
             .map(String::from)
             .to_vec(),
     };
-    println!("seed {}", plan.seed);
+    println!("seed {}", asked.seed);
     let tally =
-        run(&plan, &mut |line| println!("{line}")).unwrap_or_else(|error| panic!("{error}"));
+        run(&asked, &mut |line| println!("{line}")).unwrap_or_else(|error| panic!("{error}"));
     println!("{tally}");
     assert!(tally.acknowledged > 0, "nothing was written, so nothing was proven");
     assert!(tally.pending.0 > 0 && tally.pending.1 > 0, "nothing was at stake");

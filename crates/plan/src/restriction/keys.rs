@@ -12,7 +12,7 @@ use super::analysis::Restrictions;
 use super::{Bound, Components, RestrictionKind};
 use crate::error::{PlanError, invalid};
 use crate::expression::Evaluation;
-use crate::plan::Partitions;
+use crate::plan::LogicalPartitions;
 
 /// More keys than this in one statement are refused, as no answer could hold them.
 const KEYS_MAX: usize = 1 << 20;
@@ -60,18 +60,21 @@ fn encode_key(values: &[Cow<'_, [u8]>]) -> Result<PartitionKey, PlanError> {
 
 impl Restrictions {
     /// The logical partitions of a read.
-    pub(crate) fn bind_partitions(&self, eval: &Evaluation<'_>) -> Result<Partitions, PlanError> {
+    pub(crate) fn bind_partitions(
+        &self,
+        eval: &Evaluation<'_>,
+    ) -> Result<LogicalPartitions, PlanError> {
         if self.is_key_range {
             let range = match &self.token {
                 Some(token) if self.is_on_token() => bind_token(token, eval)?,
                 _ => Some(RingRange::FULL),
             };
-            return Ok(Partitions::Ring(range.into_iter().collect()));
+            return Ok(LogicalPartitions::Ring(range.into_iter().collect()));
         }
         if self.token.is_none()
             && let Some(key) = self.bind_one_key(eval)?
         {
-            return Ok(Partitions::Key(key));
+            return Ok(LogicalPartitions::Key(key));
         }
         let mut keys = self.bind_keys(eval)?;
         if let Some(token) = &self.token {
@@ -81,9 +84,9 @@ impl Restrictions {
         if keys.len() == 1
             && let Some(only) = keys.pop()
         {
-            return Ok(Partitions::Key(only));
+            return Ok(LogicalPartitions::Key(only));
         }
-        Ok(Partitions::Keys(keys))
+        Ok(LogicalPartitions::Keys(keys))
     }
 
     /// The key where every column has one value: the common case, without detours.

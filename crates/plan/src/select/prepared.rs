@@ -15,7 +15,7 @@ use super::selection::Selection;
 use super::sort::{self, Sort};
 use crate::error::{PlanError, invalid};
 use crate::expression::{BoundValues, Evaluated, Evaluation, Receiver, Scope, Term, prepare_term};
-use crate::plan::{Partitions, SelectPlan};
+use crate::plan::{LogicalPartitions, SelectPlan};
 use crate::restriction::{Demands, Restrictions, StatementKind, is_empty_key};
 use crate::row::RowLayout;
 use crate::values::BindContext;
@@ -107,11 +107,11 @@ impl PreparedSelect {
     /// then.
     fn is_paged(
         &self,
-        partitions: &Partitions,
+        partitions: &LogicalPartitions,
         rows: &types::RowSelection,
         context: &BindContext<'_>,
     ) -> bool {
-        let is_scan = matches!(partitions, Partitions::Ring(_));
+        let is_scan = matches!(partitions, LogicalPartitions::Ring(_));
         let is_empty = self.reads_nothing(rows, is_scan) || is_nowhere(partitions);
         context.page_size.is_some() && (self.selection.is_grouped() || !is_empty)
     }
@@ -147,7 +147,7 @@ impl PreparedSelect {
         let partitions = match self.restrictions.bind_partitions(&eval) {
             // Keys are looked at after rows.
             Err(error) if is_empty_key(&error) && self.selects_no_rows(&eval)? => {
-                Partitions::Keys(Vec::new())
+                LogicalPartitions::Keys(Vec::new())
             }
             partitions => partitions?,
         };
@@ -155,7 +155,7 @@ impl PreparedSelect {
         let is_nowhere = is_nowhere(&partitions);
         let indexes = self.restrictions.bind_indexes(&eval)?;
         let is_one_row_each =
-            self.table.clustering_count == 0 && !matches!(partitions, Partitions::Ring(_));
+            self.table.clustering_count == 0 && !matches!(partitions, LogicalPartitions::Ring(_));
         let rows = if is_one_row_each {
             // The only row of a logical partition is found by its key, without a search.
             types::RowSelection::point(bytes::Bytes::new())
@@ -335,8 +335,8 @@ fn prepare_limit(
     limit.map(|limit| prepare_term(limit, &Receiver::named(name, &CqlType::Int), scope)).transpose()
 }
 
-fn is_nowhere(partitions: &Partitions) -> bool {
-    matches!(partitions, Partitions::Keys(keys) if keys.is_empty())
+fn is_nowhere(partitions: &LogicalPartitions) -> bool {
+    matches!(partitions, LogicalPartitions::Keys(keys) if keys.is_empty())
 }
 
 fn bind_limit(limit: Option<&Term>, eval: &Evaluation<'_>) -> Result<Option<u32>, PlanError> {

@@ -11,7 +11,9 @@ use types::CqlType;
 use super::access::{Resource, Wish, check_keyspace, check_rights};
 use super::create_table::{check_table, has_nested_cells};
 use super::properties::PropertyReader;
-use super::{Change, ChangeKind, ChangeTarget, DdlContext, SchemaEvent, mask, options, resolve};
+use super::{
+    ChangeKind, ChangeTarget, DdlContext, SchemaChange, SchemaEvent, mask, options, resolve,
+};
 use crate::error::{SchemaError, configuration, invalid};
 use crate::java;
 use crate::model::{Column, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableShape};
@@ -21,7 +23,7 @@ pub(super) fn alter(
     schema: &Schema,
     statement: &AlterTable,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace_name = context.keyspace_of(&statement.name)?.to_string();
     let name = statement.name.name.as_str();
     check_rights(Wish::Alter, Resource::Table(&keyspace_name, name))?;
@@ -66,7 +68,7 @@ pub(super) fn alter(
         TableChange::DropCompactStorage => drop_compact_storage(&mut after)?,
         TableChange::Properties(properties) => set_options(&mut after, properties)?,
     }
-    Ok(Change::to_table(schema, keyspace, table, after))
+    Ok(SchemaChange::to_table(schema, keyspace, table, after))
 }
 
 fn set_mask(
@@ -341,7 +343,7 @@ pub(super) fn drop_table(
     schema: &Schema,
     statement: &DropTable,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace_name = context.keyspace_of(&statement.name)?;
     let name = statement.name.name.as_str();
     check_rights(Wish::Drop, Resource::Table(keyspace_name, name))?;
@@ -360,7 +362,7 @@ pub(super) fn drop_table(
         keyspace: Arc::clone(&table.keyspace),
         name: Arc::clone(&table.name),
     };
-    let mut change = Change::new(schema.with_keyspace(keyspace.without_table(name)), event);
+    let mut change = SchemaChange::new(schema.with_keyspace(keyspace.without_table(name)), event);
     change.dropped.push(table.id);
     Ok(Some(change))
 }

@@ -9,7 +9,9 @@ use types::{ColumnId, CqlType, TableId};
 
 use super::access::{NAME_LENGTH_MAX, Resource, Wish, check_keyspace, check_rights, is_word};
 use super::properties::PropertyReader;
-use super::{Change, ChangeKind, ChangeTarget, DdlContext, SchemaEvent, mask, options, resolve};
+use super::{
+    ChangeKind, ChangeTarget, DdlContext, SchemaChange, SchemaEvent, mask, options, resolve,
+};
 use crate::error::{SchemaError, configuration, invalid};
 use crate::model::{Column, ColumnKind, Keyspace, Schema, Table, TableShape};
 use crate::options::TableOptions;
@@ -21,7 +23,7 @@ pub(super) fn create(
     schema: &Schema,
     statement: &CreateTable,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace_name = context.keyspace_of(&statement.name)?.to_string();
     let Some(primary_key) = &statement.primary_key else {
         return Err(invalid!(
@@ -68,7 +70,7 @@ pub(super) fn create(
         name: Arc::clone(&table.name),
     };
     let id = table.id;
-    let mut change = Change::new(schema.with_keyspace(keyspace.with_table(table)), event);
+    let mut change = SchemaChange::new(schema.with_keyspace(keyspace.with_table(table)), event);
     change.created.push(id);
     Ok(Some(change))
 }

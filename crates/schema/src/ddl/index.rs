@@ -10,7 +10,7 @@ use types::{CqlType, TableId};
 use super::access::{Resource, Wish, check_keyspace, check_rights, is_word};
 use super::alter_table::full_name;
 use super::properties::PropertyReader;
-use super::{Change, DdlContext};
+use super::{DdlContext, SchemaChange};
 use crate::error::{SchemaError, configuration, invalid};
 use crate::model::{Column, ColumnKind, Index, IndexTarget, Keyspace, Schema, Table, TableShape};
 
@@ -21,7 +21,7 @@ pub(super) fn create(
     schema: &Schema,
     statement: &CreateIndex,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace_name = context.keyspace_of(&statement.table)?.to_string();
     let table_name = statement.table.name.as_str();
     check_rights(Wish::Alter, Resource::Table(&keyspace_name, table_name))?;
@@ -87,7 +87,7 @@ pub(super) fn create(
     let pair = (table.id, index.id);
     let mut after = Table::clone(table);
     after.indexes.insert(Arc::clone(&index.name), Arc::new(index));
-    let mut change = Change::to_table(schema, keyspace, table, after);
+    let mut change = SchemaChange::to_table(schema, keyspace, table, after);
     if let Some(change) = &mut change {
         change.created_indexes.push(pair);
     }
@@ -230,7 +230,7 @@ pub(super) fn drop(
     schema: &Schema,
     statement: &DropIndex,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace_name = context.keyspace_of(&statement.name)?;
     let name = statement.name.name.as_str();
     check_keyspace(schema, keyspace_name)?;
@@ -245,7 +245,7 @@ pub(super) fn drop(
     check_rights(Wish::Alter, Resource::Table(keyspace_name, &table.name))?;
     let mut after = Table::clone(table);
     let dropped = after.indexes.remove(name);
-    let mut change = Change::to_table(schema, keyspace, table, after);
+    let mut change = SchemaChange::to_table(schema, keyspace, table, after);
     if let (Some(change), Some(index)) = (&mut change, dropped) {
         change.dropped_indexes.push((table.id, index.id));
     }

@@ -8,7 +8,7 @@ use cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Properties};
 use super::access::{Resource, Wish, check_keyspace, check_rights};
 use super::properties::{OptionMap, PropertyReader};
 use super::{
-    Change, ChangeKind, ChangeTarget, DdlContext, Profile, SchemaEvent, options, replication,
+    ChangeKind, ChangeTarget, DdlContext, Profile, SchemaChange, SchemaEvent, options, replication,
 };
 use crate::error::{SchemaError, configuration, invalid};
 use crate::model::{Keyspace, KeyspaceKind, Schema};
@@ -21,7 +21,7 @@ pub(super) fn create(
     schema: &Schema,
     statement: &CreateKeyspace,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let name = statement.name.as_str();
     check_keyspace(schema, name)?;
     let properties = PropertyReader(&statement.properties);
@@ -60,7 +60,7 @@ pub(super) fn create(
         kind: KeyspaceKind::User,
     };
     let event = event(ChangeKind::Created, name);
-    let mut change = Change::new(schema.with_keyspace(keyspace), event);
+    let mut change = SchemaChange::new(schema.with_keyspace(keyspace), event);
     change.warnings = warnings;
     Ok(Some(change))
 }
@@ -69,7 +69,7 @@ pub(super) fn alter(
     schema: &Schema,
     statement: &AlterKeyspace,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let name = statement.name.as_str();
     check_rights(Wish::Alter, Resource::Keyspace(name))?;
     check_keyspace(schema, name)?;
@@ -102,7 +102,8 @@ pub(super) fn alter(
                 .to_string(),
         );
     }
-    let mut change = Change::new(schema.with_keyspace(after), event(ChangeKind::Updated, name));
+    let mut change =
+        SchemaChange::new(schema.with_keyspace(after), event(ChangeKind::Updated, name));
     change.warnings = warnings;
     Ok(Some(change))
 }
@@ -110,7 +111,7 @@ pub(super) fn alter(
 pub(super) fn drop(
     schema: &Schema,
     statement: &DropKeyspace,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let name = statement.name.as_str();
     check_rights(Wish::Drop, Resource::Keyspace(name))?;
     check_keyspace(schema, name)?;
@@ -121,7 +122,8 @@ pub(super) fn drop(
         return Err(invalid!("Keyspace '{name}' doesn't exist"));
     };
     let dropped = keyspace.tables.values().map(|table| table.id).collect();
-    let mut change = Change::new(schema.without_keyspace(name), event(ChangeKind::Dropped, name));
+    let mut change =
+        SchemaChange::new(schema.without_keyspace(name), event(ChangeKind::Dropped, name));
     change.dropped = dropped;
     Ok(Some(change))
 }

@@ -67,7 +67,7 @@ pub enum Profile {
 
 /// What a definition did.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct SchemaChange {
     /// The schema from now on.
     pub schema: Schema,
     /// What those who registered hear.
@@ -149,7 +149,7 @@ pub fn apply(
     schema: &Schema,
     statement: &Statement,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let change = change_of(schema, statement, context)?;
     Ok(change.map(|change| change.with_table_versions(schema)))
 }
@@ -158,7 +158,7 @@ fn change_of(
     schema: &Schema,
     statement: &Statement,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     match statement {
         Statement::CreateKeyspace(create) => keyspace::create(schema, create, context),
         Statement::AlterKeyspace(alter) => keyspace::alter(schema, alter, context),
@@ -208,7 +208,7 @@ fn missing(
     if_exists: bool,
     what: &str,
     context: &DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace = context.keyspace_of(name)?;
     if if_exists {
         return Ok(None);
@@ -244,10 +244,10 @@ impl DdlContext<'_> {
     }
 }
 
-impl Change {
+impl SchemaChange {
     /// A change with nothing but its schema and its event; the version is computed here.
-    fn new(schema: Schema, event: SchemaEvent) -> Change {
-        Change {
+    fn new(schema: Schema, event: SchemaEvent) -> SchemaChange {
+        SchemaChange {
             schema: schema.with_fresh_version(),
             event,
             warnings: Vec::new(),
@@ -260,7 +260,7 @@ impl Change {
     }
 
     /// Every table that is not what it was gets the next version, also where a user type changed it.
-    fn with_table_versions(mut self, before: &Schema) -> Change {
+    fn with_table_versions(mut self, before: &Schema) -> SchemaChange {
         let is_changed = |table: &&Arc<Table>| {
             let old = before.table_by_id(table.id);
             old.is_some_and(|old| !Arc::ptr_eq(old, table) && old != *table)
@@ -286,7 +286,7 @@ impl Change {
         keyspace: &Keyspace,
         before: &Table,
         after: Table,
-    ) -> Option<Change> {
+    ) -> Option<SchemaChange> {
         if *before == after {
             return None;
         }
@@ -297,7 +297,7 @@ impl Change {
             name: Arc::clone(&after.name),
         };
         let id = after.id;
-        let mut change = Change::new(schema.with_keyspace(keyspace.with_table(after)), event);
+        let mut change = SchemaChange::new(schema.with_keyspace(keyspace.with_table(after)), event);
         change.altered.push(id);
         Some(change)
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Change, Profile};
+use super::{Profile, SchemaChange};
 use crate::error::{SchemaError, configuration, invalid};
 use crate::model::{Keyspace, KeyspaceKind, Schema, Table};
 use crate::options::Throughput;
@@ -49,7 +49,7 @@ pub struct SpacePast {
 /// `payload` is what the request's custom payload `cosmosdb_provisioned_throughput` asks for.
 pub fn provision(
     before: &Schema,
-    change: &mut Change,
+    change: &mut SchemaChange,
     rules: &ProvisionRules<'_>,
     payload: Option<u32>,
 ) -> Result<(), SchemaError> {

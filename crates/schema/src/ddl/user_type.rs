@@ -9,7 +9,7 @@ use types::{CqlType, TableId, UserType};
 
 use super::access::{Resource, Wish, check_keyspace, check_rights};
 use super::alter_table::full_name;
-use super::{Change, ChangeKind, ChangeTarget, DdlContext, SchemaEvent, resolve};
+use super::{ChangeKind, ChangeTarget, DdlContext, SchemaChange, SchemaEvent, resolve};
 use crate::error::{SchemaError, invalid};
 use crate::java;
 use crate::model::{Keyspace, Schema, Table};
@@ -18,7 +18,7 @@ pub(super) fn create(
     schema: &Schema,
     statement: &CreateType,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace_name = context.keyspace_of(&statement.name)?;
     check_rights(Wish::Create, Resource::AllTables(keyspace_name))?;
     check_keyspace(schema, keyspace_name)?;
@@ -52,7 +52,7 @@ pub(super) fn create(
     check_extent_of(&definition)?;
     let mut after = Keyspace::clone(keyspace);
     after.types.insert(Arc::clone(&definition.name), definition);
-    Ok(Some(Change::new(schema.with_keyspace(after), event)))
+    Ok(Some(SchemaChange::new(schema.with_keyspace(after), event)))
 }
 
 /// What a field may be, before its type is looked up.
@@ -71,7 +71,7 @@ pub(super) fn alter(
     schema: &Schema,
     statement: &AlterType,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace_name = context.keyspace_of(&statement.name)?;
     check_rights(Wish::Alter, Resource::AllTables(keyspace_name))?;
     check_keyspace(schema, keyspace_name)?;
@@ -98,7 +98,7 @@ pub(super) fn alter(
     }
     let event = event(ChangeKind::Updated, &after);
     let (keyspace, altered) = replace(keyspace, &Arc::new(after))?;
-    let mut change = Change::new(schema.with_keyspace(keyspace), event);
+    let mut change = SchemaChange::new(schema.with_keyspace(keyspace), event);
     change.altered = altered;
     Ok(Some(change))
 }
@@ -261,7 +261,7 @@ pub(super) fn drop(
     schema: &Schema,
     statement: &DropType,
     context: &mut DdlContext<'_>,
-) -> Result<Option<Change>, SchemaError> {
+) -> Result<Option<SchemaChange>, SchemaError> {
     let keyspace_name = context.keyspace_of(&statement.name)?;
     check_rights(Wish::Drop, Resource::AllTables(keyspace_name))?;
     check_keyspace(schema, keyspace_name)?;
@@ -302,7 +302,7 @@ pub(super) fn drop(
     let event = event(ChangeKind::Dropped, definition);
     let mut after = Keyspace::clone(keyspace);
     after.types.remove(name);
-    Ok(Some(Change::new(schema.with_keyspace(after), event)))
+    Ok(Some(SchemaChange::new(schema.with_keyspace(after), event)))
 }
 
 fn event(kind: ChangeKind, definition: &UserType) -> SchemaEvent {

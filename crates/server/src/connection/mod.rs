@@ -30,7 +30,7 @@ use tokio::time::Sleep;
 use crate::events::{EventHub, EventQueue};
 use crate::load::{GRAIN_BYTES, Holding, Load, Overload};
 use crate::metrics::{RequestKind, Shard};
-use crate::session::{Change, Effect, Finished, Session, Stage, Step, Turn, kind_of};
+use crate::session::{Effect, Finished, Session, SessionChange, Stage, Step, Turn, kind_of};
 use crate::world;
 
 use pending::Pending;
@@ -62,7 +62,7 @@ const EARLY_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 const LINGER: Duration = Duration::from_millis(500);
 
 /// What all connections share.
-pub(crate) struct Limits {
+pub(crate) struct ConnectionLimits {
     pub(crate) message_bytes_max: usize,
     pub(crate) in_flight_max: usize,
     pub(crate) startup_timeout: Duration,
@@ -72,7 +72,7 @@ pub(crate) struct Limits {
 pub(crate) struct Connection<'a, S> {
     stream: S,
     session: Session,
-    limits: &'a Limits,
+    limits: &'a ConnectionLimits,
     shard: &'a Shard,
     hub: &'a EventHub,
     decoder: FrameDecoder,
@@ -152,7 +152,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     pub(crate) fn new(
         stream: S,
         session: Session,
-        limits: &'a Limits,
+        limits: &'a ConnectionLimits,
         shard: &'a Shard,
         hub: &'a EventHub,
         load: &'a Arc<Load>,
@@ -442,19 +442,19 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             self.shard.add_error(code);
         }
         self.session.apply(&effect.change);
-        if matches!(effect.change, Change::Start { .. } | Change::LoggedIn(_))
+        if matches!(effect.change, SessionChange::Start { .. } | SessionChange::LoggedIn(_))
             && self.session.stage == Stage::Ready
         {
             self.decoder.set_message_bytes_max(self.limits.message_bytes_max);
         }
         match effect.change {
-            Change::Start { version, compression, .. } => {
+            SessionChange::Start { version, compression, .. } => {
                 self.decoder.start(version, compression);
                 self.outgoing.start(version, compression);
                 self.agreed = Some(version);
             }
-            Change::Register(kinds) => self.register(kinds),
-            Change::Nothing | Change::LoggedIn(_) | Change::Keyspace(_) => {}
+            SessionChange::Register(kinds) => self.register(kinds),
+            SessionChange::Nothing | SessionChange::LoggedIn(_) | SessionChange::Keyspace(_) => {}
         }
     }
 

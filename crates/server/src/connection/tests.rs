@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
-use super::{Connection, Limits, Promised, Wait};
+use super::{Connection, ConnectionLimits, Promised, Wait};
 use crate::clients::Clients;
 use crate::events::EventHub;
 use crate::load::{Holding, Load, Overload};
@@ -164,7 +164,7 @@ struct TestClient {
     load: Arc<Load>,
 }
 
-const LIMITS: Limits = Limits {
+const LIMITS: ConnectionLimits = ConnectionLimits {
     message_bytes_max: 1 << 20,
     in_flight_max: 64,
     startup_timeout: Duration::from_millis(300),

@@ -14,7 +14,7 @@ use units::Charge;
 use super::cache::{Statement, result_specs};
 use super::call::{Addressee, Call, KnownColumns};
 use crate::reply::Failure;
-use crate::session::{Change, Effect};
+use crate::session::{Effect, SessionChange};
 
 /// Appends the answer to a call.
 pub(super) fn answer(
@@ -35,7 +35,7 @@ pub(super) fn answer(
         Reply::SchemaChange(event) => head.schema_change(&schema_change(event), out),
         Reply::UseKeyspace(name) => {
             head.set_keyspace(name, out);
-            return Effect::of(Change::Keyspace(Arc::clone(name)));
+            return Effect::of(SessionChange::Keyspace(Arc::clone(name)));
         }
     }
     Effect::none()

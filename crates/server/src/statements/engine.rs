@@ -301,13 +301,13 @@ impl Statements for Engine {
         let schema = self.0.executor.schema();
         let found: Vec<Arc<Statement>>;
         let one: Arc<Statement>;
-        let located = match &message.request {
-            Request::Batch(_) => self.0.batch_statements(&call, &schema).map(Located::Batch),
-            _ => self.0.statement(&call, &schema).map(Located::One),
+        let statements = match &message.request {
+            Request::Batch(_) => self.0.batch_statements(&call, &schema).map(Found::Batch),
+            _ => self.0.statement(&call, &schema).map(Found::One),
         };
-        match located {
+        match statements {
             Err(failure) => return Step::Answered(encode::error(&call, &failure, out)),
-            Ok(Located::One(statement)) => {
+            Ok(Found::One(statement)) => {
                 one = statement;
                 call.statements = slice::from_ref(&one);
                 if let Request::Prepare { .. } = message.request {
@@ -316,7 +316,7 @@ impl Statements for Engine {
                     return Step::Answered(Effect::none());
                 }
             }
-            Ok(Located::Batch(statements)) => {
+            Ok(Found::Batch(statements)) => {
                 found = statements;
                 call.statements = &found;
             }
@@ -361,7 +361,7 @@ impl Statements for Engine {
     }
 }
 
-enum Located {
+enum Found {
     One(Arc<Statement>),
     Batch(Vec<Arc<Statement>>),
 }

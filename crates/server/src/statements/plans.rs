@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cql::ast::BatchKind;
-use plan::{BatchPlan, ModifyPlan, Partitions, Plan, SelectPlan};
+use plan::{BatchPlan, LogicalPartitions, ModifyPlan, Plan, SelectPlan};
 use protocol::WriteType;
 use types::RowSelection;
 
@@ -49,9 +49,9 @@ fn is_long_read(select: &SelectPlan<'_>) -> bool {
         return false;
     }
     let has_many_partitions = match &select.partitions {
-        Partitions::Key(_) => false,
-        Partitions::Keys(keys) => keys.len() > INLINE_PARTITIONS_MAX,
-        Partitions::Ring(_) => true,
+        LogicalPartitions::Key(_) => false,
+        LogicalPartitions::Keys(keys) => keys.len() > INLINE_PARTITIONS_MAX,
+        LogicalPartitions::Ring(_) => true,
     };
     let is_bounded = match &select.rows {
         RowSelection::None | RowSelection::Points(_) => true,
@@ -96,8 +96,10 @@ impl Patience {
 fn timeout_of(timeouts: &Timeouts, plan: &Plan<'_>) -> (WriteType, Duration) {
     match plan {
         Plan::Select(select) => match select.partitions {
-            Partitions::Ring(_) => (WriteType::Simple, timeouts.range),
-            Partitions::Key(_) | Partitions::Keys(_) => (WriteType::Simple, timeouts.read),
+            LogicalPartitions::Ring(_) => (WriteType::Simple, timeouts.range),
+            LogicalPartitions::Key(_) | LogicalPartitions::Keys(_) => {
+                (WriteType::Simple, timeouts.read)
+            }
         },
         Plan::Modify(ModifyPlan { conditional: Some(_), .. })
         | Plan::Batch(BatchPlan { conditional: Some(_), .. }) => (WriteType::Cas, timeouts.cas),

@@ -9,10 +9,10 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use testkit::crash::{Plan, Tally, run};
+use testkit::crash::{CrashRun, Tally, run};
 
 fn main() -> ExitCode {
-    match parse(std::env::args().skip(1)).and_then(|plan| begin(&plan)) {
+    match parse(std::env::args().skip(1)).and_then(|asked| begin(&asked)) {
         Ok(tally) => {
             println!("{tally}");
             ExitCode::SUCCESS
@@ -24,23 +24,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Plan, Box<dyn Error>> {
-    let mut plan =
-        Plan { binary: "target/release/helenus".into(), cycles: 20, seed: 1, settings: Vec::new() };
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<CrashRun, Box<dyn Error>> {
+    let mut asked = CrashRun {
+        binary: "target/release/helenus".into(),
+        cycles: 20,
+        seed: 1,
+        settings: Vec::new(),
+    };
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or_else(|| format!("{name} wants a value"))?;
         match name.as_str() {
-            "--binary" => plan.binary = value.into(),
-            "--cycles" => plan.cycles = value.parse()?,
-            "--seed" => plan.seed = value.parse()?,
-            "--set" => plan.settings.push(value),
+            "--binary" => asked.binary = value.into(),
+            "--cycles" => asked.cycles = value.parse()?,
+            "--seed" => asked.seed = value.parse()?,
+            "--set" => asked.settings.push(value),
             _ => return Err(format!("no option {name}").into()),
         }
     }
-    Ok(plan)
+    Ok(asked)
 }
 
-fn begin(plan: &Plan) -> Result<Tally, Box<dyn Error>> {
-    println!("seed {}, {} cycles", plan.seed, plan.cycles);
-    Ok(run(plan, &mut |line| println!("{line}"))?)
+fn begin(asked: &CrashRun) -> Result<Tally, Box<dyn Error>> {
+    println!("seed {}, {} cycles", asked.seed, asked.cycles);
+    Ok(run(asked, &mut |line| println!("{line}"))?)
 }

@@ -9,10 +9,10 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use testkit::power_loss::{Plan, Tally, run};
+use testkit::power_loss::{PowerLossRun, Tally, run};
 
 fn main() -> ExitCode {
-    match parse(std::env::args().skip(1)).and_then(|plan| begin(&plan)) {
+    match parse(std::env::args().skip(1)).and_then(|asked| begin(&asked)) {
         Ok(tally) => {
             println!("{tally}");
             ExitCode::SUCCESS
@@ -24,23 +24,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Plan, Box<dyn Error>> {
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<PowerLossRun, Box<dyn Error>> {
     let binary = "target/release/helenus".into();
-    let mut plan = Plan { binary, images: 48, seed: 1, settings: Vec::new() };
+    let mut asked = PowerLossRun { binary, images: 48, seed: 1, settings: Vec::new() };
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or_else(|| format!("{name} wants a value"))?;
         match name.as_str() {
-            "--binary" => plan.binary = value.into(),
-            "--images" => plan.images = value.parse()?,
-            "--seed" => plan.seed = value.parse()?,
-            "--set" => plan.settings.push(value),
+            "--binary" => asked.binary = value.into(),
+            "--images" => asked.images = value.parse()?,
+            "--seed" => asked.seed = value.parse()?,
+            "--set" => asked.settings.push(value),
             _ => return Err(format!("no option {name}").into()),
         }
     }
-    Ok(plan)
+    Ok(asked)
 }
 
-fn begin(plan: &Plan) -> Result<Tally, Box<dyn Error>> {
-    println!("seed {}, {} disks", plan.seed, plan.images);
-    Ok(run(plan, &mut |line| println!("{line}"))?)
+fn begin(asked: &PowerLossRun) -> Result<Tally, Box<dyn Error>> {
+    println!("seed {}, {} disks", asked.seed, asked.images);
+    Ok(run(asked, &mut |line| println!("{line}"))?)
 }

@@ -40,7 +40,7 @@ const SNAPSHOTS_MAX: usize = 4;
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CrashRun {
     /// The binary `helenus`.
     pub binary: PathBuf,
     /// How often the node is killed.
@@ -145,24 +145,24 @@ impl fmt::Display for Schedule {
 }
 
 /// Runs all cycles; `tell` gets a line for each. The error says what was lost or torn.
-pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
+pub fn run(asked: &CrashRun, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
     let mut arguments = Vec::new();
-    for setting in &plan.settings {
+    for setting in &asked.settings {
         arguments.extend(["--set", setting.as_str()]);
     }
-    let mut node = Node::start(&plan.binary, &arguments).map_err(|error| error.to_string())?;
-    let mut dice = Dice::new(plan.seed);
+    let mut node = Node::start(&asked.binary, &arguments).map_err(|error| error.to_string())?;
+    let mut dice = Dice::new(asked.seed);
     let mut client = Client::connect(&node.address()).map_err(|error| error.to_string())?;
     create_tables(&mut client)?;
     drop(client);
     let mut writers = Writers::new(&mut dice);
     let mut tally = Tally::default();
-    for cycle in 1..=plan.cycles {
+    for cycle in 1..=asked.cycles {
         let schedule = Schedule::draw(&mut dice);
         let context =
-            |error: String| format!("{error}\n(seed {}, cycle {cycle}: {schedule})", plan.seed);
+            |error: String| format!("{error}\n(seed {}, cycle {cycle}: {schedule})", asked.seed);
         let acknowledged =
-            load_and_kill(&mut node, &plan.binary, &mut writers, schedule, &mut tally)
+            load_and_kill(&mut node, &asked.binary, &mut writers, schedule, &mut tally)
                 .map_err(context)?;
         for after in schedule.start_kills.into_iter().flatten() {
             node.begin_launch().map_err(|error| context(error.to_string()))?;
@@ -179,7 +179,7 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
     }
     // The last word: a clean stop, a check of every block, and another start.
     node.stop().map_err(|error| error.to_string())?;
-    check(&plan.binary, node.data_dir())?;
+    check(&asked.binary, node.data_dir())?;
     node.launch().map_err(|error| error.to_string())?;
     verify_all(&node, &mut writers, &mut tally)?;
     Ok(tally)

@@ -17,10 +17,10 @@ pub(super) struct Definition {
     pub(super) text: String,
     /// An index is built after it, which takes a moment.
     pub(super) builds_index: bool,
-    change: Change,
+    change: Alteration,
 }
 
-enum Change {
+enum Alteration {
     None,
     AddIndex(Index),
     DropIndex(usize),
@@ -126,7 +126,7 @@ fn scratch_table(types: &[Arc<UserType>], dice: &mut Dice) -> Definition {
         let statement = Statement { text, ..Statement::default() };
         text = broken(statement, &other, dice).text;
     }
-    Definition::new(text, Change::Scratch(NAME.into()))
+    Definition::new(text, Alteration::Scratch(NAME.into()))
 }
 
 /// Any definition about the table.
@@ -140,22 +140,22 @@ pub(super) fn definition(table: &Table, types: &[Arc<UserType>], dice: &mut Dice
         18..=19 => alter_type(types, dice),
         20..=23 => {
             let with = options(dice);
-            Definition::new(format!("ALTER TABLE {} WITH {with}", table.name), Change::None)
+            Definition::new(format!("ALTER TABLE {} WITH {with}", table.name), Alteration::None)
         }
         _ => scratch_table(types, dice),
     }
 }
 
 impl Definition {
-    fn new(text: String, change: Change) -> Definition {
-        let builds_index = matches!(change, Change::AddIndex(_));
+    fn new(text: String, change: Alteration) -> Definition {
+        let builds_index = matches!(change, Alteration::AddIndex(_));
         Definition { text, builds_index, change }
     }
 
     /// The table that it makes, if that is to be dropped again.
     pub(super) fn scratch(&self) -> Option<String> {
         match &self.change {
-            Change::Scratch(name) => Some(name.clone()),
+            Alteration::Scratch(name) => Some(name.clone()),
             _ => None,
         }
     }
@@ -163,18 +163,18 @@ impl Definition {
     /// Both servers accepted it.
     pub(super) fn accept(self, table: &mut Table, types: &mut [Arc<UserType>]) {
         match self.change {
-            Change::None | Change::Scratch(_) => {}
-            Change::AddIndex(index) => table.indexes.push(index),
-            Change::DropIndex(index) => drop(table.indexes.remove(index)),
-            Change::AddColumn(column) => {
+            Alteration::None | Alteration::Scratch(_) => {}
+            Alteration::AddIndex(index) => table.indexes.push(index),
+            Alteration::DropIndex(index) => drop(table.indexes.remove(index)),
+            Alteration::AddColumn(column) => {
                 table.dropped.retain(|dropped| dropped.name != column.name);
                 table.columns.push(column);
             }
-            Change::DropColumn(index) => {
+            Alteration::DropColumn(index) => {
                 let dropped = table.columns.remove(index);
                 table.dropped.push(dropped);
             }
-            Change::Rename { column, name } => {
+            Alteration::Rename { column, name } => {
                 if let Some(column) = table.columns.get_mut(column) {
                     for index in &mut table.indexes {
                         if index.column == column.name {
@@ -184,7 +184,7 @@ impl Definition {
                     column.name = name;
                 }
             }
-            Change::Type(definition) => {
+            Alteration::Type(definition) => {
                 for ty in types.iter_mut() {
                     *ty = Arc::new(replaced_fields(ty, &definition));
                 }
@@ -233,19 +233,19 @@ fn create_index(table: &Table, dice: &mut Dice) -> Definition {
     // An index on the only column of a partition key is accepted here, and refused there.
     let is_whole_key = column.role == Role::Partition && table.partition().len() == 1;
     if is_whole_key || table.flavor == Flavor::Counter {
-        return Definition::new(format!("DROP INDEX IF EXISTS {name}"), Change::None);
+        return Definition::new(format!("DROP INDEX IF EXISTS {name}"), Alteration::None);
     }
     let text = format!("CREATE INDEX {name} ON {} ({target})", table.name);
-    Definition::new(text, Change::AddIndex(Index { name, column: column.name.clone() }))
+    Definition::new(text, Alteration::AddIndex(Index { name, column: column.name.clone() }))
 }
 
 fn drop_index(table: &Table, dice: &mut Dice) -> Definition {
     if table.indexes.is_empty() {
-        return Definition::new("DROP INDEX nowhere".into(), Change::None);
+        return Definition::new("DROP INDEX nowhere".into(), Alteration::None);
     }
     let index = dice.below(table.indexes.len());
     let text = format!("DROP INDEX {}", table.indexes[index].name);
-    Definition::new(text, Change::DropIndex(index))
+    Definition::new(text, Alteration::DropIndex(index))
 }
 
 fn add_column(table: &Table, types: &[Arc<UserType>], dice: &mut Dice) -> Definition {
@@ -266,17 +266,17 @@ fn add_column(table: &Table, types: &[Arc<UserType>], dice: &mut Dice) -> Defini
         Column { name: format!("w{}", dice.below(20)), ty, role }
     };
     if !comes_back && table.dropped.iter().any(|dropped| dropped.name == column.name) {
-        return Definition::new(format!("ALTER TABLE {} ADD p0 int", table.name), Change::None);
+        return Definition::new(format!("ALTER TABLE {} ADD p0 int", table.name), Alteration::None);
     }
     let suffix = if column.role == Role::Static { " static" } else { "" };
     let text = format!("ALTER TABLE {} ADD {} {}{suffix}", table.name, column.name, column.ty);
-    Definition::new(text, Change::AddColumn(column))
+    Definition::new(text, Alteration::AddColumn(column))
 }
 
 fn drop_column(table: &Table, dice: &mut Dice) -> Definition {
     let index = dice.below(table.columns.len());
     let text = format!("ALTER TABLE {} DROP {}", table.name, table.columns[index].name);
-    Definition::new(text, Change::DropColumn(index))
+    Definition::new(text, Alteration::DropColumn(index))
 }
 
 fn rename(table: &Table, dice: &mut Dice) -> Definition {
@@ -285,7 +285,7 @@ fn rename(table: &Table, dice: &mut Dice) -> Definition {
     let name = format!("r{}", dice.below(30));
     let old = &table.columns[column].name;
     let text = format!("ALTER TABLE {} RENAME {old} TO {name}", table.name);
-    Definition::new(text, Change::Rename { column, name })
+    Definition::new(text, Alteration::Rename { column, name })
 }
 
 fn alter_type(types: &[Arc<UserType>], dice: &mut Dice) -> Definition {
@@ -302,5 +302,5 @@ fn alter_type(types: &[Arc<UserType>], dice: &mut Dice) -> Definition {
         let old = std::mem::replace(&mut definition.fields[place].0, Arc::from(field.as_str()));
         format!("ALTER TYPE {name} RENAME {old} TO {field}")
     };
-    Definition::new(text, Change::Type(definition))
+    Definition::new(text, Alteration::Type(definition))
 }

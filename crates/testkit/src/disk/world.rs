@@ -50,7 +50,7 @@ impl Mood {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum FileChange {
     Write { offset: u64, bytes: Range<usize> },
     Resize(u64),
 }
@@ -60,7 +60,7 @@ struct Thing {
     is_folder: bool,
     /// What lasts.
     lasting: Vec<u8>,
-    pending: Vec<Change>,
+    pending: Vec<FileChange>,
     /// Changes that became lasting.
     lasted: usize,
     size: u64,
@@ -222,12 +222,12 @@ impl World {
             Record::Write { inode, offset, bytes } => {
                 let file = self.file(*inode).ok_or_else(unknown)?;
                 file.size = file.size.max(offset + bytes.len() as u64);
-                file.pending.push(Change::Write { offset: *offset, bytes: bytes.clone() });
+                file.pending.push(FileChange::Write { offset: *offset, bytes: bytes.clone() });
             }
             Record::Resize { inode, size } => {
                 let file = self.file(*inode).ok_or_else(unknown)?;
                 file.size = *size;
-                file.pending.push(Change::Resize(*size));
+                file.pending.push(FileChange::Resize(*size));
             }
             Record::SyncBegun { inode, ticket, size } => {
                 let Some(id) = self.by_inode.get(inode).copied() else { return Ok(()) };
@@ -238,7 +238,7 @@ impl World {
                     false => {
                         if thing.size < *size {
                             thing.size = *size;
-                            thing.pending.push(Change::Resize(*size));
+                            thing.pending.push(FileChange::Resize(*size));
                         }
                         thing.lasted + thing.pending.len()
                     }
@@ -377,7 +377,7 @@ fn bytes_after(thing: &Thing, journal: &Journal, mood: Mood, dice: &mut Dice) ->
     };
     for change in thing.pending.iter().take(kept) {
         match change {
-            Change::Write { offset, bytes: range } if mood == Mood::Anything => {
+            FileChange::Write { offset, bytes: range } if mood == Mood::Anything => {
                 let mut at = 0;
                 while at < range.len() {
                     let step = SECTOR_BYTES - (*offset as usize + at) % SECTOR_BYTES;
@@ -385,21 +385,21 @@ fn bytes_after(thing: &Thing, journal: &Journal, mood: Mood, dice: &mut Dice) ->
                     if dice.chance(60) {
                         let part = range.start + at..range.start + end;
                         let offset = offset + at as u64;
-                        put(&mut bytes, &Change::Write { offset, bytes: part }, journal);
+                        put(&mut bytes, &FileChange::Write { offset, bytes: part }, journal);
                     }
                     at = end;
                 }
             }
-            Change::Resize(_) if mood == Mood::Anything && dice.chance(50) => {}
+            FileChange::Resize(_) if mood == Mood::Anything && dice.chance(50) => {}
             change => put(&mut bytes, change, journal),
         }
     }
     bytes
 }
 
-fn put(bytes: &mut Vec<u8>, change: &Change, journal: &Journal) {
+fn put(bytes: &mut Vec<u8>, change: &FileChange, journal: &Journal) {
     match change {
-        Change::Write { offset, bytes: range } => {
+        FileChange::Write { offset, bytes: range } => {
             let written = journal.bytes(range);
             let start = *offset as usize;
             let end = start + written.len();
@@ -410,6 +410,6 @@ fn put(bytes: &mut Vec<u8>, change: &Change, journal: &Journal) {
                 slot.copy_from_slice(written);
             }
         }
-        Change::Resize(size) => bytes.resize(*size as usize, 0),
+        FileChange::Resize(size) => bytes.resize(*size as usize, 0),
     }
 }

@@ -31,7 +31,7 @@ const CHECKED_EVERY: u64 = 6;
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct PowerLossRun {
     /// The binary `helenus`.
     pub binary: PathBuf,
     /// How many disks are built and opened.
@@ -129,19 +129,19 @@ struct Loss {
 }
 
 /// Runs until all disks were opened; `tell` gets a line for each. The error says what was lost or torn.
-pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
+pub fn run(asked: &PowerLossRun, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
     let shim = Shim::build()?;
-    let place = Place::new(plan.seed)?;
-    let mut dice = Dice::new(plan.seed);
+    let place = Place::new(asked.seed)?;
+    let mut dice = Dice::new(asked.seed);
     let mut writers = Writers::new(&mut dice);
     let mut tally = Tally::default();
     fs::create_dir_all(&place.base).map_err(told)?;
-    while tally.images < plan.images {
+    while tally.images < asked.images {
         let mut world = World::of_folder(&place.base).map_err(told)?;
-        let recording = record(plan, &shim, &place, &mut writers, &mut dice, tally.generations)?;
+        let recording = record(asked, &shim, &place, &mut writers, &mut dice, tally.generations)?;
         tally.generations += 1;
         tally.records += recording.journal.records().len() as u64;
-        let count = IMAGES_PER_GENERATION.min(plan.images - tally.images);
+        let count = IMAGES_PER_GENERATION.min(asked.images - tally.images);
         let losses = draw_losses(&recording, count, &mut dice);
         let mut done = 0;
         for (number, loss) in losses.iter().enumerate() {
@@ -157,9 +157,10 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
                 world.write_image(&recording.journal, loss.mood, loss.seed, folder).map_err(told)
             };
             let context = |error: String| {
-                let kept = std::env::temp_dir().join(format!("helenus-power-failed-{}", plan.seed));
+                let kept =
+                    std::env::temp_dir().join(format!("helenus-power-failed-{}", asked.seed));
                 let _ = build(&kept);
-                failure(&error, &name, plan.seed, &kept, records.get(..loss.record))
+                failure(&error, &name, asked.seed, &kept, records.get(..loss.record))
             };
             build(&place.image)?;
             let (bytes, names) = world.pending();
@@ -167,12 +168,12 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Tally, String> {
             tally.pending.1 += names as u64;
             let is_last = number + 1 == losses.len();
             if end < recording.ready {
-                open_only(plan, &place).map_err(context)?;
+                open_only(asked, &place).map_err(context)?;
             } else {
                 if is_last {
                     build(&place.base)?;
                 }
-                open_and_verify(plan, &place, &mut writers, end, is_last, &mut tally)
+                open_and_verify(asked, &place, &mut writers, end, is_last, &mut tally)
                     .map_err(context)?;
             }
             tally.images += 1;
@@ -203,7 +204,7 @@ fn failure(
 
 /// Runs a node on the base under load, and writes down what it does.
 fn record(
-    plan: &Plan,
+    asked: &PowerLossRun,
     shim: &Shim,
     place: &Place,
     writers: &mut Writers,
@@ -212,9 +213,9 @@ fn record(
 ) -> Result<Recording, String> {
     let _ = fs::remove_file(&place.journal);
     let environment = shim.environment(&place.base, Some(&place.journal), None);
-    let arguments = arguments(plan);
+    let arguments = arguments(asked);
     let mut node =
-        Node::start_in(&plan.binary, &place.base, &arguments, environment).map_err(told)?;
+        Node::start_in(&asked.binary, &place.base, &arguments, environment).map_err(told)?;
     let moment = || fs::metadata(&place.journal).map_or(0, |it| it.len());
     let mut ready = 0;
     if generation == 0 {
@@ -234,7 +235,8 @@ fn record(
                 left -= pause;
                 let chore =
                     *dice.pick(&[Moment::Flush, Moment::Compact, Moment::Snapshot, Moment::Split]);
-                if let Some(mut chore) = crash::begin_chore(&plan.binary, node.data_dir(), chore)? {
+                if let Some(mut chore) = crash::begin_chore(&asked.binary, node.data_dir(), chore)?
+                {
                     let _ = chore.wait();
                 }
             }
@@ -259,8 +261,8 @@ fn record(
     Ok(Recording { journal, ready })
 }
 
-fn arguments(plan: &Plan) -> Vec<&str> {
-    plan.settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect()
+fn arguments(asked: &PowerLossRun) -> Vec<&str> {
+    asked.settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect()
 }
 
 /// Moments at which power is lost, in order: half of them anywhere, half right after a change of names
@@ -293,8 +295,8 @@ fn draw_losses(recording: &Recording, count: u64, dice: &mut Dice) -> Vec<Loss> 
 }
 
 /// A node starts on the image, before there was anything.
-fn open_only(plan: &Plan, place: &Place) -> Result<(), String> {
-    let node = Node::start_on(&plan.binary, &place.image, &arguments(plan)).map_err(told)?;
+fn open_only(asked: &PowerLossRun, place: &Place) -> Result<(), String> {
+    let node = Node::start_on(&asked.binary, &place.image, &arguments(asked)).map_err(told)?;
     Client::connect(&node.address()).map_err(told)?;
     Ok(())
 }
@@ -302,14 +304,14 @@ fn open_only(plan: &Plan, place: &Place) -> Result<(), String> {
 /// A node starts on the image and has everything. What it has is where the writers go on from if this
 /// is the last image of a generation.
 fn open_and_verify(
-    plan: &Plan,
+    asked: &PowerLossRun,
     place: &Place,
     writers: &mut Writers,
     end: u64,
     is_last: bool,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let mut node = Node::start_on(&plan.binary, &place.image, &arguments(plan)).map_err(told)?;
+    let mut node = Node::start_on(&asked.binary, &place.image, &arguments(asked)).map_err(told)?;
     let mut client = Client::connect(&node.address()).map_err(told)?;
     let mut shared = (0, 0);
     for writer in &mut writers.rows {
@@ -325,7 +327,7 @@ fn open_and_verify(
     if tally.images.is_multiple_of(CHECKED_EVERY) {
         drop(client);
         node.stop().map_err(told)?;
-        crash::check(&plan.binary, node.data_dir())?;
+        crash::check(&asked.binary, node.data_dir())?;
         node.launch().map_err(told)?;
         let mut client = Client::connect(&node.address()).map_err(told)?;
         for writer in &writers.rows {
