@@ -29,7 +29,6 @@ pub enum ExecuteError {
     TooLong,
     /// The result is larger than one may be.
     ResultTooLarge {
-        /// Of which table.
         table: String,
         /// What a result may take.
         bytes_max: usize,

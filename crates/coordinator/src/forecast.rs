@@ -24,7 +24,6 @@ const ROW_BYTES: u64 = 1024;
 /// What a logical partition is reckoned to hold whose size is not known.
 const ROWS_PER_KEY: u64 = 100;
 
-/// A row as it is now.
 pub(crate) struct RowNow {
     /// Its size, keys and all.
     pub(crate) bytes: u64,

@@ -93,7 +93,6 @@ pub struct Answer {
 pub enum Reply {
     /// Nothing to tell.
     Void,
-    /// Rows.
     Rows(Rows),
     /// The schema changed.
     SchemaChange(SchemaEvent),

@@ -9,7 +9,6 @@ use plan::{ResultColumn, ValueSink};
 /// A result set.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// What its columns are.
     pub columns: Arc<[ResultColumn]>,
     /// How many rows there are.
     pub row_count: u32,

@@ -79,7 +79,6 @@ pub struct Halving {
 /// What is known of one physical partition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhysicalLoad {
-    /// Which.
     pub set: SetId,
     /// Bytes it holds.
     pub bytes: u64,
@@ -97,7 +96,6 @@ pub struct PhysicalLoad {
 /// partition of the map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpaceLoad {
-    /// Which.
     pub space: Space,
     /// Request units per second that it may spend, where they were provisioned.
     pub provisioned_ru_s: Option<u32>,
@@ -112,18 +110,14 @@ pub struct SpaceLoad {
 pub enum Action {
     /// One becomes two.
     Split {
-        /// Where.
         space: Space,
-        /// Which.
         set: SetId,
         /// The first position of the second half.
         at: RingToken,
-        /// Why.
         reason: Reason,
     },
     /// One and the one behind it become one.
     Merge {
-        /// Where.
         space: Space,
         /// The first of the two.
         set: SetId,

@@ -39,17 +39,13 @@ pub struct MapChange {
     pub number: u64,
     /// Milliseconds since the epoch.
     pub at_ms: i64,
-    /// Where.
     pub space: Space,
-    /// What.
     pub step: Step,
-    /// Why.
     pub reason: Reason,
     /// Bytes that the physical partitions held.
     pub bytes: u64,
     /// How long it took, and how long of that writes to these physical partitions waited.
     pub took_us: u64,
-    /// See above.
     pub writes_waited_us: u64,
 }
 

@@ -24,7 +24,6 @@ pub enum Space {
     Keyspace(Arc<str>),
     /// One table with its own throughput.
     Table {
-        /// Its keyspace.
         keyspace: Arc<str>,
         /// Its name.
         table: Arc<str>,
@@ -81,7 +80,6 @@ impl Reason {
         Reason::Regrouped,
     ];
 
-    /// One word.
     pub fn word(self) -> &'static str {
         match self {
             Reason::Created => "created",
@@ -105,7 +103,6 @@ impl Reason {
 pub struct Origin {
     /// Milliseconds since the epoch; zero where it is not known.
     pub made_at_ms: i64,
-    /// Why.
     pub reason: Reason,
 }
 

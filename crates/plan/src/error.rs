@@ -18,7 +18,6 @@ pub enum PlanError {
     Configuration(Box<str>),
     /// A table (or, with an empty table name, a keyspace) exists already.
     AlreadyExists {
-        /// The keyspace.
         keyspace: Box<str>,
         /// The table; empty for a keyspace.
         table: Box<str>,
@@ -27,7 +26,6 @@ pub enum PlanError {
     FunctionFailure {
         /// The keyspace of the function.
         keyspace: Box<str>,
-        /// The function.
         function: Box<str>,
         /// Its argument types as CQL.
         argument_types: Vec<String>,

@@ -14,9 +14,7 @@ use crate::select::{PreparedSelect, Selection};
 /// What a bind marker takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BindVariable {
-    /// The keyspace of what it is for.
     pub keyspace: Arc<str>,
-    /// The table of what it is for.
     pub table: Arc<str>,
     /// The marker's own name, or that of what it is for.
     pub name: Arc<str>,
@@ -27,9 +25,7 @@ pub struct BindVariable {
 /// A column of a result set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultColumn {
-    /// The keyspace.
     pub keyspace: Arc<str>,
-    /// The table.
     pub table: Arc<str>,
     /// The name: an alias, a column, or the text of an expression.
     pub name: Arc<str>,
@@ -62,17 +58,13 @@ pub struct Prepared {
 /// What a prepared statement is.
 #[derive(Debug)]
 pub enum PreparedKind {
-    /// SELECT.
     Select(Box<PreparedSelect>),
     /// INSERT, UPDATE, DELETE.
     Modify(Box<PreparedModification>),
-    /// BATCH.
     Batch(Box<PreparedBatch>),
     /// Everything without values.
     Other(Arc<Statement>),
-    /// TRUNCATE.
     Truncate(Arc<Table>),
-    /// EXPLAIN.
     Explain(Box<Prepared>),
 }
 
@@ -114,7 +106,6 @@ pub enum LogicalPartitions {
 /// A read.
 #[derive(Debug)]
 pub struct SelectPlan<'a> {
-    /// The table.
     pub table: &'a Arc<Table>,
     /// Which logical partitions.
     pub partitions: LogicalPartitions,
@@ -141,9 +132,7 @@ pub struct SelectPlan<'a> {
     /// The order over all logical partitions, where it is not the order of the read (IN on the
     /// partition key with ORDER BY): collect everything, sort by key, then limit.
     pub sort: Option<&'a crate::select::Sort>,
-    /// LIMIT.
     pub limit: Option<u32>,
-    /// PER PARTITION LIMIT.
     pub per_partition_limit: Option<u32>,
     /// Rows per page; `None` when the result comes in one piece.
     pub page_size: Option<u32>,
@@ -160,7 +149,6 @@ pub struct SelectPlan<'a> {
 /// A lookup in a secondary index.
 #[derive(Clone, Debug)]
 pub struct IndexLookup<'a> {
-    /// The index.
     pub index: &'a Arc<Index>,
     /// The indexed value: of a column or element as the protocol encodes it.
     pub value: Cow<'a, [u8]>,
@@ -171,7 +159,6 @@ pub struct IndexLookup<'a> {
 /// A change of one table.
 #[derive(Debug)]
 pub struct ModifyPlan<'a> {
-    /// The table.
     pub table: &'a Arc<Table>,
     /// One per logical partition; empty when nothing changes.
     pub mutations: Vec<Mutation>,

@@ -97,7 +97,6 @@ impl RowLayout {
         RowLayout { table: Arc::clone(table), by_id, hidden: table.hidden_cells() }
     }
 
-    /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }

@@ -3,7 +3,6 @@
 /// One value of a bind marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Null.
     Null,
     /// Not given: what it would set stays as it is.
     Unset,

@@ -63,7 +63,6 @@ pub struct BatchStatement<'a> {
 /// Where a statement's meaning comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementSource<'a> {
-    /// Its text.
     Text(&'a str),
     /// The id it was prepared under.
     Prepared(&'a [u8]),

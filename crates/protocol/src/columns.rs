@@ -22,9 +22,7 @@ pub struct ColumnSpec {
     pub keyspace: Arc<str>,
     /// The table it comes from.
     pub table: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
-    /// Its type.
     pub cql_type: CqlType,
 }
 

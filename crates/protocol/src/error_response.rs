@@ -82,9 +82,7 @@ pub enum ErrorKind {
     },
     /// 0x1400: a user function failed (from v4).
     FunctionFailure {
-        /// Its keyspace.
         keyspace: String,
-        /// Its name.
         name: String,
         /// The CQL types of its arguments.
         argument_types: Vec<String>,
@@ -123,16 +121,12 @@ pub enum ErrorKind {
     Config,
     /// 0x2400: the keyspace or table is there already.
     AlreadyExists {
-        /// The keyspace.
         keyspace: String,
         /// The table; empty if it is about the keyspace.
         table: String,
     },
     /// 0x2500: no statement is kept under that id.
-    Unprepared {
-        /// The id.
-        id: Vec<u8>,
-    },
+    Unprepared { id: Vec<u8> },
 }
 
 /// The replicas that failed: how many, and from v5 on which and why.
@@ -159,7 +153,6 @@ impl FailureReason {
     pub const INCOMPATIBLE_SCHEMA: FailureReason = FailureReason(3);
     /// The read was too large.
     pub const READ_SIZE: FailureReason = FailureReason(4);
-    /// It is down.
     pub const NODE_DOWN: FailureReason = FailureReason(5);
     /// It has no such index ready.
     pub const INDEX_NOT_AVAILABLE: FailureReason = FailureReason(6);
@@ -174,9 +167,7 @@ pub enum WriteType {
     Simple,
     /// A logged batch, its log already written.
     Batch,
-    /// An unlogged batch.
     UnloggedBatch,
-    /// A counter.
     Counter,
     /// The log of a logged batch.
     BatchLog,

@@ -182,7 +182,6 @@ impl Event {
 pub struct SchemaChange {
     /// What happened.
     pub kind: SchemaChangeKind,
-    /// In which keyspace.
     pub keyspace: String,
     /// To what.
     pub target: SchemaTarget,
@@ -210,14 +209,12 @@ pub enum SchemaTarget {
     Type(String),
     /// A function (from v4).
     Function {
-        /// Its name.
         name: String,
         /// The CQL types of its arguments.
         argument_types: Vec<String>,
     },
     /// An aggregate (from v4).
     Aggregate {
-        /// Its name.
         name: String,
         /// The CQL types of its arguments.
         argument_types: Vec<String>,

@@ -21,7 +21,6 @@ pub struct RequestMessage<'a> {
     pub tracing: bool,
     /// Key and value pairs that the protocol does not know (from v4).
     pub custom_payload: Option<BytesMap<'a>>,
-    /// The request.
     pub request: Request<'a>,
 }
 
@@ -34,14 +33,12 @@ pub enum Request<'a> {
     Options,
     /// Run a statement.
     Query {
-        /// Its text.
         text: &'a str,
         /// What accompanies it.
         parameters: QueryParameters<'a>,
     },
     /// Keep a statement under an id.
     Prepare {
-        /// Its text.
         text: &'a str,
         /// The keyspace of its unqualified names (v5).
         keyspace: Option<&'a str>,

@@ -26,7 +26,6 @@ pub struct ResponseMessage {
     pub warnings: Vec<String>,
     /// Key and value pairs that the protocol does not know.
     pub custom_payload: Vec<(String, Option<Vec<u8>>)>,
-    /// The response.
     pub response: Response,
 }
 

@@ -15,7 +15,6 @@ const UNSET_LENGTH: i32 = -2;
 pub enum Value<'a> {
     /// The value's bytes; may be empty.
     Bytes(&'a [u8]),
-    /// Null.
     Null,
     /// No value at all: what the statement would write stays as it is (from v4).
     Unset,

@@ -4,7 +4,6 @@
     clippy::indexing_slicing,
     clippy::panic,
     unsafe_code,
-    missing_docs,
     reason = "a test; a counting allocator cannot be written without unsafe"
 )]
 

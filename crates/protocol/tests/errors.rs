@@ -1,6 +1,6 @@
 //! The bytes of every error that the recordings do not show, per version, from the specifications,
 //! and the way Cassandra degrades them for older clients.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -7,7 +7,6 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::disallowed_methods,
-    missing_docs,
     reason = "a test"
 )]
 

@@ -1,12 +1,6 @@
 //! Broken bytes never panic: recorded messages cut off at every length and with every bit flipped,
 //! whole streams with flipped bits, and arbitrary bytes.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a test"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test")]
 
 mod recording;
 

@@ -9,7 +9,6 @@ pub const DEFAULT_SUPERUSER: &str = "cassandra";
 
 /// Why a login failed, in Cassandra's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each field is the name that was given")]
 pub enum LoginError {
     /// No such role, or not its password.
     Wrong { name: String },

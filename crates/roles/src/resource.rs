@@ -6,7 +6,6 @@ use cql::ast::{Permission, Resource};
 
 /// A resource with every name filled in. Ordered by Cassandra's internal names, which lists follow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum Target {
     AllKeyspaces,
     Keyspace(String),

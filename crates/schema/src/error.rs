@@ -13,7 +13,6 @@ pub enum SchemaError {
     Configuration(String),
     /// What should be created is there already; a keyspace when `table` is empty.
     AlreadyExists {
-        /// The keyspace.
         keyspace: String,
         /// The table, or nothing.
         table: String,

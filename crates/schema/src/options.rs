@@ -25,39 +25,24 @@ pub enum Throughput {
 /// The options of a table, with Cassandra's defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableOptions {
-    /// `additional_write_policy`
     pub additional_write_policy: String,
-    /// `allow_auto_snapshot`
     pub allow_auto_snapshot: bool,
-    /// `bloom_filter_fp_chance`
     pub bloom_filter_fp_chance: f64,
-    /// `caching`
     pub caching: BTreeMap<String, String>,
-    /// `cdc`
     pub cdc: Option<bool>,
-    /// `comment`
     pub comment: String,
-    /// `compaction`
     pub compaction: BTreeMap<String, String>,
-    /// `compression`
     pub compression: BTreeMap<String, String>,
-    /// `crc_check_chance`
     pub crc_check_chance: f64,
     /// `default_time_to_live`, seconds; acts.
     pub default_time_to_live_s: u32,
     /// `gc_grace_seconds`; acts.
     pub gc_grace_s: u32,
-    /// `incremental_backups`
     pub incremental_backups: bool,
-    /// `max_index_interval`
     pub max_index_interval: i32,
-    /// `memtable_flush_period_in_ms`
     pub memtable_flush_period_in_ms: i32,
-    /// `min_index_interval`
     pub min_index_interval: i32,
-    /// `read_repair`
     pub read_repair: String,
-    /// `speculative_retry`
     pub speculative_retry: String,
     /// Request units of its own.
     pub throughput: Option<Throughput>,

@@ -27,7 +27,6 @@ use crate::world::{self, Uuids};
 
 /// The document with who this node is.
 const IDENTITY_DOCUMENT: &str = "node";
-/// The document with the roles.
 const ROLES_DOCUMENT: &str = "roles";
 /// Random bytes of an account key: written out they are as long as a password that is checked to its end may be.
 const ACCOUNT_KEY_BYTES: usize = 32;

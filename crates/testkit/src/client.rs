@@ -64,11 +64,9 @@ pub struct Execution {
 /// A value of a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedValue {
-    /// Null.
     Null,
     /// Not set.
     Unset,
-    /// Bytes.
     Bytes(Vec<u8>),
 }
 

@@ -30,7 +30,6 @@ pub enum Check {
     Exists,
     /// `IF column operator value`
     Column {
-        /// Which column.
         column: ColumnId,
         /// The column or a part of it.
         part: ColumnPart,
@@ -74,16 +73,10 @@ pub enum Comparison {
     GreaterOrEqual = 5,
     /// `IN`
     In = 6,
-    /// `NOT IN`
     NotIn = 7,
-    /// `CONTAINS`
     Contains = 8,
-    /// `CONTAINS KEY`
     ContainsKey = 9,
-    /// `NOT CONTAINS`
     NotContains = 10,
-    /// `NOT CONTAINS KEY`
     NotContainsKey = 11,
-    /// `LIKE`
     Like = 12,
 }

@@ -7,31 +7,21 @@ use std::sync::Arc;
 /// element. Whatever is nested inside another type is always frozen, whatever its flag says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CqlType {
-    /// `ascii`
     Ascii,
     /// `bigint`
     BigInt,
-    /// `blob`
     Blob,
-    /// `boolean`
     Boolean,
-    /// `counter`
     Counter,
     /// `date`: days, with the epoch at 2^31
     Date,
-    /// `decimal`
     Decimal,
-    /// `double`
     Double,
-    /// `duration`
     Duration,
     /// The type without a value, of dense tables with no regular column.
     Empty,
-    /// `float`
     Float,
-    /// `inet`
     Inet,
-    /// `int`
     Int,
     /// `smallint`
     SmallInt,
@@ -45,9 +35,7 @@ pub enum CqlType {
     TimeUuid,
     /// `tinyint`
     TinyInt,
-    /// `uuid`
     Uuid,
-    /// `varint`
     Varint,
     /// `list<element>`
     List {

@@ -58,7 +58,6 @@ impl std::error::Error for CorruptRow {}
 /// One cell of a row, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellRef<'a> {
-    /// Its column.
     pub column: ColumnId,
     /// The element of a multi-cell column (see [`crate::CellAction`]).
     pub path: Option<&'a [u8]>,
@@ -148,7 +147,6 @@ const NO_EXPIRY: Expiry = Expiry { ttl_s: 0, expires_at_s: 0 };
 /// A part of a row that is kept elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpilledPart<'a> {
-    /// Its column.
     pub column: ColumnId,
     /// Which part.
     pub kind: SpilledKind<'a>,

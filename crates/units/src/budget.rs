@@ -53,7 +53,6 @@ const PROMISE_KEPT_US: u64 = 2_000_000;
 const BURST_US: u64 = 300_000_000;
 /// A partition with this much or more saves nothing, and bursts go up to it (facts 2.4).
 pub const BURST_RATE_MAX: u64 = 3_000;
-/// A correction of one.
 const CORRECTION_ONE: u64 = 1 << 16;
 
 /// Who spends: any number that stays the same for one client.
@@ -63,9 +62,7 @@ pub struct ClientId(pub u64);
 /// What a request is going to do; estimates of each kind are corrected by what such requests cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A read.
     Read,
-    /// A write.
     Write,
 }
 

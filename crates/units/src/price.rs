@@ -51,7 +51,6 @@ impl Prices {
         u64::try_from(money).unwrap_or(u64::MAX)
     }
 
-    /// A month of storage.
     pub fn storage_month(&self, bytes: u64) -> u64 {
         let money = u128::from(bytes) * u128::from(self.storage_gb_month) / 1_000_000_000;
         u64::try_from(money).unwrap_or(u64::MAX)

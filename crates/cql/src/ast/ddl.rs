@@ -27,7 +27,6 @@ pub enum PropertyValue {
 pub struct CreateKeyspace {
     /// The keyspace.
     pub name: Name,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// WITH.
     pub properties: Properties,
@@ -38,7 +37,6 @@ pub struct CreateKeyspace {
 pub struct AlterKeyspace {
     /// The keyspace.
     pub name: Name,
-    /// IF EXISTS.
     pub if_exists: bool,
     /// WITH.
     pub properties: Properties,
@@ -49,7 +47,6 @@ pub struct AlterKeyspace {
 pub struct DropKeyspace {
     /// The keyspace.
     pub name: Name,
-    /// IF EXISTS.
     pub if_exists: bool,
 }
 
@@ -58,7 +55,6 @@ pub struct DropKeyspace {
 pub struct CreateTable {
     /// The table.
     pub name: QualifiedName,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// Columns in the order written, no name twice.
     pub columns: Vec<ColumnDefinition>,
@@ -66,7 +62,6 @@ pub struct CreateTable {
     pub primary_key: Option<PrimaryKey>,
     /// CLUSTERING ORDER BY, in order, no column twice.
     pub clustering_order: Vec<ClusteringOrder>,
-    /// COMPACT STORAGE.
     pub compact_storage: bool,
     /// The other properties of WITH.
     pub properties: Properties,
@@ -77,11 +72,8 @@ pub struct CreateTable {
 pub struct ColumnDefinition {
     /// The column.
     pub name: Name,
-    /// Its type.
     pub column_type: RawType,
-    /// STATIC.
     pub is_static: bool,
-    /// MASKED WITH.
     pub mask: Option<ColumnMask>,
 }
 
@@ -106,7 +98,6 @@ pub struct PrimaryKey {
 /// A part of CLUSTERING ORDER BY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusteringOrder {
-    /// The column.
     pub column: Name,
     /// DESC was written.
     pub descending: bool,
@@ -128,32 +119,27 @@ pub struct AlterTable {
 pub enum TableChange {
     /// `ALTER c TYPE t`, which Cassandra parses and refuses later.
     AlterType {
-        /// The column.
         column: Name,
         /// The new type.
         column_type: RawType,
     },
     /// `ALTER c MASKED WITH ...` and, with `None`, `ALTER c DROP MASKED`.
     Mask {
-        /// The column.
         column: Name,
         /// IF EXISTS of the column.
         if_exists: bool,
         /// The new mask.
         mask: Option<ColumnMask>,
     },
-    /// `ADD`.
     Add {
         /// IF NOT EXISTS of the columns.
         if_not_exists: bool,
         /// The new columns.
         columns: Vec<ColumnDefinition>,
     },
-    /// `DROP`.
     Drop {
         /// IF EXISTS of the columns.
         if_exists: bool,
-        /// The columns.
         columns: Vec<Name>,
         /// USING TIMESTAMP, in microseconds.
         timestamp: Option<i64>,
@@ -165,7 +151,6 @@ pub enum TableChange {
         /// Old and new names.
         renames: Vec<(Name, Name)>,
     },
-    /// `DROP COMPACT STORAGE`.
     DropCompactStorage,
     /// `WITH`.
     Properties(Properties),
@@ -176,14 +161,12 @@ pub enum TableChange {
 pub struct DropTable {
     /// The table.
     pub name: QualifiedName,
-    /// IF EXISTS.
     pub if_exists: bool,
 }
 
 /// `TRUNCATE`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truncate {
-    /// The table.
     pub table: QualifiedName,
 }
 
@@ -192,7 +175,6 @@ pub struct Truncate {
 pub struct CreateType {
     /// The type.
     pub name: QualifiedName,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// Fields in order; a name may come twice, which the planner refuses.
     pub fields: Vec<(Name, RawType)>,
@@ -214,7 +196,6 @@ pub struct AlterType {
 pub enum TypeChange {
     /// `ALTER f TYPE t`, which Cassandra parses and refuses later.
     AlterField {
-        /// The field.
         field: Name,
         /// The new type.
         field_type: RawType,
@@ -223,9 +204,7 @@ pub enum TypeChange {
     Add {
         /// IF NOT EXISTS of the field.
         if_not_exists: bool,
-        /// The field.
         field: Name,
-        /// Its type.
         field_type: RawType,
     },
     /// `RENAME a TO b AND ...`.
@@ -242,7 +221,6 @@ pub enum TypeChange {
 pub struct DropType {
     /// The type.
     pub name: QualifiedName,
-    /// IF EXISTS.
     pub if_exists: bool,
 }
 
@@ -251,15 +229,12 @@ pub struct DropType {
 pub struct CreateIndex {
     /// The index; the planner makes a name up when there is none.
     pub name: Option<Name>,
-    /// The table.
     pub table: QualifiedName,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// CREATE CUSTOM INDEX.
     pub custom: bool,
     /// What is indexed; may be empty, which the planner refuses or not.
     pub targets: Vec<IndexTarget>,
-    /// USING.
     pub using: Option<Box<str>>,
     /// WITH.
     pub properties: Properties,
@@ -268,7 +243,6 @@ pub struct CreateIndex {
 /// What an index looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexTarget {
-    /// The column.
     pub column: Name,
     /// Which part of it.
     pub kind: IndexTargetKind,
@@ -294,7 +268,6 @@ pub enum IndexTargetKind {
 pub struct DropIndex {
     /// The index.
     pub name: QualifiedName,
-    /// IF EXISTS.
     pub if_exists: bool,
 }
 
@@ -303,7 +276,6 @@ pub struct DropIndex {
 pub struct CreateView {
     /// The view.
     pub name: QualifiedName,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// What it shows.
     pub selection: Selection,
@@ -311,7 +283,6 @@ pub struct CreateView {
     pub base: QualifiedName,
     /// WHERE, joined by AND.
     pub relations: Vec<Relation>,
-    /// PRIMARY KEY.
     pub primary_key: PrimaryKey,
     /// CLUSTERING ORDER BY, in order, no column twice.
     pub clustering_order: Vec<ClusteringOrder>,
@@ -324,7 +295,6 @@ pub struct CreateView {
 pub struct AlterView {
     /// The view.
     pub name: QualifiedName,
-    /// IF EXISTS.
     pub if_exists: bool,
     /// WITH.
     pub properties: Properties,
@@ -335,7 +305,6 @@ pub struct AlterView {
 pub struct DropView {
     /// The view.
     pub name: QualifiedName,
-    /// IF EXISTS.
     pub if_exists: bool,
 }
 
@@ -344,15 +313,12 @@ pub struct DropView {
 pub struct CreateFunction {
     /// The function.
     pub name: FunctionName,
-    /// OR REPLACE.
     pub or_replace: bool,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// Names and types of the arguments.
     pub arguments: Vec<(Name, RawType)>,
     /// CALLED ON NULL INPUT, not RETURNS NULL ON NULL INPUT.
     pub called_on_null_input: bool,
-    /// RETURNS.
     pub return_type: RawType,
     /// LANGUAGE, in lower case.
     pub language: Box<str>,
@@ -365,7 +331,6 @@ pub struct CreateFunction {
 pub struct DropFunction {
     /// The function.
     pub name: FunctionName,
-    /// IF EXISTS.
     pub if_exists: bool,
     /// The types of its arguments, when written.
     pub argument_types: Option<Vec<RawType>>,
@@ -376,11 +341,8 @@ pub struct DropFunction {
 pub struct CreateAggregate {
     /// The aggregate.
     pub name: FunctionName,
-    /// OR REPLACE.
     pub or_replace: bool,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
-    /// Types of the arguments.
     pub argument_types: Vec<RawType>,
     /// SFUNC, of the aggregate's keyspace.
     pub state_function: Name,
@@ -397,7 +359,6 @@ pub struct CreateAggregate {
 pub struct DropAggregate {
     /// The aggregate.
     pub name: FunctionName,
-    /// IF EXISTS.
     pub if_exists: bool,
     /// The types of its arguments, when written.
     pub argument_types: Option<Vec<RawType>>,
@@ -408,9 +369,7 @@ pub struct DropAggregate {
 pub struct CreateTrigger {
     /// The trigger.
     pub name: Name,
-    /// The table.
     pub table: QualifiedName,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// USING.
     pub class: Box<str>,
@@ -421,8 +380,6 @@ pub struct CreateTrigger {
 pub struct DropTrigger {
     /// The trigger.
     pub name: Name,
-    /// The table.
     pub table: QualifiedName,
-    /// IF EXISTS.
     pub if_exists: bool,
 }

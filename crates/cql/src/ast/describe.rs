@@ -7,21 +7,17 @@ use super::{FunctionName, Name, QualifiedName};
 pub struct Describe {
     /// What is described.
     pub target: DescribeTarget,
-    /// WITH INTERNALS.
     pub with_internals: bool,
 }
 
 /// What DESCRIBE describes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DescribeTarget {
-    /// CLUSTER.
     Cluster,
     /// SCHEMA, or FULL SCHEMA with the system keyspaces.
     Schema {
-        /// FULL.
         full: bool,
     },
-    /// KEYSPACES.
     Keyspaces,
     /// \[ONLY\] KEYSPACE \[k\]; without a name, the one in use.
     Keyspace {
@@ -30,7 +26,6 @@ pub enum DescribeTarget {
         /// ONLY: without its tables.
         only: bool,
     },
-    /// TABLES.
     Tables,
     /// TABLE t.
     Table(QualifiedName),
@@ -38,15 +33,12 @@ pub enum DescribeTarget {
     Index(QualifiedName),
     /// MATERIALIZED VIEW v.
     View(QualifiedName),
-    /// TYPES.
     Types,
     /// TYPE t.
     Type(QualifiedName),
-    /// FUNCTIONS.
     Functions,
     /// FUNCTION f.
     Function(FunctionName),
-    /// AGGREGATES.
     Aggregates,
     /// AGGREGATE a.
     Aggregate(FunctionName),

@@ -14,11 +14,9 @@ pub struct Attributes {
 /// `INSERT INTO ...`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insert {
-    /// The table.
     pub table: QualifiedName,
     /// Columns and values, or JSON.
     pub source: InsertSource,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// USING.
     pub attributes: Attributes,
@@ -29,7 +27,6 @@ pub struct Insert {
 pub enum InsertSource {
     /// `(a, b) VALUES (1, 2)`; the two lists may differ in length, which the planner refuses.
     Values {
-        /// The columns.
         columns: Vec<Name>,
         /// Their values.
         values: Vec<Term>,
@@ -48,14 +45,12 @@ pub enum InsertSource {
 pub enum JsonValue {
     /// The text, unquoted.
     Literal(Box<str>),
-    /// A marker.
     Marker(BindMarker),
 }
 
 /// `UPDATE ...`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// The table.
     pub table: QualifiedName,
     /// USING.
     pub attributes: Attributes,
@@ -70,7 +65,6 @@ pub struct Update {
 /// One part of SET.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
-    /// The column.
     pub column: Name,
     /// What happens to it.
     pub operation: AssignmentOperation,
@@ -115,7 +109,6 @@ pub enum Condition {
 /// One part of IF.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnCondition {
-    /// The column.
     pub column: Name,
     /// Which part of it.
     pub path: ConditionPath,
@@ -130,7 +123,6 @@ pub enum ConditionPath {
     Column,
     /// `[key]`.
     Element(Term),
-    /// `.field`.
     Field(Name),
 }
 
@@ -141,9 +133,7 @@ pub enum ConditionTest {
     Compare(ComparisonOperator, Term),
     /// IN.
     In(InValues),
-    /// CONTAINS.
     Contains(Term),
-    /// CONTAINS KEY.
     ContainsKey(Term),
 }
 
@@ -152,7 +142,6 @@ pub enum ConditionTest {
 pub struct Delete {
     /// What is deleted of the row; empty means the whole row.
     pub deletions: Vec<Deletion>,
-    /// The table.
     pub table: QualifiedName,
     /// USING TIMESTAMP; `ttl` is never set.
     pub attributes: Attributes,
@@ -178,14 +167,12 @@ pub enum Deletion {
     Field {
         /// The user type's column.
         column: Name,
-        /// The field.
         field: Name,
     },
 }
 
 /// Statements that change rows.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "each variant is the statement of the same name")]
 pub enum Modification {
     Insert(Insert),
     Update(Update),
@@ -205,7 +192,6 @@ pub struct Batch {
 
 /// Kinds of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each variant is the keyword of the same name")]
 pub enum BatchKind {
     Logged,
     Unlogged,

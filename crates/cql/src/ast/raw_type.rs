@@ -4,7 +4,6 @@ use super::{Name, QualifiedName};
 
 /// The types that have a keyword of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each variant is the CQL type of the same name")]
 pub enum NativeType {
     Ascii,
     Bigint,

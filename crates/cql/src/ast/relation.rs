@@ -4,7 +4,6 @@ use super::{BindMarker, Name, Term};
 
 /// The signs that compare two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each variant is the comparison of the same name")]
 pub enum ComparisonOperator {
     Equal,
     NotEqual,
@@ -109,10 +108,7 @@ pub enum Relation {
         value: Term,
     },
     /// `column IS NOT NULL`.
-    IsNotNull {
-        /// The column.
-        column: Name,
-    },
+    IsNotNull { column: Name },
     /// `token(a, b) > value` and its siblings.
     Token {
         /// The columns in parentheses.

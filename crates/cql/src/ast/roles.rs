@@ -6,7 +6,6 @@ use super::{FunctionName, Name, QualifiedName, RawType};
 
 /// What roles may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each variant is the permission of the same name")]
 pub enum Permission {
     Create,
     Alter,
@@ -55,7 +54,6 @@ impl Permission {
 /// What a permission is about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resource {
-    /// ALL KEYSPACES.
     AllKeyspaces,
     /// KEYSPACE k.
     Keyspace(Name),
@@ -63,11 +61,9 @@ pub enum Resource {
     AllTables(Name),
     /// \[TABLE\] t.
     Table(QualifiedName),
-    /// ALL ROLES.
     AllRoles,
     /// ROLE r.
     Role(Box<str>),
-    /// ALL FUNCTIONS.
     AllFunctions,
     /// ALL FUNCTIONS IN KEYSPACE k.
     AllFunctionsIn(Name),
@@ -75,10 +71,8 @@ pub enum Resource {
     Function {
         /// The function.
         name: FunctionName,
-        /// Types of its arguments.
         argument_types: Vec<RawType>,
     },
-    /// ALL MBEANS.
     AllMBeans,
     /// MBEAN 'name' or MBEANS 'pattern'.
     MBean(Box<str>),
@@ -176,13 +170,10 @@ pub struct RevokeRole {
 /// Options of CREATE and ALTER ROLE and USER, as far as written.
 #[derive(Clone, Default, PartialEq)]
 pub struct RoleOptions {
-    /// PASSWORD.
     pub password: Option<Box<str>>,
     /// HASHED PASSWORD; never together with `password`.
     pub hashed_password: Option<Box<str>>,
-    /// SUPERUSER.
     pub superuser: Option<bool>,
-    /// LOGIN.
     pub login: Option<bool>,
     /// OPTIONS, keys and values by their text.
     pub custom: Option<Vec<(Box<str>, Box<str>)>>,
@@ -211,7 +202,6 @@ impl fmt::Debug for RoleOptions {
 /// Where a role may come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessList {
-    /// ALL.
     All,
     /// Only these.
     Only(Vec<Box<str>>),
@@ -223,7 +213,6 @@ pub enum AccessList {
 pub struct CreateRole {
     /// The role.
     pub name: Box<str>,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// WITH.
     pub options: RoleOptions,
@@ -234,7 +223,6 @@ pub struct CreateRole {
 pub struct AlterRole {
     /// The role.
     pub name: Box<str>,
-    /// IF EXISTS.
     pub if_exists: bool,
     /// WITH.
     pub options: RoleOptions,
@@ -245,7 +233,6 @@ pub struct AlterRole {
 pub struct DropRole {
     /// The role.
     pub name: Box<str>,
-    /// IF EXISTS.
     pub if_exists: bool,
 }
 
@@ -265,7 +252,6 @@ pub struct AddIdentity {
     pub identity: Box<str>,
     /// Whose it is.
     pub role: Box<str>,
-    /// IF NOT EXISTS.
     pub if_not_exists: bool,
 }
 
@@ -274,6 +260,5 @@ pub struct AddIdentity {
 pub struct DropIdentity {
     /// The identity in a certificate.
     pub identity: Box<str>,
-    /// IF EXISTS.
     pub if_exists: bool,
 }

@@ -13,19 +13,15 @@ pub struct Select {
     pub distinct: bool,
     /// What is selected.
     pub selection: Selection,
-    /// The table.
     pub table: QualifiedName,
     /// WHERE, joined by AND.
     pub relations: Vec<Relation>,
-    /// GROUP BY.
     pub group_by: Vec<Selector>,
-    /// ORDER BY.
     pub order_by: Vec<Ordering>,
     /// PER PARTITION LIMIT: an integer constant or a marker.
     pub per_partition_limit: Option<Term>,
     /// LIMIT: an integer constant or a marker.
     pub limit: Option<Term>,
-    /// ALLOW FILTERING.
     pub allow_filtering: bool,
 }
 
@@ -72,7 +68,6 @@ impl CellFunction {
 /// One selected thing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selector {
-    /// A column.
     Column(Name),
     /// A constant, `null` or a marker.
     Term(Term),
@@ -82,7 +77,6 @@ pub enum Selector {
     Function {
         /// The function.
         name: FunctionName,
-        /// Its arguments.
         arguments: Vec<Selector>,
     },
     /// `writetime(c)`, `maxwritetime(c)`, `ttl(c)`.
@@ -106,7 +100,6 @@ pub enum Selector {
         /// What it is said of.
         selector: Box<Selector>,
     },
-    /// `a.field`.
     Field {
         /// Left of the dot.
         receiver: Box<Selector>,
@@ -153,7 +146,6 @@ pub enum Selector {
 /// One part of ORDER BY.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ordering {
-    /// The column.
     pub column: Name,
     /// `ANN OF term`.
     pub ann_of: Option<Term>,

@@ -11,7 +11,6 @@ use super::{
 
 /// A statement as written.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "each variant is the statement of the same name")]
 pub enum Statement {
     Use(Name),
     Select(Box<Select>),
@@ -44,7 +43,6 @@ pub enum Statement {
     AlterRole(AlterRole),
     DropRole(DropRole),
     ListRoles(ListRoles),
-    /// `LIST USERS`.
     ListUsers,
     GrantRole(GrantRole),
     RevokeRole(RevokeRole),
@@ -61,7 +59,6 @@ pub enum Statement {
 /// What `parse` gives back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
-    /// The statement.
     pub statement: Statement,
     /// The bind markers, left to right: the name of `:name`, nothing for `?`.
     pub markers: Vec<Option<Name>>,

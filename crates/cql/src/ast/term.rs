@@ -4,7 +4,6 @@ use super::{FunctionName, Name, NativeType, RawType};
 
 /// What a constant looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each variant is the literal of the same name")]
 pub enum ConstantKind {
     String,
     Integer,
@@ -38,7 +37,6 @@ impl BindMarker {
 
 /// The signs of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each variant is the operation of the same name")]
 pub enum ArithmeticOperator {
     Add,
     Subtract,
@@ -65,7 +63,6 @@ impl ArithmeticOperator {
 pub enum Term {
     /// A literal.
     Constant(Constant),
-    /// `null`.
     Null,
     /// `?` or `:name`.
     Marker(BindMarker),
@@ -83,7 +80,6 @@ pub enum Term {
     Function {
         /// The function.
         name: FunctionName,
-        /// Its arguments.
         arguments: Vec<Term>,
     },
     /// `CAST(a AS type)`.

@@ -26,7 +26,6 @@ pub(super) enum State {
 pub(super) enum Method {
     /// Nested conditions.
     Inline,
-    /// A table.
     Table,
     /// A table for one token, then trials.
     Trial,

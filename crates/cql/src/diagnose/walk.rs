@@ -44,7 +44,6 @@ pub(super) enum Fault {
     },
 }
 
-/// A walk.
 pub(super) struct Walk<'walk> {
     network: &'walk Network,
     lookahead: &'walk mut Lookahead,

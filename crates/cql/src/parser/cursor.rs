@@ -124,12 +124,10 @@ impl<'text> Parser<'text> {
         Ok(present)
     }
 
-    /// IF NOT EXISTS.
     pub(super) fn if_not_exists(&mut self) -> Parse<bool> {
         self.eat_clause(&[Token::If, Token::Not, Token::Exists])
     }
 
-    /// IF EXISTS.
     pub(super) fn if_exists(&mut self) -> Parse<bool> {
         self.eat_clause(&[Token::If, Token::Exists])
     }
@@ -351,7 +349,6 @@ impl<'text> Parser<'text> {
         Ok(QualifiedName { keyspace, name: self.unbound_ident(kind)? })
     }
 
-    /// A keyspace.
     pub(super) fn keyspace_name(&mut self) -> Parse<Name> {
         self.unbound_ident("keyspace")
     }

@@ -19,7 +19,6 @@ use crate::values::Value;
 /// What a term evaluates to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evaluated<'v> {
-    /// Null.
     Null,
     /// Not given.
     Unset,
@@ -62,7 +61,6 @@ pub enum Term {
     Set {
         /// The type of the elements.
         element: Arc<CqlType>,
-        /// The elements.
         elements: Vec<Term>,
     },
     /// A map with parts that are computed.
@@ -76,7 +74,6 @@ pub enum Term {
     Vector {
         /// The type of the elements.
         element: Arc<CqlType>,
-        /// The elements.
         elements: Vec<Term>,
     },
     /// A tuple with parts that are computed.
@@ -90,11 +87,8 @@ pub enum Term {
         /// A term for each field.
         fields: Vec<Term>,
     },
-    /// A call.
     Call {
-        /// The function.
         function: Arc<dyn ScalarFunction>,
-        /// Its arguments.
         arguments: Vec<Term>,
     },
 }

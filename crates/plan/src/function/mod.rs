@@ -238,7 +238,6 @@ pub struct Call<'a> {
     /// `_substract`, `_multiply`, `_divide`, `_modulo`, `_negate`, `cast_as_int` …, with the
     /// keyspace `system`.
     pub name: &'a FunctionName,
-    /// The arguments.
     pub arguments: &'a [&'a dyn Argument],
     /// The type that the result must have, where it is known.
     pub receiver: Option<&'a CqlType>,

@@ -15,7 +15,6 @@ use crate::values::{Value, Values};
 pub(super) enum JsonColumn {
     /// Nothing.
     Missing,
-    /// Null.
     Null,
     /// A value as the protocol encodes it.
     Bytes(Vec<u8>),

@@ -23,7 +23,6 @@ use crate::values::BindContext;
 /// INSERT, UPDATE or DELETE, ready to be bound to values.
 #[derive(Debug)]
 pub struct PreparedModification {
-    /// The table.
     pub table: Arc<Table>,
     pub(super) kind: StatementKind,
     pub(super) attributes: Attributes,

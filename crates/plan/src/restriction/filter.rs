@@ -45,9 +45,7 @@ pub enum FilterOperator<'a> {
     GreaterOrEqual(Cow<'a, [u8]>),
     /// `IN`
     In(Vec<Cow<'a, [u8]>>),
-    /// `CONTAINS`
     Contains(Cow<'a, [u8]>),
-    /// `CONTAINS KEY`
     ContainsKey(Cow<'a, [u8]>),
     /// `c[key] = value`
     Entry(Cow<'a, [u8]>, Cow<'a, [u8]>),

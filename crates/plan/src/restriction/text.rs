@@ -14,7 +14,6 @@ fn tuple(terms: &[cql::ast::Term]) -> String {
     format!("({})", terms.join(", "))
 }
 
-/// The text of a relation.
 pub(crate) fn relation_text(relation: &Relation) -> String {
     match relation {
         Relation::Compare { column, operator, value } => {

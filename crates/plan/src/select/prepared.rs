@@ -23,7 +23,6 @@ use crate::values::BindContext;
 /// A SELECT, ready to be bound to values.
 #[derive(Debug)]
 pub struct PreparedSelect {
-    /// The table.
     pub table: Arc<Table>,
     /// What is computed from its rows.
     pub selection: Selection,
@@ -33,7 +32,6 @@ pub struct PreparedSelect {
     pub projection: Option<Projection>,
     /// The columns outside of the key that are looked at.
     pub read_columns: Arc<[ColumnId]>,
-    /// GROUP BY.
     pub grouping: Option<Grouping>,
     /// ORDER BY over several logical partitions.
     pub sort: Option<Sort>,

@@ -21,41 +21,31 @@ pub enum Selector {
     Column(usize),
     /// A value that needs no row.
     Term(Term),
-    /// A call.
     Call {
-        /// The function.
         function: Arc<dyn ScalarFunction>,
-        /// Its arguments.
         arguments: Vec<Selector>,
     },
     /// The result of an aggregate, by its place in the selection.
     Aggregate(usize),
     /// What the first row of a group had, by its place in the selection.
     First(usize),
-    /// A list.
     List(Vec<Selector>),
-    /// A set.
     Set {
         /// The type of the elements.
         element: Arc<CqlType>,
-        /// The elements.
         elements: Vec<Selector>,
     },
-    /// A map.
     Map {
         /// The type of the keys.
         key: Arc<CqlType>,
         /// Keys and values.
         entries: Vec<(Selector, Selector)>,
     },
-    /// A vector.
     Vector {
         /// The type of the elements.
         element: Arc<CqlType>,
-        /// The elements.
         elements: Vec<Selector>,
     },
-    /// A tuple.
     Tuple(Vec<Selector>),
     /// A user type; fields that were not given are null.
     User {
@@ -97,11 +87,8 @@ pub enum Selector {
     },
     /// `writetime`, `maxwritetime`, `ttl`.
     Cell {
-        /// Which.
         function: cql::ast::CellFunction,
-        /// Of which column.
         column: usize,
-        /// Of which part of it.
         part: CellPart,
         /// The type of the column.
         ty: CqlType,

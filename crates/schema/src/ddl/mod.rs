@@ -93,7 +93,6 @@ pub struct SchemaEvent {
     pub kind: ChangeKind,
     /// To what.
     pub target: ChangeTarget,
-    /// In which keyspace.
     pub keyspace: Arc<str>,
     /// The name of the table or type; empty for a keyspace.
     pub name: Arc<str>,
@@ -124,9 +123,7 @@ impl ChangeKind {
 /// What a change happened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeTarget {
-    /// A keyspace.
     Keyspace,
-    /// A table.
     Table,
     /// A user type.
     Type,

@@ -14,7 +14,6 @@ use super::role_rows::AuthFacts;
 pub struct NodeFacts {
     /// Survives restarts.
     pub host_id: u128,
-    /// The name of the cluster.
     pub cluster_name: String,
     /// Where the node stands.
     pub data_center: String,
@@ -102,7 +101,6 @@ pub struct ClientFacts {
     pub stage: String,
     /// The keyspace in use.
     pub keyspace: Option<String>,
-    /// The version of the protocol.
     pub protocol_version: i32,
     /// How many requests it sent.
     pub request_count: i64,
@@ -119,7 +117,6 @@ pub struct ClientFacts {
 pub struct RangeEstimate {
     /// The keyspace of the table.
     pub keyspace: String,
-    /// The table.
     pub table: String,
     /// Behind this token.
     pub range_start: String,

@@ -53,11 +53,9 @@ pub struct PhysicalPartitionFacts {
 pub struct LogicalPartitionFacts {
     /// The keyspace of the table.
     pub keyspace: String,
-    /// The table.
     pub table: String,
     /// The key as CQL literals.
     pub key: String,
-    /// Its token.
     pub token: i64,
     /// The physical partition that holds it.
     pub physical: u32,

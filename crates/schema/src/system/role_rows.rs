@@ -6,7 +6,6 @@ use super::values::{boolean, set, text};
 /// Who there is, and what each may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthFacts {
-    /// The roles.
     pub roles: Vec<RoleFacts>,
     /// What they may do.
     pub permissions: Vec<PermissionFacts>,
@@ -15,7 +14,6 @@ pub struct AuthFacts {
 /// A role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleFacts {
-    /// Its name.
     pub name: String,
     /// It may connect.
     pub can_login: bool,
@@ -28,7 +26,6 @@ pub struct RoleFacts {
 /// What a role may do to a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionFacts {
-    /// The role.
     pub role: String,
     /// The resource, as Cassandra keeps it: `data/keyspace/table`.
     pub resource: String,

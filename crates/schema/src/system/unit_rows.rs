@@ -17,7 +17,6 @@ pub struct UnitFacts {
 /// The throughput of a space.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThroughputFacts {
-    /// The keyspace.
     pub keyspace: String,
     /// The table; empty where the tables of the keyspace share it.
     pub table: String,
@@ -44,7 +43,6 @@ pub struct ThroughputFacts {
 /// An hour of a space.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsageFacts {
-    /// The space.
     pub space: String,
     /// When the hour began, milliseconds since the epoch.
     pub hour_ms: i64,
@@ -67,9 +65,7 @@ pub struct UsageFacts {
 /// A prepared statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatementFacts {
-    /// Its id.
     pub id: u128,
-    /// Its text.
     pub text: String,
     /// How often it was executed.
     pub calls: u64,

@@ -8,7 +8,6 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Open descriptors.
 pub(crate) fn open_descriptors() -> Option<u64> {
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count() as u64)
 }

@@ -14,7 +14,6 @@ pub(crate) struct Gauge {
     pub(crate) help: &'static str,
     /// Whether it only grows.
     pub(crate) is_counter: bool,
-    /// Its value.
     pub(crate) value: f64,
 }
 

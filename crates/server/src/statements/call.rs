@@ -234,12 +234,16 @@ pub(super) struct Addressee<'a> {
 /// Which columns of a result its client knows, and need not be told.
 #[derive(Clone, Copy)]
 pub(super) enum KnownColumns {
-    /// None.
     None,
     /// It says so beside the text.
-    Query { skips: bool },
+    Query {
+        skips: bool,
+    },
     /// Those of the statement when it was prepared, which may have been others.
-    Executed { skips: bool, knows_others: bool },
+    Executed {
+        skips: bool,
+        knows_others: bool,
+    },
 }
 
 impl Addressee<'_> {

@@ -22,7 +22,6 @@ pub(super) fn write_names<'n>(names: impl Iterator<Item = &'n str>, out: &mut St
     out.push('\n');
 }
 
-/// One row.
 pub(super) fn write_row(
     format: Format,
     columns: &[ColumnSpec],

@@ -12,14 +12,11 @@ use crate::{Client, ClientError, Execution};
 /// The answer to a statement, all pages together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// An error.
     Error {
-        /// Its code.
         code: i32,
         /// Its text.
         message: String,
     },
-    /// Rows.
     Rows {
         /// The types of the markers, when it was prepared.
         markers: Option<String>,
@@ -46,7 +43,6 @@ pub(super) enum Relation {
     Equal,
     /// Equal but for the text of an error, or where pages end.
     Soft,
-    /// Different.
     Different,
 }
 

@@ -13,7 +13,6 @@ use super::value::any_native;
 
 /// A definition, and what it makes of the table and the user types once it was accepted.
 pub(super) struct Definition {
-    /// Its text.
     pub(super) text: String,
     /// An index is built after it, which takes a moment.
     pub(super) builds_index: bool,

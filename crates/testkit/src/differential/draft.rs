@@ -13,7 +13,6 @@ use crate::OwnedValue;
 /// A statement to be sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Statement {
-    /// Its text.
     pub(super) text: String,
     /// It is prepared and executed with these values.
     pub(super) values: Option<Vec<OwnedValue>>,

@@ -40,7 +40,6 @@ impl Dice {
         &items[self.below(items.len())]
     }
 
-    /// One of the words.
     pub(crate) fn word(&mut self, words: &[&'static str]) -> &'static str {
         words[self.below(words.len())]
     }

@@ -37,7 +37,6 @@ pub(super) struct Column {
 /// An index.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    /// Its name.
     pub(super) name: String,
     /// The column that it is on.
     pub(super) column: String,
@@ -50,7 +49,6 @@ pub(super) enum Flavor {
     Plain,
     /// Conditional writes, so the times are the server's and never read.
     Conditional,
-    /// Counters.
     Counter,
     /// Like a plain one, `WITH COMPACT STORAGE`.
     Compact,
@@ -59,7 +57,6 @@ pub(super) enum Flavor {
 /// A table.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// Its name.
     pub(super) name: String,
     /// Its columns, the key first.
     pub(super) columns: Vec<Column>,
@@ -69,7 +66,6 @@ pub(super) struct Table {
     pub(super) keys: Vec<Vec<Literal>>,
     /// The CREATE statement.
     pub(super) definition: String,
-    /// Its indexes.
     pub(super) indexes: Vec<Index>,
     /// Columns that were dropped.
     pub(super) dropped: Vec<Column>,

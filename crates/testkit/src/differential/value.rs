@@ -183,7 +183,6 @@ fn component(ty: &CqlType, dice: &mut Dice) -> Literal {
     if dice.chance(12) { null() } else { key_literal(ty, dice) }
 }
 
-/// Null.
 pub(super) fn null() -> Literal {
     Literal { text: "null".into(), bytes: None, json: "null".into() }
 }

@@ -43,7 +43,6 @@ pub(super) fn write(table: &Table, times: &mut Times, dice: &mut Dice) -> Statem
     Statement { written: Some(table.name.clone()), ..draft.finish() }
 }
 
-/// A DELETE.
 pub(super) fn delete_of(table: &Table, times: &mut Times, dice: &mut Dice) -> Statement {
     let mut draft = Draft::new(dice.chance(30));
     delete(&mut draft, table, times, dice, Place::Alone);

@@ -12,19 +12,9 @@ const HEAD_BYTES: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A file was made.
-    Create {
-        /// Where.
-        path: String,
-        /// As which inode.
-        inode: u64,
-    },
+    Create { path: String, inode: u64 },
     /// A folder was made.
-    Folder {
-        /// Where.
-        path: String,
-        /// As which inode.
-        inode: u64,
-    },
+    Folder { path: String, inode: u64 },
     /// Bytes were written.
     Write {
         /// Into which file.
@@ -70,10 +60,7 @@ pub enum Record {
         to: String,
     },
     /// A name was removed.
-    Remove {
-        /// Which.
-        path: String,
-    },
+    Remove { path: String },
 }
 
 /// All records, in the order in which the calls returned.

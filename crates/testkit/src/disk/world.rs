@@ -23,7 +23,6 @@ type ThingId = usize;
 /// What a loss of power leaves of what was not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// Nothing.
     Nothing,
     /// Everything, as after a crash of the process alone.
     Everything,
@@ -123,7 +122,6 @@ pub struct World {
     by_inode: HashMap<u64, ThingId>,
     /// The names as the node sees them.
     names: Names,
-    /// The names that last.
     lasting_names: Names,
     /// Changes of names that may not last, in order, each with its number.
     namings: Vec<(usize, Naming)>,

@@ -67,7 +67,6 @@ pub enum ArithmeticCause {
     DurationPrecision {
         /// `day` or `millisecond`.
         unit: &'static str,
-        /// The duration.
         duration: Duration,
     },
     /// Types without this operation, or bytes that are no value of their type.
@@ -99,7 +98,6 @@ impl fmt::Display for ArithmeticCause {
 /// An operation that failed, with what it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArithmeticError {
-    /// The operator.
     pub operator: ArithmeticOperator,
     /// The left operand's type.
     pub left: CqlType,

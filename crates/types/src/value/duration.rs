@@ -16,9 +16,7 @@ const DAYS_PER_WEEK: i32 = 7;
 /// An amount of time. All three parts have the same sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Duration {
-    /// Months.
     pub months: i32,
-    /// Days.
     pub days: i32,
     /// Nanoseconds.
     pub nanos: i64,

@@ -29,14 +29,11 @@ pub enum ValueError {
     DurationPart {
         /// `months` or `days`.
         part: &'static str,
-        /// Its value.
         value: i64,
     },
     /// Duration parts of different signs.
     DurationSigns {
-        /// Months.
         months: i64,
-        /// Days.
         days: i64,
         /// Nanoseconds.
         nanos: i64,
@@ -102,7 +99,6 @@ pub enum ValueError {
     WrongConstant {
         /// The constant's kind.
         kind: LiteralKind,
-        /// Its text.
         text: Box<str>,
         /// The name of what receives it.
         receiver: Box<str>,
@@ -113,7 +109,6 @@ pub enum ValueError {
     Unreadable {
         /// Before the text.
         before: &'static str,
-        /// The text.
         text: Box<str>,
         /// After the text.
         after: &'static str,
@@ -192,7 +187,6 @@ pub enum ValueError {
     },
     /// A JSON object with a field the user type does not have.
     JsonField {
-        /// The field.
         field: Box<str>,
         /// The user type's name.
         type_name: Box<str>,
