@@ -261,7 +261,8 @@ fn of_commit(
         | CommitError::CannotWriteNow(_)
         | CommitError::Overloaded
         | CommitError::Moved
-        | CommitError::Stale => ErrorResponse::new(ErrorKind::Overloaded, error.to_string()),
+        | CommitError::Stale
+        | CommitError::TooLate => ErrorResponse::new(ErrorKind::Overloaded, error.to_string()),
         CommitError::LogFailed(_) | CommitError::Tree { .. } | CommitError::Closed => {
             tracing::error!(%error, "a write failed");
             ErrorResponse::new(
