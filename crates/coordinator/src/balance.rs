@@ -50,7 +50,7 @@ fn space_load(catalog: &Catalog, map: &PartitionMap, schema: &Schema, space: &Sp
     let tables = tables_of(schema, space);
     let stored = stored(&catalog.replicas, &tables, partitions);
     let limits = &catalog.settings.limits;
-    // Below this nobody asks where the bytes are halved.
+    // Smaller ones are not split for their size, so where they would be halved is not computed.
     let much = limits.physical_bytes_max / 200;
     let loads = partitions.iter().zip(stored).map(|(partition, stored)| {
         let bytes_halved = match stored.bytes >= much.max(1) {
@@ -86,7 +86,8 @@ pub(crate) fn stored(
     all
 }
 
-/// How the bytes of some tables lie in a range, by the finest parts that any of them knows.
+/// How the bytes of some tables are distributed over a range: first position and bytes of each part, as fine as the
+/// finest of the tables knows them.
 pub(crate) fn weights(
     replicas: &ReplicaSets,
     tables: &[TableId],
@@ -152,7 +153,7 @@ pub(crate) fn throughput_of(schema: &Schema, space: &Space) -> Option<Throughput
     }
 }
 
-/// The most request units per second.
+/// What was provisioned, or the maximum of autoscale, in request units per second.
 pub(crate) fn ru_of(throughput: Throughput) -> u32 {
     match throughput {
         Throughput::Manual(ru) | Throughput::Autoscale(ru) => ru,

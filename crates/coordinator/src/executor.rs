@@ -106,7 +106,7 @@ impl Executor {
         Ok(Executed::Done(answer))
     }
 
-    /// Why a table takes no changes.
+    /// The error for a table that takes no writes.
     fn no_place_for(&self, table: TableId) -> ExecuteError {
         let schema = self.view.schema();
         ExecuteError::Invalid(match schema.table_by_id(table) {
@@ -187,12 +187,12 @@ impl Executor {
         }
     }
 
-    /// Waits until a change that there was no room for may be tried again.
+    /// Resolves when a write that storage had no room for may be tried again.
     pub fn room(&self, busy: Busy) -> impl Future<Output = ()> + Send + use<> {
         self.replicas.room(busy)
     }
 
-    /// Has the changes that were promised an answer written: nothing more comes with them.
+    /// Ends the group of writes of this turn: they go to the log without waiting for more.
     pub fn write_group(&self) {
         self.replicas.write_group();
     }
@@ -225,7 +225,6 @@ impl Executor {
             match self.replicas.commit_many(change, request.answer_to, request.without_room) {
                 Committed::Moved(change) if tries < MOVES_MAX => {
                     tries += 1;
-                    // Whoever changes the map holds this until the new one is there.
                     self.catalog.wait_for_map();
                     mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
                 }

@@ -8,7 +8,7 @@ use units::{Charge, Work};
 
 use crate::rows::RowsBody;
 
-/// Rows that are kept in no more cost the same when they are read by their keys.
+/// Rows stored in no more bytes than this all cost the same when they are read by key, so that they are not measured.
 const SMALL_ROW_BYTES: usize = 1024;
 
 /// Counts the work of one read, or of one page of it.
@@ -17,7 +17,7 @@ pub(crate) struct Meter {
     work: Work,
     /// Rows asked for by their whole keys in each logical partition; `None` for a query.
     points: Option<u64>,
-    /// Of these, found in the current one.
+    /// How many of these were found in the current logical partition.
     found: u64,
     key_shape: KeyShape,
     /// What the request cost when each set was entered.

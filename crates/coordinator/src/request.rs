@@ -15,12 +15,12 @@ pub trait Bounds {
     /// Asked after every few rows.
     fn go_on(&self) -> Result<(), OutOfBounds>;
 
-    /// The result takes so many bytes by now, and no more than [`FREE_RESULT_BYTES`] were never asked for: up to
-    /// how many it may grow before the next question.
+    /// Asked when the result has grown to so many bytes, the first time beyond [`FREE_RESULT_BYTES`]. Returns to how
+    /// many it may grow before it asks again.
     fn grow(&self, bytes: usize) -> Result<usize, OutOfBounds>;
 }
 
-/// A result that takes no more than this needs no leave: small reads go on whatever others hold.
+/// A result up to this size does not ask: small reads go on whatever memory others hold.
 pub const FREE_RESULT_BYTES: usize = 64 * 1024;
 
 /// Why a request is not run to its end.
@@ -40,18 +40,18 @@ pub enum OutOfBounds {
 pub struct RequestContext<'a> {
     /// Where the page begins, as the client sent it back.
     pub paging_state: Option<&'a [u8]>,
-    /// When to give up.
+    /// What it may take of time and memory.
     pub bounds: &'a dyn Bounds,
     /// The keyspace of `USE`.
     pub keyspace: Option<&'a str>,
     /// Request units per second that a new table is to have, where the request says it beside the
     /// statement.
     pub throughput: Option<u32>,
-    /// On whose account, and how long it may wait for its budget.
+    /// Which client's budget it is charged to, and how long it may wait for it.
     pub asking: Asking,
-    /// Where the outcome of a change that must become durable first is wanted.
+    /// Where the outcome of a write is delivered once it is durable.
     pub answer_to: Option<AnswerTo<'a>>,
-    /// What becomes of a change that there is no room for.
+    /// What happens to a write that storage has no room for.
     pub without_room: WithoutRoom,
     /// What the request did so far. It is told here, so that a request that fails is charged too.
     pub work: &'a Cell<Work>,

@@ -272,7 +272,7 @@ fn question(lookup: &IndexLookup<'_>) -> IndexQuestion {
 /// Keeps the first row it sees.
 struct FirstRow {
     row: Option<CurrentRow>,
-    /// Otherwise only a row that was inserted is there, and nothing of it is shown but its key.
+    /// Without cells only a row that was inserted counts, and nothing of it is shown but its key.
     reads_cells: bool,
 }
 

@@ -15,17 +15,17 @@ use crate::locks::{Rank, Ranked};
 
 /// Each physical partition's ring is counted in so many parts, to find where its traffic halves.
 const PARTS: usize = 32;
-/// The rate of a minute: after so many seconds two thirds of it are new.
+/// Time constant of the one-minute moving average, in seconds.
 const MINUTE_S: f64 = 30.0;
-/// The same of the rate that is shown.
+/// Time constant of the moving average that is shown, in seconds.
 const NOW_S: f64 = 2.5;
-/// Rates below this are none, in millionths of a request unit per second.
+/// Rates below this count as zero, in millionths of a request unit per second.
 const RATE_LEAST: f64 = 1.0;
-/// The busiest moment is kept for each of so many spans.
+/// Peaks are kept by time span, and so many spans of them.
 const PEAK_SPANS: usize = 12;
 /// Hot keys that are followed for each table.
 const KEYS_PER_TABLE: usize = 64;
-/// Parts that sets are kept in.
+/// Shards of the map of sets.
 const SHARDS: usize = 64;
 /// Tables whose keys are followed.
 const TABLES_MAX: usize = 4096;
@@ -44,7 +44,7 @@ pub(crate) struct Traffic {
     ticked_us: AtomicI64,
 }
 
-/// The traffic of every set, in parts: who changes one set copies one part.
+/// The traffic of every set, sharded and copied on write: a change of one set copies one shard.
 struct SetShards([ArcSwap<SetMap>; SHARDS]);
 
 type SetMap = HashMap<SetId, Arc<SetTraffic>, FixedState>;
@@ -72,7 +72,7 @@ impl SetShards {
         }
     }
 
-    /// Puts some in, and takes some out. One caller at a time.
+    /// Inserts and removes sets. Must not run twice at once.
     fn change(&self, gone: &[SetId], made: Vec<(SetId, Arc<SetTraffic>)>) {
         let mut changed: [Option<SetMap>; SHARDS] = std::array::from_fn(|_| None);
         let mut of = |set: SetId, change: &mut dyn FnMut(&mut SetMap)| {
@@ -95,12 +95,12 @@ impl SetShards {
     }
 }
 
-/// How much of the time since the last round is new in a rate that follows within so many seconds.
+/// The weight of the newest sample in an exponential moving average with this time constant.
 fn share_of_new(passed_s: f64, follows_s: f64) -> f64 {
     1.0 - (-passed_s / follows_s).exp()
 }
 
-/// A round: how long the last one is ago, and where peaks are kept now.
+/// One call of `tick`: how long after the last one, and into which span its peaks go.
 #[derive(Clone, Copy)]
 struct Round {
     passed_s: f64,
@@ -110,7 +110,7 @@ struct Round {
 }
 
 /// The traffic of one physical partition. Charges are in millionths of a request unit. A request touches
-/// one of the counts and nothing else: with ten thousand partitions each other field would be one more wait for memory.
+/// a single counter: with ten thousand physical partitions every other field would be one more cache miss.
 struct SetTraffic {
     counts: [AtomicU64; PARTS],
     space: Space,
@@ -134,7 +134,7 @@ impl Rates {
     }
 }
 
-/// A rate that has all but faded is none.
+/// An exponential average never reaches zero by itself.
 fn forget_least(rate: f64) -> f64 {
     if rate < RATE_LEAST { 0.0 } else { rate }
 }
@@ -401,7 +401,7 @@ impl Traffic {
 }
 
 impl HotKeys {
-    /// Space saving: the coldest makes room, and its count stays as the error.
+    /// The space-saving algorithm: a new key takes the place of the coldest one, and its count as the error.
     fn note(&mut self, key: &PartitionKey, millionths: u64) {
         if let Some(known) = self.keys.iter_mut().find(|hot| hot.key.ring() == key.ring()) {
             known.count += millionths;

@@ -39,7 +39,7 @@ pub struct Settings {
     pub data_center: String,
     /// How many physical partitions a space without provisioning starts with.
     pub physical_per_space: u32,
-    /// Whose habits to follow.
+    /// Whose behaviour to follow where Cassandra and Cosmos DB differ.
     pub profile: Profile,
     /// When physical partitions are split and merged.
     pub limits: partition::BalanceLimits,
