@@ -7,7 +7,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use crate::{assert_none, root};
 
 /// The table of ARCHITECTURE.md: a crate, and the crates it may use. Every crate may use `types`.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("types", &[]),
     ("protocol", &[]),
     ("cql", &[]),
@@ -20,6 +20,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("tree", &[]),
     ("storage", &["schema", "node-log", "tree"]),
     ("replica", &["storage", "units", "partition", "schema"]),
+    ("simulator", &["schema", "node-log", "tree", "storage", "replica"]),
     ("coordinator", &["plan", "partition", "replica", "units"]),
     ("cluster", &["partition", "replica"]),
     (
@@ -41,7 +42,12 @@ const MAY_USE: [(&str, &[&str]); 15] = [
 ];
 
 /// Arrows beside the table, each with its reason. None points down.
-const BESIDE_THE_TABLE: [(&str, &str, &str); 3] = [
+const BESIDE_THE_TABLE: [(&str, &str, &str); 4] = [
+    (
+        "simulator",
+        "testkit",
+        "it is a harness itself, and judges histories with the other one's checker",
+    ),
     ("coordinator", "cql", "it runs definition statements, and those reach it parsed"),
     ("coordinator", "schema", "it applies a definition to the schema that all plans are made with"),
     ("testkit", "protocol", "the test client speaks the protocol of the crate under test"),
