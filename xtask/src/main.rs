@@ -6,7 +6,7 @@
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
 //! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`], [`microbench`], [`overhead`]
 //! and [`pressure`],
-//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`splits`] and [`fuzz`].
+//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`splits`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -32,6 +32,7 @@ mod pressure;
 mod process;
 mod report;
 mod simulate;
+mod simulate_cluster;
 mod splits;
 mod storage_figures;
 mod suite;
@@ -75,6 +76,8 @@ The chores of the repository.
                                                  the log against plain appends, write amplification, stalls, a queue of ten million
                                                  rows, changes beside large values, starts: the parts are named in their example
     cargo xtask simulate [FILE.svg]              a year of growth to 100 TB, decided as a node decides, drawn as a picture
+    cargo xtask simulate-cluster [--seeds N] [--seed S] [--story] [--break RULE|all]
+                                                 whole clusters under faults, from seeds; or rules broken on purpose, which must be found
     cargo xtask splits [--splits N] [--connections N] [--rows N] [--partitions N] [--tables N] [--set KEY=VALUE]...
                                                  what splits cost those who read and write meanwhile, and whether every row is there
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
         Some("budgets") => pressure::budgets(rest),
         Some("fuzz") => fuzz::command(rest),
         Some("simulate") => simulate::command(rest),
+        Some("simulate-cluster") => simulate_cluster::command(rest),
         Some("splits") => splits::command(rest),
         Some("storage-figures") => storage_figures::command(rest),
         None | Some("help" | "--help" | "-h") => {

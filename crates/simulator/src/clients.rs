@@ -76,7 +76,7 @@ pub(crate) fn told_of(outcome: WriteOutcome) -> Result<Told, String> {
             Some(Outcome::NotApplied { rows }) => Ok(Told::NotApplied(current_value(rows))),
             None => Err("an answer without an outcome".to_owned()),
         },
-        WriteOutcome::Done(Err(CommitError::TooLate | CommitError::Closed)) => Ok(Told::Unknown),
+        WriteOutcome::Done(Err(CommitError::Closed)) => Ok(Told::Unknown),
         WriteOutcome::Done(Err(error)) => Err(format!("a write failed: {error}")),
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use storage::broken::{Rule, breaks};
-use storage::{CommitResult, Request};
+use storage::{CommitError, CommitResult, Request};
 use types::{NodeId, SetId};
 
 use super::host::ProposalAnswer;
@@ -148,6 +148,12 @@ impl Requests {
     /// An answer came. Answers to what is not waited for any more are let go.
     pub(crate) fn answer(&mut self, number: u64, answer: ProposalAnswer, now_ms: u64) {
         match answer {
+            // It was refused this time; a time before, whose answer was lost, it may have been done.
+            ProposalAnswer::Done(Err(CommitError::TooLate)) => {
+                if let Some(pending) = self.pending.remove(&number) {
+                    (pending.done)(WriteOutcome::TimedOut);
+                }
+            }
             ProposalAnswer::Done(result) => {
                 if let Some(pending) = self.pending.remove(&number) {
                     (pending.done)(WriteOutcome::Done(result));

@@ -1,0 +1,67 @@
+//! A part of what `cargo xtask simulate-cluster` runs in full: seeds that must be clean, the same run twice, and rules that must be found
+//! when they are broken.
+
+use node_log::broken::Rule;
+use simulator::{Report, Run};
+
+fn run(seed: u64, broken: Option<Rule>) -> Report {
+    Run { seed, broken, has_story: false }.go()
+}
+
+fn assert_clean(seeds: impl Iterator<Item = u64>) {
+    let mut operations = 0;
+    for seed in seeds {
+        let report = run(seed, None);
+        let replay = format!("cargo xtask simulate-cluster --seed {seed} --story");
+        assert_eq!(report.finding, None, "replay: {replay}");
+        operations += report.successes;
+    }
+    assert!(operations > 0, "clients got something done");
+}
+
+#[test]
+fn seeds_are_clean() {
+    assert_clean(1..=100);
+}
+
+#[test]
+fn more_seeds_are_clean() {
+    assert_clean(101..=200);
+}
+
+#[test]
+fn a_fresh_range_of_seeds_is_clean() {
+    // The process is another one each time, and so are its seeds; a failure tells which.
+    let first = 1_000_000 + u64::from(std::process::id()) * 1_000;
+    assert_clean(first..first + 20);
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    let story = || Run { seed: 7, broken: None, has_story: true }.go().story;
+    let (first, second) = (story(), story());
+    assert!(first.len() > 1_000, "much happens");
+    let difference = first.iter().zip(&second).find(|(first, second)| first != second);
+    assert_eq!(difference, None);
+    assert_eq!(first.len(), second.len());
+}
+
+/// Broken rules, with a seed that finds each. `cargo xtask simulate-cluster --break all` looks for all of them.
+#[test]
+fn broken_rules_are_found() {
+    const RULES: [Rule; 9] = [
+        Rule::TellBeforeSync,
+        Rule::ReadWithoutAsking,
+        Rule::ReadAsLeaderWithoutAsking,
+        Rule::ReadBeforeApplied,
+        Rule::ForgetRequests,
+        Rule::LetTimestampsFall,
+        Rule::LetCopiesCut,
+        Rule::ApplyUncommitted,
+        Rule::CutUnflushed,
+    ];
+    for rule in RULES {
+        let found = (1..=40).any(|seed| run(seed, Some(rule)).finding.is_some());
+        assert!(found, "{rule:?} was broken, and nothing noticed");
+    }
+}
