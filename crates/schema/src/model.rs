@@ -261,28 +261,47 @@ impl Table {
 
     /// A column and its place in `columns`, by name. Hidden ones are not found.
     pub fn column(&self, name: &str) -> Option<(usize, &Column)> {
-        self.columns
+        self.place(name).filter(|(_, column)| !column.is_hidden)
+    }
+
+    /// A column and its place in `columns`, hidden or not. The columns outside of the key are sorted by name, so that a
+    /// statement that names all of a wide table does not look at each for each.
+    pub(crate) fn place(&self, name: &str) -> Option<(usize, &Column)> {
+        let by_name = |columns: &[Column], start: usize| {
+            let found = columns.binary_search_by(|column| column.name.as_ref().cmp(name));
+            found.ok().map(|place| start + place)
+        };
+        let keys = self.partition_key_count + self.clustering_count;
+        let key = self.columns.get(..keys).unwrap_or_default();
+        let place = key
             .iter()
-            .enumerate()
-            .find(|(_, column)| !column.is_hidden && column.name.as_ref() == name)
+            .position(|column| column.name.as_ref() == name)
+            .or_else(|| by_name(self.statics(), keys))
+            .or_else(|| by_name(self.regulars(), keys + self.static_count))?;
+        Some((place, self.columns.get(place)?))
     }
 
     /// A column by its identity.
     pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
-        self.columns.iter().find(|column| column.id == id)
+        // In a table that was never altered a column's id is its place.
+        let place = usize::try_from(id.0).ok()?;
+        let expected = self.columns.get(place).filter(|column| column.id == id);
+        expected.or_else(|| self.columns.iter().find(|column| column.id == id))
     }
 
     /// What its dropped columns left behind: all of it, or what was written before a column that
-    /// was added again had been dropped.
+    /// was added again had been dropped. In the order of the columns' ids.
     pub fn hidden_cells(&self) -> Vec<HiddenCells> {
         let until_us = |dropped: &DroppedColumn| match self.column_by_id(dropped.id) {
             Some(_) => dropped.dropped_at_us,
             None => i64::MAX,
         };
-        self.dropped_columns
-            .values()
+        let dropped = self.dropped_columns.values();
+        let mut hidden: Vec<HiddenCells> = dropped
             .map(|dropped| HiddenCells { column: dropped.id, until_us: until_us(dropped) })
-            .collect()
+            .collect();
+        hidden.sort_by_key(|hidden| hidden.column);
+        hidden
     }
 
     /// Whether it has static columns.
@@ -295,6 +314,11 @@ impl Column {
     /// Whether larger values come first.
     pub fn is_descending(&self) -> bool {
         matches!(self.kind, ColumnKind::Clustering { descending: true })
+    }
+
+    /// Whether it has one value per logical partition.
+    pub fn is_static(&self) -> bool {
+        self.kind == ColumnKind::Static
     }
 
     /// Whether it is part of the primary key.

@@ -165,7 +165,7 @@ impl<'a> LiveCells<'a> {
         LiveCells { view, shadow_us: covering_us.max(own_us), now_s, hidden: &[] }
     }
 
-    /// The same cells without those that dropped columns left behind.
+    /// The same cells without those that dropped columns left behind, which come in the order of the columns' ids.
     pub fn hiding(self, hidden: &'a [HiddenCells]) -> LiveCells<'a> {
         LiveCells { hidden, ..self }
     }
@@ -256,9 +256,10 @@ impl<'a> LiveCells<'a> {
                     }
                     _ => shadow_us,
                 };
-                let is_hidden = hidden
-                    .iter()
-                    .any(|gone| gone.column == cell.column && cell.timestamp_us <= gone.until_us);
+                let gone = hidden.binary_search_by(|gone| gone.column.cmp(&cell.column)).ok();
+                let is_hidden = gone
+                    .and_then(|place| hidden.get(place))
+                    .is_some_and(|gone| cell.timestamp_us <= gone.until_us);
                 (cell.timestamp_us > over && cell.is_live(now_s) && !is_hidden).then_some(Ok(cell))
             }
         })

@@ -1,6 +1,6 @@
 //! INSERT, UPDATE, DELETE, BATCH.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::cursor::{Failure, Parse, Parser};
 use crate::ast::{
@@ -16,7 +16,9 @@ const ASSIGNMENTS_SCANNED_MAX: usize = 32;
 /// Finds assignments to the same column without comparing each with each.
 #[derive(Default)]
 struct AssignmentIndex {
-    by_column: HashMap<Name, Vec<usize>>,
+    /// The first assignment to a column.
+    by_column: HashMap<Name, usize>,
+    fields: HashSet<(Name, Name)>,
     indexed_count: usize,
 }
 
@@ -27,17 +29,21 @@ impl AssignmentIndex {
             return earlier.iter().any(|other| are_incompatible(other, assignment));
         }
         for (position, other) in earlier.iter().enumerate().skip(self.indexed_count) {
-            self.by_column.entry(other.column.clone()).or_default().push(position);
+            self.by_column.entry(other.column.clone()).or_insert(position);
+            if let AssignmentOperation::SetField { field, .. } = &other.operation {
+                self.fields.insert((other.column.clone(), field.clone()));
+            }
         }
         self.indexed_count = earlier.len();
+        if let AssignmentOperation::SetField { field, .. } = &assignment.operation
+            && self.fields.contains(&(assignment.column.clone(), field.clone()))
+        {
+            return true;
+        }
         // As long as nothing has clashed, a whole assignment can only be a column's first, so that
-        // one look is enough; fields have to be compared with all.
-        self.by_column.get(&assignment.column).is_some_and(|positions| {
-            let is_field = matches!(assignment.operation, AssignmentOperation::SetField { .. });
-            let looked_at = if is_field { positions.len() } else { 1 };
-            let mut others = positions.iter().take(looked_at).filter_map(|at| earlier.get(*at));
-            others.any(|other| are_incompatible(other, assignment))
-        })
+        // one look is enough.
+        let first = self.by_column.get(&assignment.column).and_then(|at| earlier.get(*at));
+        first.is_some_and(|other| are_incompatible(other, assignment))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A term of the syntax tree becomes a typed [`Term`] for its receiver.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use types::value::{
 };
 use types::{CqlType, UserType};
 
-use super::raw::{as_call, field_value, fit, literal_kind, raw_text, resolve_call};
+use super::raw::{FieldValues, as_call, fit, literal_kind, raw_text, resolve_call};
 use super::raw_type::{raw_type_text, resolve_type};
 use super::scope::{Receiver, Scope};
 use super::term::Term;
@@ -256,14 +257,16 @@ fn prepare_map(
     let mut keys = Vec::with_capacity(entries.len());
     let mut values = Vec::with_capacity(entries.len());
     for (key_term, value_term) in entries {
-        keys.push(prepare_term(key_term, &key_receiver, scope)?);
-        values.push(prepare_term(value_term, &value_receiver, scope)?);
-        if keys.iter().chain(&values).any(Term::contains_marker) {
+        let key = prepare_term(key_term, &key_receiver, scope)?;
+        let value = prepare_term(value_term, &value_receiver, scope)?;
+        if key.contains_marker() || value.contains_marker() {
             return invalid!(
                 "Invalid map literal for {name}: bind variables are not supported inside \
                  collection literals"
             );
         }
+        keys.push(key);
+        values.push(value);
     }
     if let (Some(keys), Some(values)) = (constants(&keys), constants(&values)) {
         let mut entries: Vec<_> = no_null(keys)?.into_iter().zip(no_null(values)?).collect();
@@ -280,17 +283,18 @@ fn prepare_user_type(
     let CqlType::User { definition, frozen } = receiver.ty.as_ref() else {
         return invalid!("Invalid user type literal for {} of type {}", receiver.name, receiver.ty);
     };
-    check_user_type_fields(fields, definition, receiver, scope)?;
+    let written = FieldValues::new(fields);
+    check_user_type_fields(&written, definition, receiver, scope)?;
     let mut prepared = Vec::with_capacity(definition.fields.len());
     for (name, ty) in &definition.fields {
         let part = receiver.part(format!("{}.{name}", receiver.name), ty);
-        prepared.push(match field_value(fields, name) {
+        prepared.push(match written.get(name) {
             Some(term) => prepare_term(term, &part, scope)?,
             None => Term::Constant(None),
         });
     }
-    let is_known = |name: &Name| definition.fields.iter().any(|(field, _)| **field == **name);
-    if let Some((name, _)) = fields.iter().find(|(name, _)| !is_known(name)) {
+    let known: HashSet<&str> = definition.fields.iter().map(|(field, _)| &**field).collect();
+    if let Some((name, _)) = fields.iter().find(|(name, _)| !known.contains(name.as_str())) {
         return invalid!(
             "Unknown field '{name}' in value of user defined type {}",
             definition.name
@@ -305,13 +309,13 @@ fn prepare_user_type(
 }
 
 fn check_user_type_fields(
-    fields: &[(Name, ast::Term)],
+    written: &FieldValues<'_>,
     definition: &UserType,
     receiver: &Receiver<'_>,
     scope: &Scope<'_>,
 ) -> Result<(), PlanError> {
     for (name, ty) in &definition.fields {
-        if let Some(term) = field_value(fields, name)
+        if let Some(term) = written.get(name)
             && !fit(term, ty, scope).is_assignable()
         {
             return invalid!(

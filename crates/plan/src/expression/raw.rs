@@ -1,6 +1,7 @@
 //! What a term fits before its type is settled: Cassandra's tests of assignment.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cql::ast::{ArithmeticOperator, Constant, ConstantKind, FunctionName, Name, NativeType, Term};
@@ -118,8 +119,9 @@ pub(crate) fn fit(term: &Term, receiver: &CqlType, scope: &Scope<'_>) -> Fit {
         },
         Term::UserType(fields) => match receiver {
             CqlType::User { definition, .. } => {
+                let written = FieldValues::new(fields);
                 let fits = definition.fields.iter().all(|(name, ty)| {
-                    field_value(fields, name).is_none_or(|value| fit(value, ty, scope) != Fit::No)
+                    written.get(name).is_none_or(|value| fit(value, ty, scope) != Fit::No)
                 });
                 if fits { Fit::Weak } else { Fit::No }
             }
@@ -136,9 +138,17 @@ pub(crate) fn fit(term: &Term, receiver: &CqlType, scope: &Scope<'_>) -> Fit {
     }
 }
 
-/// The value of a field in a literal; of a field written twice, the later one.
-pub(super) fn field_value<'t>(fields: &'t [(Name, Term)], name: &str) -> Option<&'t Term> {
-    fields.iter().rev().find(|(field, _)| field == name).map(|(_, term)| term)
+/// The values of a user type's literal by field; of a field written twice, the later one.
+pub(super) struct FieldValues<'t>(HashMap<&'t str, &'t Term>);
+
+impl<'t> FieldValues<'t> {
+    pub(super) fn new(fields: &'t [(Name, Term)]) -> FieldValues<'t> {
+        FieldValues(fields.iter().map(|(name, term)| (name.as_str(), term)).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&'t Term> {
+        self.0.get(name).copied()
+    }
 }
 
 fn all_fit(elements: &[Term], element: &CqlType, scope: &Scope<'_>) -> Fit {
@@ -251,7 +261,9 @@ pub(crate) fn exact(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
 
 /// Of several types, one that can hold values of all.
 pub(crate) fn common_type(types: impl Iterator<Item = CqlType>) -> Option<CqlType> {
-    let types: Vec<CqlType> = types.collect();
+    // A large literal has few types, and many values of each: every type is asked about once.
+    let mut seen = HashSet::new();
+    let types: Vec<CqlType> = types.filter(|ty| seen.insert(ty.clone())).collect();
     types
         .iter()
         .find(|ty| types.iter().all(|other| assign::fit(other, ty).is_assignable()))
@@ -299,13 +311,13 @@ pub(crate) fn raw_text(term: &Term) -> String {
 /// The fields of a literal in the order in which Cassandra shows them, which is that of a Java hash
 /// table: by bucket, then as they came.
 fn shown_fields(fields: &[(Name, Term)]) -> Vec<(&Name, &Term)> {
-    let mut shown: Vec<(&Name, &Term)> = Vec::with_capacity(fields.len());
-    for (name, term) in fields {
-        match shown.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = term,
-            None => shown.push((name, term)),
-        }
-    }
+    let values = FieldValues::new(fields);
+    let mut seen = HashSet::new();
+    let mut shown: Vec<(&Name, &Term)> = fields
+        .iter()
+        .filter(|(name, _)| seen.insert(name.as_str()))
+        .filter_map(|(name, _)| Some((name, values.get(name)?)))
+        .collect();
     let buckets = java_hash::bucket_count(shown.len());
     shown.sort_by_key(|(name, _)| {
         java_hash::bucket(java_hash::bytes_hash(name.as_bytes()), buckets)

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use cql::ast::{BindMarker, Name};
 use schema::{Column, Schema, Table};
-use types::CqlType;
+use types::{CqlType, UserType};
 
 use crate::plan::BindVariable;
 
@@ -58,7 +59,14 @@ pub(crate) struct Scope<'a> {
     /// The markers of the whole statement.
     markers: &'a Markers,
     is_batch: bool,
+    /// The fields of the wide user type that was asked about last.
+    fields: RefCell<Option<FieldPlaces>>,
 }
+
+type FieldPlaces = (Arc<UserType>, HashMap<Arc<str>, usize>);
+
+/// Up to here a scan of a user type's fields is cheaper than a map of them.
+const FIELDS_SCANNED_MAX: usize = 32;
 
 /// The markers of a statement, filled as its terms are prepared.
 pub(crate) struct Markers {
@@ -117,6 +125,7 @@ impl<'a> Scope<'a> {
             table: Arc::clone(table),
             markers,
             is_batch: false,
+            fields: RefCell::new(None),
         }
     }
 
@@ -127,6 +136,31 @@ impl<'a> Scope<'a> {
         markers: &'a Markers,
     ) -> Scope<'a> {
         Scope { is_batch: true, ..Scope::new(schema, table, markers) }
+    }
+
+    /// A field of a user type and its place. A statement may name all of a wide type, so that looking at each for each
+    /// is too much.
+    pub(crate) fn field_of<'d>(
+        &self,
+        definition: &'d Arc<UserType>,
+        field: &str,
+    ) -> Option<(usize, &'d CqlType)> {
+        let fields = &definition.fields;
+        if fields.len() <= FIELDS_SCANNED_MAX {
+            let found = fields.iter().enumerate().find(|(_, (name, _))| **name == *field);
+            return found.map(|(place, (_, ty))| (place, ty));
+        }
+        let mut known = self.fields.borrow_mut();
+        let (_, places) = match known.as_mut() {
+            Some(known) if Arc::ptr_eq(&known.0, definition) => known,
+            _ => {
+                let named = fields.iter().enumerate();
+                let places = named.map(|(place, (name, _))| (Arc::clone(name), place)).collect();
+                known.insert((Arc::clone(definition), places))
+            }
+        };
+        let place = *places.get(field)?;
+        fields.get(place).map(|(_, ty)| (place, ty))
     }
 
     /// Notes what a marker is for.

@@ -1,6 +1,6 @@
 //! BATCH, and the mutations of single statements.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cql::ast::BatchKind;
@@ -287,8 +287,9 @@ struct Conditions {
     rows: BTreeMap<RowPosition, RowTests>,
     /// The columns that are shown; `None` for all, once a condition was about existence.
     columns: Option<Vec<usize>>,
+    seen_columns: BTreeSet<usize>,
     /// The static columns that conditions name.
-    static_columns: Vec<usize>,
+    static_columns: BTreeSet<usize>,
     shows_statics: bool,
 }
 
@@ -350,10 +351,10 @@ impl Conditions {
                     let (hash, check) = test.bind(eval)?;
                     self.add_check(position, hash, check)?;
                     if test.is_static {
-                        self.static_columns.push(test.column);
+                        self.static_columns.insert(test.column);
                     }
                     if let Some(columns) = &mut self.columns
-                        && !columns.contains(&test.column)
+                        && self.seen_columns.insert(test.column)
                     {
                         columns.push(test.column);
                     }

@@ -134,9 +134,7 @@ fn prepare_test(
             let CqlType::User { definition, .. } = &column.cql_type else {
                 return invalid!("Invalid field access syntax for non-UDT column {name}");
             };
-            let found =
-                definition.fields.iter().enumerate().find(|(_, (name, _))| **name == **field);
-            let Some((place, (_, ty))) = found else {
+            let Some((place, ty)) = scope.field_of(definition, field) else {
                 return invalid!("Unknown field {field} for column {name}");
             };
             check_duration(ty, &condition.test)?;

@@ -1,5 +1,7 @@
 //! What happens to a column: SET and the list of a DELETE, typed.
 
+use std::sync::Arc;
+
 use cql::ast::{self, AssignmentOperation, Deletion, Name, RawType};
 use schema::Column;
 use types::{ColumnId, CqlType};
@@ -256,19 +258,19 @@ fn set_field(
         }
         _ => return invalid!("Invalid operation ({}) for non-UDT column {name}", shown()),
     };
-    let (index, ty) = field_of(definition, column, field)?;
+    let (index, ty) = field_of(definition, column, field, scope)?;
     let receiver = Receiver::named(format!("{name}.{field}"), ty);
     Ok(Action::SetField { index, value: prepare_term(value, &receiver, scope)? })
 }
 
 fn field_of<'d>(
-    definition: &'d types::UserType,
+    definition: &'d Arc<types::UserType>,
     column: &Column,
     field: &Name,
+    scope: &Scope<'_>,
 ) -> Result<(u16, &'d CqlType), PlanError> {
-    let found = definition.fields.iter().enumerate().find(|(_, (name, _))| **name == **field);
-    match found {
-        Some((index, (_, ty))) => Ok((u16::try_from(index).unwrap_or(u16::MAX), ty)),
+    match scope.field_of(definition, field) {
+        Some((index, ty)) => Ok((u16::try_from(index).unwrap_or(u16::MAX), ty)),
         None => invalid!("UDT column {} does not have a field named {field}", column.name),
     }
 }
@@ -312,7 +314,7 @@ pub(super) fn prepare_deletion(
         Deletion::Element { key, .. } => delete_element(column, key, scope)?,
         Deletion::Field { field, .. } => match &column.cql_type {
             CqlType::User { definition, frozen: false } => {
-                Action::DeleteField(field_of(definition, column, field)?.0)
+                Action::DeleteField(field_of(definition, column, field, scope)?.0)
             }
             CqlType::User { .. } => {
                 return invalid!(

@@ -1,5 +1,6 @@
 //! How a conditional write answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use schema::{ColumnKind, Table};
@@ -19,7 +20,7 @@ pub struct ConditionalResult {
     /// The columns that are shown when the condition did not hold; `None` for all.
     pub(super) columns: Option<Vec<usize>>,
     /// The static columns that conditions name.
-    pub(super) static_columns: Vec<usize>,
+    pub(super) static_columns: BTreeSet<usize>,
     pub(super) wants_first_row: bool,
     /// Whether all static columns are read, and whether all regular ones are: those are that the
     /// write changes. Others are read where a condition names them.

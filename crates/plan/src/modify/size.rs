@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use cql::ast::BatchKind;
-use schema::Table;
+use schema::{Column, Table};
 use types::value::decode_ordered;
 use types::{
     CellAction, ClusteringRange, ColumnId, CqlType, Mutation, Operation, RowPosition, TableId,
@@ -137,14 +137,16 @@ fn row_bytes(position: &RowPosition, row: &RowSize<'_>, table: &Table) -> usize 
     if let RowPosition::Clustered(key) = position {
         bytes += clustering_bytes(key, table);
     }
-    let mut previous = None;
+    let mut previous: Option<&Column> = None;
     for ((id, path), (_, length)) in &row.cells {
-        let Some(column) = table.column_by_id(*id) else { continue };
+        // Cells come by column, so that a collection looks for its own once.
+        let again = previous.filter(|column| column.id == *id);
+        let Some(column) = again.or_else(|| table.column_by_id(*id)) else { continue };
         bytes += CELL_BYTES + length + path.map_or(0, |path| path_bytes(path, &column.cql_type));
-        if column.cql_type.is_multi_cell() && previous != Some(*id) {
+        if column.cql_type.is_multi_cell() && again.is_none() {
             bytes += COLUMN_DELETION_BYTES;
         }
-        previous = Some(*id);
+        previous = Some(column);
     }
     bytes
 }

@@ -92,7 +92,8 @@ impl RestrictionSet {
 
     /// The first restricted key column after one.
     pub(crate) fn next_column(&self, index: usize) -> Option<usize> {
-        self.by_column.keys().map(|(other, _)| *other).find(|other| *other > index)
+        let after = (index.saturating_add(1), Arc::from(""));
+        self.by_column.range(after..).next().map(|((other, _), _)| *other)
     }
 
     pub(crate) fn any(&self, test: impl Fn(&Restriction) -> bool) -> bool {

@@ -1,5 +1,6 @@
 //! Selectables get their types and become selectors.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cql::ast::{self, CellFunction, Term as RawTerm};
@@ -405,9 +406,7 @@ impl Builder {
                             definition.name
                         );
                     };
-                    let found =
-                        definition.fields.iter().enumerate().find(|(_, (n, _))| **n == **field);
-                    let Some((index, (_, field_type))) = found else {
+                    let Some((index, field_type)) = scope.field_of(definition, field) else {
                         return invalid!(
                             "Unknown field '{field}' in value of user defined type {}",
                             definition.name
@@ -434,9 +433,10 @@ fn check_fields(typed: &Typed<'_>, ty: &CqlType) -> Result<(), PlanError> {
     else {
         return Ok(());
     };
+    let known: HashSet<&str> = definition.fields.iter().map(|(field, _)| &**field).collect();
     for (name, _) in *entries {
         if let ast::Selector::Column(name) = name
-            && !definition.fields.iter().any(|(field, _)| **field == **name)
+            && !known.contains(name.as_str())
         {
             return invalid!(
                 "Unknown field '{name}' in value of user defined type {}",

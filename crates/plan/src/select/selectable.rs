@@ -272,11 +272,8 @@ impl Typed<'_> {
             CqlType::User { definition, .. } => {
                 let all = entries.iter().all(|(name, value)| {
                     let ast::Selector::Column(name) = name else { return false };
-                    definition
-                        .fields
-                        .iter()
-                        .find(|(field, _)| **field == **name)
-                        .is_some_and(|(_, ty)| fits(value, ty).is_assignable())
+                    let field = self.scope.field_of(definition, name);
+                    field.is_some_and(|(_, ty)| fits(value, ty).is_assignable())
                 });
                 if all { Fit::Weak } else { Fit::No }
             }

@@ -1,12 +1,13 @@
 //! `ALTER TABLE` and `DROP TABLE`.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cql::ast::{
     AlterTable, ColumnDefinition, ColumnMask, DropTable, Name, Properties, TableChange,
 };
 use cql::quote_if_needed;
-use types::CqlType;
+use types::{ColumnId, CqlType};
 
 use super::access::{Resource, Wish, check_keyspace, check_rights};
 use super::create_table::{check_table, has_nested_cells};
@@ -53,16 +54,31 @@ pub(super) fn alter(
             set_mask(&mut after, column, *if_exists, mask.as_ref())?;
         }
         TableChange::Add { if_not_exists, columns } => {
+            let mut added = Vec::with_capacity(columns.len());
+            let mut names = BTreeSet::new();
             for column in columns {
-                add_column(keyspace, table, &mut after, column, *if_not_exists)?;
+                let is_known =
+                    table.place(&column.name).is_some() || !names.insert(column.name.as_str());
+                match new_column(keyspace, table, &mut after, column, is_known)? {
+                    Some(column) => added.push(column),
+                    None if *if_not_exists => {}
+                    None => {
+                        let name = &column.name;
+                        return Err(invalid!("Column with name '{name}' already exists"));
+                    }
+                }
             }
+            after.add_columns(added);
             check_table(&after)?;
         }
         TableChange::Drop { if_exists, columns, timestamp } => {
             let time = timestamp.unwrap_or(context.now_us);
+            let mut gone = BTreeSet::new();
             for column in java::name_map_order(columns.iter().map(Name::as_str)) {
-                drop_column(table, &mut after, column, *if_exists, time)?;
+                gone.extend(drop_column(table, &mut after, column, *if_exists, time)?);
             }
+            after.columns.retain(|column| !gone.contains(&column.id));
+            after.static_count = after.columns.iter().filter(|it| it.is_static()).count();
         }
         TableChange::Rename { renames, .. } => rename_columns(table, &mut after, renames)?,
         TableChange::DropCompactStorage => drop_compact_storage(&mut after)?,
@@ -91,24 +107,22 @@ fn set_mask(
     Ok(())
 }
 
-fn add_column(
+/// The column that a definition means, `None` for one that is there already.
+fn new_column(
     keyspace: &Keyspace,
     before: &Table,
     table: &mut Table,
     column: &ColumnDefinition,
-    if_not_exists: bool,
-) -> Result<(), SchemaError> {
+    is_known: bool,
+) -> Result<Option<Column>, SchemaError> {
     let name = column.name.as_str();
     let cql_type = resolve::resolve_in(keyspace, &column.column_type)?;
     let mask = match &column.mask {
         Some(written) => Some(mask::read(written, name, &cql_type)?),
         None => None,
     };
-    if table.columns.iter().any(|column| *column.name == *name) {
-        if if_not_exists {
-            return Ok(());
-        }
-        return Err(invalid!("Column with name '{name}' already exists"));
+    if is_known {
+        return Ok(None);
     }
     if table.shape != TableShape::Ordinary {
         return Err(invalid!("Cannot add new column to a COMPACT STORAGE table"));
@@ -130,8 +144,8 @@ fn add_column(
         }
     }
     let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
-    table.add_column(name, cql_type, kind, mask, false);
-    Ok(())
+    let id = table.id_for(name);
+    Ok(Some(Column { id, name: Arc::from(name), cql_type, kind, mask, is_hidden: false }))
 }
 
 /// A column may come back only as what it was.
@@ -203,10 +217,10 @@ fn drop_column(
     name: &str,
     if_exists: bool,
     time_us: i64,
-) -> Result<(), SchemaError> {
-    let Some(column) = before.columns.iter().find(|column| *column.name == *name) else {
+) -> Result<Option<ColumnId>, SchemaError> {
+    let Some((_, column)) = before.place(name) else {
         if if_exists {
-            return Ok(());
+            return Ok(None);
         }
         return Err(invalid!("Column {name} was not found in table '{}'", full_name(before)));
     };
@@ -229,19 +243,14 @@ fn drop_column(
             "Cannot drop column {name} because it has dependent secondary indexes ({indexes})"
         ));
     }
-    let is_static = column.kind == ColumnKind::Static;
     let dropped = DroppedColumn {
         id: column.id,
         cql_type: without_user_types(&column.cql_type),
-        is_static,
+        is_static: column.is_static(),
         dropped_at_us: time_us,
     };
-    table.columns.retain(|other| other.id != column.id);
-    if is_static {
-        table.static_count = table.static_count.saturating_sub(1);
-    }
     table.dropped_columns.insert(Arc::clone(&column.name), dropped);
-    Ok(())
+    Ok(Some(column.id))
 }
 
 /// A dropped column outlives the types it used, so each becomes the tuple of its fields.
@@ -263,12 +272,14 @@ fn rename_columns(
     table: &mut Table,
     renames: &[(Name, Name)],
 ) -> Result<(), SchemaError> {
+    // Of two renames of one column the later one counts.
+    let new_names: HashMap<&str, &Name> =
+        renames.iter().map(|(old, new)| (old.as_str(), new)).collect();
     for old_name in java::name_map_order(renames.iter().map(|(old, _)| old.as_str())) {
-        // Of two renames of one column the later one counts.
-        let Some((_, new_name)) = renames.iter().rev().find(|(old, _)| *old == *old_name) else {
+        let Some(new_name) = new_names.get(old_name) else {
             continue;
         };
-        let Some((_, column)) = before.column(old_name) else {
+        let Some((place, column)) = before.column(old_name) else {
             // As Cassandra, which means to honour IF EXISTS here and does not.
             return Err(invalid!(
                 "Undefined column name {} in table {}",
@@ -279,7 +290,7 @@ fn rename_columns(
         if !column.is_key() {
             return Err(invalid!("Cannot rename non PRIMARY KEY column {old_name}"));
         }
-        if before.columns.iter().any(|column| *column.name == **new_name) {
+        if before.place(new_name).is_some() {
             return Err(invalid!(
                 "Cannot rename column {old_name} to {new_name} in table '{}'; another column with that name already exists",
                 full_name(before)
@@ -291,7 +302,7 @@ fn rename_columns(
                 "Can't rename column {old_name} because it has dependent secondary indexes ({indexes})"
             ));
         }
-        if let Some(renamed) = table.columns.iter_mut().find(|other| other.id == column.id) {
+        if let Some(renamed) = table.columns.get_mut(place) {
             renamed.name = Arc::from(new_name.as_str());
         }
     }

@@ -1,9 +1,9 @@
 //! `CREATE TABLE`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use cql::ast::{ColumnDefinition, CreateTable, PrimaryKey};
+use cql::ast::{ColumnDefinition, CreateTable, Name, PrimaryKey};
 use cql::quote_if_needed;
 use types::{ColumnId, CqlType, TableId};
 
@@ -290,9 +290,12 @@ impl<'a> Draft<'a> {
         for column in &primary_key.partition {
             add(column, ColumnKind::PartitionKey);
         }
+        // Of a column that is named twice the first order counts.
+        let orders = statement.clustering_order.iter().rev();
+        let orders: HashMap<&str, bool> =
+            orders.map(|order| (order.column.as_str(), order.descending)).collect();
         for column in &primary_key.clustering {
-            let order = statement.clustering_order.iter().find(|order| order.column == *column);
-            let descending = order.is_some_and(|order| order.descending);
+            let descending = orders.get(column.as_str()).is_some_and(|descending| *descending);
             add(column, ColumnKind::Clustering { descending });
         }
         for (column, _) in self.values(primary_key) {
@@ -331,7 +334,7 @@ fn unused_name(table: &Table, stem: &str, first: u32) -> String {
     let mut number = first;
     loop {
         let name = if number == 0 { stem.to_string() } else { format!("{stem}{number}") };
-        if !table.columns.iter().any(|column| *column.name == *name) {
+        if table.place(&name).is_none() {
             return name;
         }
         number = number.saturating_add(1);
@@ -354,9 +357,10 @@ fn check_clustering_order(
     primary_key: &PrimaryKey,
 ) -> Result<(), SchemaError> {
     let orders = &statement.clustering_order;
+    let clustering: BTreeSet<&str> = primary_key.clustering.iter().map(Name::as_str).collect();
     let strangers: Vec<&str> = orders
         .iter()
-        .filter(|order| !primary_key.clustering.contains(&order.column))
+        .filter(|order| !clustering.contains(order.column.as_str()))
         .map(|order| order.column.as_str())
         .collect();
     if !strangers.is_empty() {
@@ -462,15 +466,7 @@ impl Table {
         mask: Option<Arc<str>>,
         is_hidden: bool,
     ) {
-        let id = match self.dropped_columns.get(name) {
-            // What was written after it was dropped is its own again.
-            Some(dropped) => dropped.id,
-            None => {
-                let id = ColumnId(self.next_column_id);
-                self.next_column_id = self.next_column_id.saturating_add(1);
-                id
-            }
-        };
+        let id = self.id_for(name);
         let keys = self.partition_key_count + self.clustering_count;
         let place = match kind {
             ColumnKind::PartitionKey => self.partition_key_count,
@@ -487,8 +483,32 @@ impl Table {
         let column = Column { id, name: Arc::from(name), cql_type, kind, mask, is_hidden };
         self.columns.insert(place.min(self.columns.len()), column);
     }
+
+    /// Puts new columns outside of the key at their places, all in one step.
+    pub(super) fn add_columns(&mut self, added: Vec<Column>) {
+        self.static_count += added.iter().filter(|it| it.kind == ColumnKind::Static).count();
+        self.columns.extend(added);
+        let keys = self.partition_key_count + self.clustering_count;
+        if let Some(values) = self.columns.get_mut(keys..) {
+            let is_regular = |column: &Column| column.kind == ColumnKind::Regular;
+            values.sort_by(|a, b| (is_regular(a), &a.name).cmp(&(is_regular(b), &b.name)));
+        }
+    }
+
+    /// The identity of a column that is added.
+    pub(super) fn id_for(&mut self, name: &str) -> ColumnId {
+        match self.dropped_columns.get(name) {
+            // What was written after it was dropped is its own again.
+            Some(dropped) => dropped.id,
+            None => {
+                let id = ColumnId(self.next_column_id);
+                self.next_column_id = self.next_column_id.saturating_add(1);
+                id
+            }
+        }
+    }
 }
 
 fn place_by_name(columns: &[Column], name: &str) -> usize {
-    columns.iter().take_while(|column| *column.name < *name).count()
+    columns.partition_point(|column| *column.name < *name)
 }

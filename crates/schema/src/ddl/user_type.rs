@@ -1,6 +1,6 @@
 //! `CREATE`, `ALTER` and `DROP TYPE`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cql::ast::{AlterType, CreateType, DropType, Name, RawType, TypeChange};
@@ -176,20 +176,29 @@ fn rename_fields(
     if_exists: bool,
 ) -> Result<UserType, SchemaError> {
     let mut after = before.clone();
+    let fields = before.fields.iter().enumerate();
+    let places: HashMap<&str, usize> = fields.map(|(place, (name, _))| (&**name, place)).collect();
+    // Of two renames of one field the later one counts.
+    let new_names: HashMap<&str, &Name> =
+        renames.iter().map(|(old, new)| (old.as_str(), new)).collect();
     for old_name in java::name_map_order(renames.iter().map(|(old, _)| old.as_str())) {
-        let position = before.fields.iter().position(|(name, _)| **name == *old_name);
-        let field = position.and_then(|position| after.fields.get_mut(position));
-        let new_name = renames.iter().rev().find(|(old, _)| *old == *old_name);
-        match (field, new_name) {
-            (Some((name, _)), Some((_, new_name))) => *name = Arc::from(new_name.as_str()),
+        let place = places.get(old_name);
+        let field = place.and_then(|place| after.fields.get_mut(*place));
+        match (field, new_names.get(old_name)) {
+            (Some((name, _)), Some(new_name)) => *name = Arc::from(new_name.as_str()),
             _ if if_exists => {}
             _ => {
                 return Err(invalid!("Unkown field {old_name} in user type {}", type_name(before)));
             }
         }
     }
+    // The name that is told is the first that comes again, seen from the front.
+    let mut counts: HashMap<&str, usize> = HashMap::new();
     for (name, _) in &after.fields {
-        if after.fields.iter().filter(|(other, _)| other == name).count() > 1 {
+        *counts.entry(name).or_default() += 1;
+    }
+    for (name, _) in &after.fields {
+        if counts.get(&**name).is_some_and(|count| *count > 1) {
             return Err(invalid!("Duplicate field name {name} in type {}", before.keyspace));
         }
     }

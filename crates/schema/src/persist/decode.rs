@@ -205,8 +205,13 @@ fn table(node: &Node<'_>, keyspace: &Arc<str>, types: &Types) -> Result<Table, C
         dropped_columns: BTreeMap::new(),
         next_column_id: node.field("next_column_id")?.number()?,
     };
+    let mut seen = (BTreeSet::new(), BTreeSet::new());
     for column_node in node.field("columns")?.list()? {
-        add_column(&mut table, column(&column_node, types)?, &column_node)?;
+        let column = column(&column_node, types)?;
+        if !seen.0.insert(column.id) || !seen.1.insert(Arc::clone(&column.name)) {
+            return Err(column_node.corrupt("a column comes twice"));
+        }
+        add_column(&mut table, column, &column_node)?;
     }
     if table.partition_key_count == 0 {
         return Err(node.corrupt("no partition key"));
@@ -249,9 +254,6 @@ fn add_column(table: &mut Table, column: Column, node: &Node<'_>) -> Result<(), 
         if before > after || (before == after && after >= 2 && last.name >= column.name) {
             return Err(node.corrupt("columns out of order"));
         }
-    }
-    if table.columns.iter().any(|other| other.id == column.id || other.name == column.name) {
-        return Err(node.corrupt("a column comes twice"));
     }
     match column.kind {
         ColumnKind::PartitionKey => table.partition_key_count += 1,

@@ -1,5 +1,7 @@
 //! The values of a request in the form that plans take: no allocation for the usual few.
 
+use std::collections::HashMap;
+
 use plan::Value;
 
 /// Values kept without an allocation.
@@ -11,16 +13,22 @@ const FEW: usize = 16;
     reason = "it lives on the stack for one call; a box would be the allocation that it avoids"
 )]
 pub(super) enum Bound<'a> {
-    Few { values: [Value<'a>; FEW], count: usize },
+    Few {
+        values: [Value<'a>; FEW],
+        count: usize,
+    },
     Many(Vec<Value<'a>>),
-    Named(Vec<(&'a str, Value<'a>)>),
+    /// In the order they came, and by name the place of each.
+    Named(Vec<Value<'a>>, HashMap<&'a str, usize>),
 }
 
 impl<'a> Bound<'a> {
     pub(super) fn of(values: &protocol::Values<'a>) -> Bound<'a> {
         if values.is_named() {
-            let named = values.iter_named().map(|(name, value)| (name, convert(value)));
-            return Bound::Named(named.collect());
+            // Of two values of one name the last one counts, as in Cassandra.
+            let names = values.iter_named().enumerate();
+            let places = names.map(|(place, (name, _))| (name, place)).collect();
+            return Bound::Named(values.iter_named().map(|it| convert(it.1)).collect(), places);
         }
         if values.count() > FEW {
             return Bound::Many(values.iter().map(convert).collect());
@@ -47,29 +55,24 @@ impl plan::Values for Bound<'_> {
     fn count(&self) -> usize {
         match self {
             Bound::Few { count, .. } => *count,
-            Bound::Many(values) => values.len(),
-            Bound::Named(values) => values.len(),
+            Bound::Many(values) | Bound::Named(values, _) => values.len(),
         }
     }
 
     fn at(&self, index: usize) -> Option<Value<'_>> {
         match self {
             Bound::Few { values, count } => values.get(..*count)?.get(index).copied(),
-            Bound::Many(values) => values.get(index).copied(),
-            Bound::Named(values) => values.get(index).map(|(_, value)| *value),
+            Bound::Many(values) | Bound::Named(values, _) => values.get(index).copied(),
         }
     }
 
     fn is_named(&self) -> bool {
-        matches!(self, Bound::Named(_))
+        matches!(self, Bound::Named(..))
     }
 
     fn named(&self, name: &str) -> Option<Value<'_>> {
         match self {
-            // The last one counts, as in Cassandra.
-            Bound::Named(values) => {
-                values.iter().rev().find(|(sent, _)| *sent == name).map(|(_, value)| *value)
-            }
+            Bound::Named(values, places) => values.get(*places.get(name)?).copied(),
             Bound::Few { .. } | Bound::Many(_) => None,
         }
     }

@@ -1,6 +1,7 @@
 //! JSON forms of values: `SELECT JSON`, `INSERT … JSON`, `toJson` and `fromJson`.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use num_bigint::BigInt;
@@ -352,18 +353,21 @@ fn read_composite(ty: &CqlType, json: &Value, depth: usize) -> Result<Vec<u8>, V
             let Value::Object(object) = json else {
                 return Err(wrong_kind("a map", json));
             };
-            let fields: Vec<(Cow<'_, str>, &Value)> =
-                object.iter().map(|(name, item)| (json_name(name), item)).collect();
-            let known = |name: &str| definition.fields.iter().any(|(field, _)| **field == *name);
-            if let Some((name, _)) = fields.iter().find(|(name, _)| !known(name)) {
-                return Err(ValueError::JsonField {
-                    field: name.as_ref().into(),
-                    type_name: definition.name.as_ref().into(),
-                });
+            let known: HashSet<&str> = definition.fields.iter().map(|(name, _)| &**name).collect();
+            // Of a field that comes twice the later one counts.
+            let mut items: HashMap<Cow<'_, str>, &Value> = HashMap::new();
+            for (name, item) in object {
+                let name = json_name(name);
+                if !known.contains(&*name) {
+                    return Err(ValueError::JsonField {
+                        field: name.as_ref().into(),
+                        type_name: definition.name.as_ref().into(),
+                    });
+                }
+                items.insert(name, item);
             }
             for (name, ty) in &definition.fields {
-                let item = fields.iter().rev().find(|(field, _)| **field == **name);
-                write_component(ty, item.map(|(_, item)| *item), depth, &mut out)?;
+                write_component(ty, items.get(&**name).copied(), depth, &mut out)?;
             }
         }
         // Only composite types come here.
