@@ -12,7 +12,7 @@ use protocol::{
 
 fuzz_target!(|input: &[u8]| {
     let [choice, opcode, flags, body @ ..] = input else { return };
-    let version = Version::ALL[usize::from(choice & 0x7F) % 3];
+    let version = Version::ALL[usize::from(choice & 0x7F) % Version::ALL.len()];
     let Some(opcode) = Opcode::from_number(*opcode) else { return };
     let body = Bytes::copy_from_slice(body);
     let frame = Frame { version, flags: Flags(*flags), stream: 1, opcode, body };

@@ -14,6 +14,11 @@ pub enum ProtocolError {
         /// The version asked for.
         number: u8,
     },
+    /// A version that is in beta, from a client that did not say that it wants one.
+    BetaFlagUnset {
+        /// The version.
+        version: Version,
+    },
     /// A message of another version than the connection agreed on.
     VersionChanged {
         /// The version of the message.
@@ -207,6 +212,7 @@ impl fmt::Display for ProtocolError {
         use ProtocolError as E;
         match self {
             E::UnsupportedVersion { .. }
+            | E::BetaFlagUnset { .. }
             | E::VersionChanged { .. }
             | E::UnknownOpcode { .. }
             | E::WrongDirection { .. }
@@ -253,11 +259,17 @@ impl ProtocolError {
         use ProtocolError as E;
         match self {
             E::UnsupportedVersion { number } => {
-                let [v3, v4, v5] = Version::ALL;
+                let [v3, v4, v5, v6] = Version::ALL;
                 write!(
                     f,
                     "Invalid or unsupported protocol version ({number}); \
-                     supported versions are ({v3}, {v4}, {v5})"
+                     supported versions are ({v3}, {v4}, {v5}, {v6})"
+                )
+            }
+            E::BetaFlagUnset { version } => {
+                write!(
+                    f,
+                    "Beta version of the protocol used ({version}), but USE_BETA flag is unset"
                 )
             }
             E::VersionChanged { got, expected } => write!(
@@ -437,6 +449,7 @@ mod tests {
         let (needed_bytes, available_bytes) = (2, 1);
         let errors = [
             E::UnsupportedVersion { number: 1 },
+            E::BetaFlagUnset { version: Version::V6 },
             E::VersionChanged { got, expected },
             E::UnknownOpcode { number: 1 },
             E::WrongDirection { opcode, got: Direction::Request },

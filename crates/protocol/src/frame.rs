@@ -28,7 +28,7 @@ pub const MESSAGE_BYTES_MAX_DEFAULT: usize = 16 * 1024 * 1024;
 /// How messages are laid into the byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// One after the other: v3, v4, and v5 until its STARTUP was answered.
+    /// One after the other: v3, v4, and later ones until their STARTUP was answered.
     Plain,
     /// In checksummed outer frames: v5 from then on.
     Outer,
@@ -100,6 +100,9 @@ impl RawHeader {
     ) -> Result<(Version, Opcode), ProtocolError> {
         let got = Version::from_number(self.version_number)
             .ok_or(ProtocolError::UnsupportedVersion { number: self.version_number })?;
+        if got.is_beta() && !self.flags.contains(Flags::USE_BETA) {
+            return Err(ProtocolError::BetaFlagUnset { version: got });
+        }
         let opcode = Opcode::of_message(self.opcode_number, self.direction)?;
         if self.direction != direction {
             return Err(ProtocolError::UnexpectedDirection { opcode });
@@ -127,6 +130,7 @@ pub(crate) fn begin_message(
         Direction::Request => version.number(),
         Direction::Response => version.number() | Direction::RESPONSE_BIT,
     };
+    let flags = if version.is_beta() { flags.with(Flags::USE_BETA) } else { flags };
     let [stream_0, stream_1] = stream.to_be_bytes();
     buf.put_slice(&[first, flags.0, stream_0, stream_1, opcode.number(), 0, 0, 0, 0]);
     start

@@ -178,7 +178,10 @@ impl FrameDecoder {
                 // Behind a bad header, a length that nobody may use is no length at all.
                 let is_too_long = length_bytes > self.message_bytes_max as u64;
                 let fatal = is_too_long && !matches!(error, ProtocolError::FrameTooLong { .. });
-                return Err(FrameError { stream: header.stream, error, fatal });
+                // As Cassandra, which has not looked at the stream then.
+                let is_beta = matches!(error, ProtocolError::BetaFlagUnset { .. });
+                let stream = if is_beta { 0 } else { header.stream };
+                return Err(FrameError { stream, error, fatal });
             }
         };
         if buf.len() < HEADER_BYTES + body_bytes {

@@ -184,7 +184,10 @@ impl<'a> ResponseHead<'a> {
             wire::put_bytes(buf, &body);
             return;
         }
-        let version = version.unwrap_or(Version::NEWEST);
+        let version = match error.error {
+            ProtocolError::BetaFlagUnset { version } => version,
+            _ => version.unwrap_or(Version::NEWEST),
+        };
         ResponseHead::new(version, error.stream).error(&response, buf);
     }
 }

@@ -3,8 +3,6 @@
 use std::fmt;
 
 /// A version of the native protocol that the server speaks. Later versions compare greater.
-///
-/// Compat: Cassandra 5.0 also offers a beta version 6; we refuse it, so that a driver steps down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// The oldest one, of Cassandra 2.1.
@@ -13,13 +11,15 @@ pub enum Version {
     V4,
     /// Checksummed outer frames, per-query keyspace, changed metadata; of Cassandra 4.0.
     V5,
+    /// The one that is still in beta: as v5, and only for those who say that they want it.
+    V6,
 }
 
 impl Version {
     /// Every version, oldest first.
-    pub const ALL: [Version; 3] = [Version::V3, Version::V4, Version::V5];
+    pub const ALL: [Version; 4] = [Version::V3, Version::V4, Version::V5, Version::V6];
 
-    /// What a reply uses before a connection has agreed on a version.
+    /// What a reply uses before a connection has agreed on a version: the newest that is no beta.
     pub const NEWEST: Version = Version::V5;
 
     /// The number on the wire.
@@ -28,6 +28,7 @@ impl Version {
             Version::V3 => 3,
             Version::V4 => 4,
             Version::V5 => 5,
+            Version::V6 => 6,
         }
     }
 
@@ -37,6 +38,7 @@ impl Version {
             3 => Some(Version::V3),
             4 => Some(Version::V4),
             5 => Some(Version::V5),
+            6 => Some(Version::V6),
             _ => None,
         }
     }
@@ -47,12 +49,18 @@ impl Version {
             Version::V3 => "3/v3",
             Version::V4 => "4/v4",
             Version::V5 => "5/v5",
+            Version::V6 => "6/v6-beta",
         }
     }
 
     /// Whether messages travel inside checksummed outer frames once the connection is set up.
     pub const fn has_outer_frames(self) -> bool {
-        matches!(self, Version::V5)
+        matches!(self, Version::V5 | Version::V6)
+    }
+
+    /// Whether every message must say that its sender wants a version that may still change.
+    pub const fn is_beta(self) -> bool {
+        matches!(self, Version::V6)
     }
 }
 

@@ -59,10 +59,10 @@ fn outer(messages: &[u8]) -> Vec<u8> {
 
 #[test]
 fn unknown_versions_are_refused_on_sight() {
-    for number in [0_u8, 1, 2, 6, 7, 64, 65, 66, 127] {
+    for number in [0_u8, 1, 2, 7, 64, 65, 66, 127] {
         let expected = format!(
             "0 Invalid or unsupported protocol version ({number}); \
-             supported versions are (3/v3, 4/v4, 5/v5) (closes)"
+             supported versions are (3/v3, 4/v4, 5/v5, 6/v6-beta) (closes)"
         );
         check(None, &[number], &[&expected]);
         check(None, &message(number, 1, 1, b"\0\0"), &[&expected]);
@@ -70,6 +70,21 @@ fn unknown_versions_are_refused_on_sight() {
         let beta = header(number, Flags::USE_BETA.0, 1, 1, 0);
         check(None, &beta, &[&expected]);
     }
+}
+
+/// A beta is for those who ask for it; others are told, and the connection goes on.
+#[test]
+fn a_beta_wants_its_flag() {
+    let text = "0 Beta version of the protocol used (6/v6-beta), but USE_BETA flag is unset";
+    let beta = [header(6, Flags::USE_BETA.0, 8, 5, 0), message(6, 1, 1, b"\0\0")].concat();
+    check(None, &beta, &["8 OPTIONS", text]);
+    let other = [message(6, 1, 1, b"\0\0"), message(4, 9, 5, b"")].concat();
+    check(Some(Version::V4), &other, &[text, "9 OPTIONS"]);
+    let error = ProtocolError::BetaFlagUnset { version: Version::V6 };
+    let error = FrameError { stream: 0, error, fatal: false };
+    let mut buf = BytesMut::new();
+    ResponseHead::frame_error(Some(Version::V4), &error, &mut buf);
+    assert_eq!(buf[..5], [0x86, Flags::USE_BETA.0, 0, 0, 0]);
 }
 
 fn refusal(version: Option<Version>, number: u8) -> Vec<u8> {
@@ -82,17 +97,18 @@ fn refusal(version: Option<Version>, number: u8) -> Vec<u8> {
 
 #[test]
 fn old_clients_get_a_header_they_understand() {
-    let text = "supported protocol version (2); supported versions are (3/v3, 4/v4, 5/v5)";
+    let text =
+        "supported protocol version (2); supported versions are (3/v3, 4/v4, 5/v5, 6/v6-beta)";
     let old = refusal(None, 2);
-    assert_eq!(old[..8], [0x82, 0, 0, 0, 0, 0, 0, 0x5C]);
+    assert_eq!(old[..8], [0x82, 0, 0, 0, 0, 0, 0, 0x67]);
     assert_eq!(old[8..12], [0, 0, 0, 0x0A]);
     assert!(old.ends_with(text.as_bytes()));
-    assert_eq!(old.len(), 8 + 0x5C);
+    assert_eq!(old.len(), 8 + 0x67);
 
     let new = refusal(None, 66);
-    assert_eq!(new[..9], [0x85, 0, 0, 0, 0, 0, 0, 0, 0x5D]);
+    assert_eq!(new[..9], [0x85, 0, 0, 0, 0, 0, 0, 0, 0x68]);
     // On a connection that has a version, that version is spoken.
-    assert_eq!(refusal(Some(Version::V4), 2)[..9], [0x84, 0, 0, 0, 0, 0, 0, 0, 0x5C]);
+    assert_eq!(refusal(Some(Version::V4), 2)[..9], [0x84, 0, 0, 0, 0, 0, 0, 0, 0x67]);
 }
 
 #[test]
@@ -252,7 +268,8 @@ fn our_outer_frames_are_those_of_the_specification() {
 fn check_body(version: Version, opcode: u8, flags: u8, body: &[u8], expected: &str) {
     let mut decoder = FrameDecoder::for_requests(1000);
     let length = u32::try_from(body.len()).unwrap();
-    let mut buf = BytesMut::from(&*header(version.number(), flags, 1, opcode, length));
+    let beta = if version.is_beta() { Flags::USE_BETA.0 } else { 0 };
+    let mut buf = BytesMut::from(&*header(version.number(), flags | beta, 1, opcode, length));
     buf.extend_from_slice(body);
     let frame = decoder.decode(&mut buf).unwrap().unwrap();
     let got = match RequestMessage::decode(&frame) {

@@ -656,7 +656,7 @@ proptest! {
         let mut sent = Vec::new();
         let mut wire = Vec::new();
         for (body, stream, seal) in bodies {
-            let flags = Flags::default();
+            let flags = if version.is_beta() { Flags::USE_BETA } else { Flags::default() };
             let opcode = Opcode::Query;
             let frame = Frame { version, flags, stream, opcode, body: Bytes::from(body) };
             frame.encode(outgoing.messages());

@@ -334,7 +334,7 @@ fn supported() -> [(&'static str, Vec<&'static str>); 3] {
     [
         ("CQL_VERSION", vec![CQL_VERSION]),
         ("COMPRESSION", Compression::NAMES.to_vec()),
-        ("PROTOCOL_VERSIONS", vec!["3/v3", "4/v4", "5/v5"]),
+        ("PROTOCOL_VERSIONS", Version::ALL.map(Version::name).to_vec()),
     ]
 }
 

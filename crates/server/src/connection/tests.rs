@@ -453,9 +453,9 @@ async fn events_reach_those_who_registered() {
 #[tokio::test]
 async fn unknown_versions_are_told_which_to_use() {
     let mut client = TestClient::connect(Version::V4, Scripted::default()).await;
-    client.stream.write_all(&[0x06, 0, 0, 1, 1, 0, 0, 0, 0]).await.unwrap();
+    client.stream.write_all(&[0x07, 0, 0, 1, 1, 0, 0, 0, 0]).await.unwrap();
     let text = error_text(client.receive().await.1);
-    assert!(text.contains("Invalid or unsupported protocol version (6)"), "{text}");
+    assert!(text.contains("Invalid or unsupported protocol version (7)"), "{text}");
     assert!(client.is_closed().await);
 }
 
