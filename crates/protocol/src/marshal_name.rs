@@ -10,18 +10,16 @@ const PACKAGE: &str = "org.apache.cassandra.db.marshal.";
 /// The class name of a type with its parameters, exactly as Cassandra writes it.
 pub fn marshal_name(cql_type: &CqlType) -> String {
     let mut name = String::new();
-    put_name(&mut name, cql_type, Surroundings::Nothing);
+    put_name(&mut name, cql_type, Surroundings::Open);
     name
 }
 
 /// What surrounds a type inside a class name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Surroundings {
-    /// It is the whole type.
-    Nothing,
-    /// It is part of a type, and therefore frozen.
-    Type,
-    /// It is part of a type that says that it is frozen, so that the part does not say it again.
+    /// Nothing that says that it is frozen: it says so itself, where it was declared so.
+    Open,
+    /// A type that says that it is frozen, so that its parts do not say it again.
     FrozenType,
 }
 
@@ -63,10 +61,6 @@ fn put_name(out: &mut String, cql_type: &CqlType, around: Surroundings) {
         CqlType::Vector { element, dimension } => {
             put_class(out, "VectorType");
             out.push('(');
-            let around = match around {
-                Surroundings::Nothing | Surroundings::Type => Surroundings::Type,
-                Surroundings::FrozenType => Surroundings::FrozenType,
-            };
             put_name(out, element, around);
             // The blank before the comma is Cassandra's.
             let _ = write!(out, " , {dimension})");
@@ -88,11 +82,8 @@ fn put_multi_cell(
     around: Surroundings,
     put_parameters: impl FnOnce(&mut String, Surroundings),
 ) {
-    let (says_frozen, inside) = match around {
-        Surroundings::Nothing if !frozen => (false, Surroundings::Type),
-        Surroundings::Nothing | Surroundings::Type => (true, Surroundings::FrozenType),
-        Surroundings::FrozenType => (false, Surroundings::FrozenType),
-    };
+    let says_frozen = frozen && around == Surroundings::Open;
+    let inside = if says_frozen { Surroundings::FrozenType } else { around };
     if says_frozen {
         put_class(out, "FrozenType");
         out.push('(');
@@ -189,16 +180,19 @@ mod tests {
             &vector(vector(CqlType::Int, 2), 2),
             "M.VectorType(M.VectorType(M.Int32Type , 2) , 2)",
         );
-        for frozen in [true, false] {
-            check(
-                &vector(list(CqlType::Int, frozen), 2),
-                "M.VectorType(M.FrozenType(M.ListType(M.Int32Type)) , 2)",
-            );
-            check(
-                &vector(set(list(CqlType::Int, frozen), frozen), 1),
-                "M.VectorType(M.FrozenType(M.SetType(M.ListType(M.Int32Type))) , 1)",
-            );
-        }
+        check(
+            &vector(list(CqlType::Int, true), 2),
+            "M.VectorType(M.FrozenType(M.ListType(M.Int32Type)) , 2)",
+        );
+        check(&vector(list(CqlType::Int, false), 2), "M.VectorType(M.ListType(M.Int32Type) , 2)");
+        check(
+            &vector(set(list(CqlType::Int, true), true), 1),
+            "M.VectorType(M.FrozenType(M.SetType(M.ListType(M.Int32Type))) , 1)",
+        );
+        check(
+            &vector(set(list(CqlType::Int, true), false), 1),
+            "M.VectorType(M.SetType(M.FrozenType(M.ListType(M.Int32Type))) , 1)",
+        );
         check(
             &vector(
                 CqlType::Map {

@@ -1,44 +1,19 @@
 //! Types by the names of Cassandra's Java classes, as old schemas write them in quotes:
 //! `'org.apache.cassandra.db.marshal.Int32Type'`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use types::CqlType;
+use types::value::custom::{MARSHAL_PACKAGE as PACKAGE, NATIVE_CLASSES};
+use types::value::parse_text;
+use types::{CqlType, UserType};
 
 use crate::error::{SchemaError, syntax};
+use crate::java;
 use crate::type_text::TYPE_DEPTH_MAX;
 
-const PACKAGE: &str = "org.apache.cassandra.db.marshal.";
-
-/// Classes that are a CQL type without parameters.
-const NATIVE_CLASSES: &[(&str, CqlType)] = &[
-    ("AsciiType", CqlType::Ascii),
-    ("BooleanType", CqlType::Boolean),
-    ("ByteType", CqlType::TinyInt),
-    ("BytesType", CqlType::Blob),
-    ("CounterColumnType", CqlType::Counter),
-    ("DateType", CqlType::Timestamp),
-    ("DecimalType", CqlType::Decimal),
-    ("DoubleType", CqlType::Double),
-    ("DurationType", CqlType::Duration),
-    ("EmptyType", CqlType::Empty),
-    ("FloatType", CqlType::Float),
-    ("InetAddressType", CqlType::Inet),
-    ("Int32Type", CqlType::Int),
-    ("IntegerType", CqlType::Varint),
-    ("LongType", CqlType::BigInt),
-    ("ShortType", CqlType::SmallInt),
-    ("SimpleDateType", CqlType::Date),
-    ("TimeType", CqlType::Time),
-    ("TimeUUIDType", CqlType::TimeUuid),
-    ("TimestampType", CqlType::Timestamp),
-    ("UTF8Type", CqlType::Text),
-    ("UUIDType", CqlType::Uuid),
-];
-
-/// Classes that have no CQL form; their values are kept as they come.
-const OPAQUE_CLASSES: &[&str] =
-    &["LexicalUUIDType", "CompositeType", "DynamicCompositeType", "LegacyTimeUUIDType"];
+/// The partitioner whose order `PartitionerDefinedOrder` is.
+const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
 /// The type that a class name stands for. The empty name is `blob`, as in Cassandra.
 pub(crate) fn parse_class(text: &str) -> Result<CqlType, SchemaError> {
@@ -80,10 +55,27 @@ impl ClassReader<'_> {
                 self.build(&short, full_name, parameters)
             }
             "VectorType" => self.read_vector(full_name, depth),
-            opaque if OPAQUE_CLASSES.contains(&opaque) => {
-                let full_name = self.read_opaque(full_name, depth)?;
+            "UserType" => self.read_user_type(full_name, depth),
+            "CompositeType" | "DynamicCompositeType" => {
+                let full_name = self.read_composite(&short, full_name, depth)?;
                 Ok(Class { cql_type: CqlType::Custom(Arc::from(full_name.as_str())), full_name })
             }
+            "LexicalUUIDType" => {
+                // Whatever it is given, Cassandra does not look at it.
+                self.read_parameters(depth)?;
+                Ok(Class { cql_type: CqlType::Custom(Arc::from(full_name.as_str())), full_name })
+            }
+            "PartitionerDefinedOrder" => {
+                if self.peek() == Some('(') {
+                    return Err(self.invalid_definition(&full_name));
+                }
+                let full_name = format!("{full_name}({PARTITIONER})");
+                Ok(Class { cql_type: CqlType::Custom(Arc::from(full_name.as_str())), full_name })
+            }
+            _ if name.starts_with("java.lang.") => Err(syntax!(
+                "Error setting type {}: Invalid comparator class {full_name}: must define a public static instance field or a public static method getInstance(TypeParser).",
+                self.text
+            )),
             _ => Err(syntax!(
                 "Error setting type {}: Unable to find abstract-type class '{full_name}'",
                 self.text
@@ -116,7 +108,7 @@ impl ClassReader<'_> {
             ("TupleType", _, Some(first), second) => {
                 let parts: Vec<CqlType> =
                     [Some(first), second].into_iter().flatten().chain(inner).collect();
-                CqlType::Tuple(parts.into())
+                CqlType::Tuple(parts.iter().map(CqlType::freeze).collect())
             }
             _ => {
                 return Err(syntax!(
@@ -144,37 +136,101 @@ impl ClassReader<'_> {
         self.skip_blank();
         self.expect(')')?;
         let full_name = format!("{full_name}({} , {dimension})", element.full_name);
-        let cql_type = CqlType::Vector { element: Arc::new(element.cql_type), dimension };
+        // By its class an element is always frozen.
+        let cql_type = CqlType::Vector { element: Arc::new(element.cql_type.freeze()), dimension };
         Ok(Class { cql_type, full_name })
     }
 
-    /// The parameters of a composite, printed back with full class names.
-    fn read_opaque(&mut self, full_name: String, depth: usize) -> Result<String, SchemaError> {
-        if self.peek() != Some('(') {
-            return Ok(full_name);
-        }
+    /// `UserType(keyspace,name,field:class,…)` with names in hexadecimal.
+    fn read_user_type(&mut self, full_name: String, depth: usize) -> Result<Class, SchemaError> {
         self.expect('(')?;
-        let mut parts = Vec::new();
-        loop {
-            self.skip_blank();
-            let start = self.position;
-            let word = self.read_identifier();
-            self.skip_blank();
-            if self.text.get(self.position..).is_some_and(|rest| rest.starts_with("=>")) {
-                self.position += 2;
-                parts.push(format!("{word}=>{}", self.read_class(depth)?.full_name));
-            } else {
-                self.position = start;
-                parts.push(self.read_class(depth)?.full_name);
-            }
-            self.skip_blank();
-            if self.peek() != Some(',') {
-                break;
-            }
+        let keyspace = self.read_identifier();
+        self.expect(',')?;
+        let written_name = self.read_identifier();
+        let name = self.name_of(&written_name)?;
+        let (mut fields, mut shown) = (Vec::new(), String::new());
+        self.skip_blank();
+        while self.peek() == Some(',') {
             self.expect(',')?;
+            self.skip_blank();
+            let field = self.read_identifier();
+            self.skip_blank();
+            self.expect(':')?;
+            let class = self.read_class(depth)?;
+            shown.push_str(&format!(",{field}:{}", class.full_name));
+            fields.push((Arc::from(self.name_of(&field)?), class.cql_type));
+            self.skip_blank();
         }
         self.expect(')')?;
-        Ok(format!("{full_name}({})", parts.join(",")))
+        let full_name = format!("{full_name}({keyspace},{written_name}{shown})");
+        let definition =
+            UserType { keyspace: Arc::from(keyspace.as_str()), name: Arc::from(name), fields };
+        let cql_type = CqlType::User { definition: Arc::new(definition), frozen: false };
+        Ok(Class { cql_type, full_name })
+    }
+
+    fn name_of(&self, text: &str) -> Result<String, SchemaError> {
+        let bytes = parse_text(&CqlType::Blob, text).ok();
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        text.ok_or_else(|| self.broken("a name that is no text in hexadecimal"))
+    }
+
+    /// A composite with its parameters, printed back with full class names.
+    fn read_composite(
+        &mut self,
+        short: &str,
+        full_name: String,
+        depth: usize,
+    ) -> Result<String, SchemaError> {
+        let is_dynamic = short == "DynamicCompositeType";
+        let refused = self.invalid_definition(&full_name);
+        let mut aliases: Vec<(String, String)> = Vec::new();
+        if self.peek() == Some('(') {
+            self.expect('(')?;
+            self.skip_blank();
+            while self.peek() != Some(')') {
+                let alias = if is_dynamic { self.read_identifier() } else { String::new() };
+                if is_dynamic {
+                    self.skip_blank();
+                    let has_arrow =
+                        self.text.get(self.position..).is_some_and(|it| it.starts_with("=>"));
+                    if alias.len() != 1 || !has_arrow {
+                        return Err(refused);
+                    }
+                    self.position += 2;
+                }
+                let class =
+                    self.read_class(depth).map_err(|_| self.invalid_definition(&full_name))?;
+                aliases.push((alias, class.full_name));
+                self.skip_blank();
+                match self.peek() {
+                    Some(',') => self.expect(',')?,
+                    Some(')') => {}
+                    _ => return Err(refused),
+                }
+                self.skip_blank();
+            }
+            self.expect(')')?;
+        }
+        if is_dynamic {
+            // In the order of the Java map that keeps them.
+            let names = java::hash_map_order(aliases.iter().map(|(alias, _)| alias.as_str()));
+            let classes: BTreeMap<&str, &str> =
+                aliases.iter().map(|(alias, class)| (alias.as_str(), class.as_str())).collect();
+            let shown = names
+                .into_iter()
+                .filter_map(|name| Some(format!("{name}=>{}", classes.get(name)?)));
+            return Ok(format!("{full_name}({})", shown.collect::<Vec<_>>().join(",")));
+        }
+        if aliases.is_empty() {
+            return Err(refused);
+        }
+        let shown: Vec<&str> = aliases.iter().map(|(_, class)| class.as_str()).collect();
+        Ok(format!("{full_name}({})", shown.join(",")))
+    }
+
+    fn invalid_definition(&self, full_name: &str) -> SchemaError {
+        syntax!("Error setting type {}: Invalid definition for comparator {full_name}.", self.text)
     }
 
     fn read_parameters(&mut self, depth: usize) -> Result<Vec<Class>, SchemaError> {

@@ -122,7 +122,8 @@ impl CqlType {
     /// The same type as one cell: what it is when nested, or in a key.
     pub fn freeze(&self) -> CqlType {
         let mut frozen_type = match self {
-            CqlType::User { .. } => self.clone(),
+            // A vector is one cell anyway, and tells its elements as they were declared.
+            CqlType::User { .. } | CqlType::Vector { .. } => self.clone(),
             _ => self.map_parts(&CqlType::freeze),
         };
         if let CqlType::List { frozen, .. }

@@ -177,7 +177,9 @@ fn unknown_class(text: &str) -> Option<String> {
     let text = text.trim_start();
     let name = text.split(|character: char| !is_name(character)).next().unwrap_or_default();
     let simple = name.strip_prefix(CLASS_PREFIX).unwrap_or(name);
-    if simple.is_empty() || TYPE_CLASSES.contains(&simple) {
+    // Java's own classes are there, and refused for what they are.
+    let is_java = name.starts_with("java.lang.");
+    if simple.is_empty() || is_java || TYPE_CLASSES.contains(&simple) {
         return None;
     }
     Some(if name.contains('.') { name.to_owned() } else { format!("{CLASS_PREFIX}{name}") })

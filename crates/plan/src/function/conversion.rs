@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use types::value::json::decode_json_as_java;
-use types::value::{ValueError, from_json, to_json, validate};
+use types::value::{ValueError, from_json, has_json, to_json, validate};
 use types::{CqlType, PartitionKey, RingToken};
 
 use super::scalar::NativeScalar;
@@ -122,7 +122,12 @@ pub(super) fn to_json_of(name: &str, call: &Call<'_>) -> Result<Option<Function>
             let text = match arguments.first() {
                 // What Java reads as no object at all.
                 Some(Some(value)) if value.is_empty() && reads_as_nothing => "null".to_string(),
-                Some(Some(value)) => to_json(&source, value),
+                Some(Some(value)) => {
+                    if !has_json(&source) {
+                        return Err(ValueError::JsonUnsupported.into());
+                    }
+                    to_json(&source, value)
+                }
                 _ => "null".to_string(),
             };
             Ok(Some(text.into_bytes()))

@@ -1,7 +1,7 @@
 //! SELECT JSON: a row as one text.
 
 use types::value::json::{escape_json, json_key};
-use types::value::to_json;
+use types::value::{ValueError, has_json, to_json};
 
 use crate::plan::ResultColumn;
 use crate::row::ValueSink;
@@ -11,16 +11,21 @@ pub(super) struct JsonRow<'a> {
     columns: &'a [ResultColumn],
     next: usize,
     text: String,
+    /// A value came that has no JSON form.
+    is_unsupported: bool,
 }
 
 impl<'a> JsonRow<'a> {
     pub(super) fn new(columns: &'a [ResultColumn]) -> JsonRow<'a> {
-        JsonRow { columns, next: 0, text: String::from("{") }
+        JsonRow { columns, next: 0, text: String::from("{"), is_unsupported: false }
     }
 
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, ValueError> {
+        if self.is_unsupported {
+            return Err(ValueError::JsonUnsupported);
+        }
         self.text.push('}');
-        self.text.into_bytes()
+        Ok(self.text.into_bytes())
     }
 }
 
@@ -35,7 +40,10 @@ impl ValueSink for JsonRow<'_> {
         escape_json(&json_key(&column.name), &mut self.text);
         self.text.push_str("\": ");
         match value {
-            Some(bytes) => self.text.push_str(&to_json(&column.cql_type, bytes)),
+            Some(bytes) => {
+                self.is_unsupported |= !has_json(&column.cql_type);
+                self.text.push_str(&to_json(&column.cql_type, bytes));
+            }
             None => self.text.push_str("null"),
         }
     }

@@ -131,7 +131,7 @@ impl Selection {
         let Some(columns) = &self.json else { return self.write_values(inputs, out) };
         let mut json = JsonRow::new(columns);
         self.write_values(inputs, &mut json)?;
-        out.push(Some(&json.finish()));
+        out.push(Some(&json.finish()?));
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use cql::ast::{ColumnDefinition, CreateTable, Name, PrimaryKey};
+use cql::ast::{ColumnDefinition, CreateTable, Name, NativeType, PrimaryKey, RawType};
 use cql::quote_if_needed;
 use types::{ColumnId, CqlType, TableId};
 
@@ -196,7 +196,9 @@ impl<'a> Draft<'a> {
                 "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
             ));
         }
-        let is_counter = self.columns.values().any(|column| column.cql_type == CqlType::Counter);
+        // Only a column that is declared by CQL's own name makes a table of counters.
+        let is_native = |raw: &RawType| matches!(raw, RawType::Native(NativeType::Counter));
+        let is_counter = statement.columns.iter().any(|column| is_native(&column.column_type));
         if is_counter {
             if values.iter().any(|(_, column)| column.cql_type != CqlType::Counter) {
                 return Err(invalid!(

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 
 use super::collection::{ListIter, TupleIter, VectorIter, take_element};
 use super::decimal;
+use super::ordered::encode_ordered;
 use super::varint;
 use crate::CqlType;
 
@@ -18,8 +19,8 @@ pub fn compare(ty: &CqlType, a: &[u8], b: &[u8]) -> Ordering {
         | CqlType::Duration
         | CqlType::Inet
         | CqlType::Text
-        | CqlType::Time
-        | CqlType::Custom(_) => a.cmp(b),
+        | CqlType::Time => a.cmp(b),
+        CqlType::Custom(_) => compare_encoded(ty, a, b),
         CqlType::BigInt
         | CqlType::Counter
         | CqlType::Int
@@ -55,6 +56,16 @@ pub fn compare(ty: &CqlType, a: &[u8], b: &[u8]) -> Ordering {
             empty_first(a, b).unwrap_or_else(|| compare_vectors(element, *dimension, a, b))
         }
     }
+}
+
+/// The order of the encodings, for types that are too rare for an order of their own.
+fn compare_encoded(ty: &CqlType, a: &[u8], b: &[u8]) -> Ordering {
+    let encoded = |bytes| {
+        let mut out = Vec::new();
+        encode_ordered(ty, bytes, false, &mut out);
+        out
+    };
+    encoded(a).cmp(&encoded(b))
 }
 
 /// The answer if either side is empty.

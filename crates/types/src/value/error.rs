@@ -15,6 +15,13 @@ pub enum ValueError {
         /// How many bytes there were.
         actual: usize,
     },
+    /// What is wrong with a part of a composite; the rule is Cassandra's text.
+    Component {
+        /// Up to the number of the part.
+        rule: &'static str,
+        /// Which part, from zero.
+        index: usize,
+    },
     /// Text that is not UTF-8.
     Utf8,
     /// A byte above 127 in an `ascii` value, as Java's signed byte.
@@ -232,6 +239,7 @@ impl fmt::Display for ValueError {
             Self::CollectionTooLong(kind) => {
                 write!(f, "Unexpected extraneous bytes after {kind} value")
             }
+            Self::Component { rule, index } => write!(f, "{rule}{index}"),
             Self::NullElement => f.write_str("Null value read when not allowed"),
             Self::TupleComponentLength(index) => {
                 write!(f, "Not enough bytes to read size of {index}th component")
@@ -325,7 +333,7 @@ impl ValueError {
                 write!(f, "Unknown field '{field}' in value of user defined type {type_name}")
             }
             Self::JsonSyntax(complaint) => write!(f, "Error decoding JSON string: {complaint}"),
-            Self::JsonUnsupported => f.write_str("java.lang.UnsupportedOperationException"),
+            Self::JsonUnsupported => f.write_str("a composite has no JSON form"),
             Self::JsonDepth => f.write_str("JSON value is nested too deeply"),
             // The other variants were printed by the callers of this function.
             _ => Ok(()),

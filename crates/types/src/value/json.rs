@@ -8,6 +8,7 @@ use num_bigint::BigInt;
 use serde_json::Value;
 
 use super::collection::{self, ListIter, MapIter, TupleIter, VectorIter};
+use super::custom::Custom;
 use super::error::ValueError;
 use super::format::{native_text, to_hex};
 use super::text::parse_text;
@@ -16,6 +17,14 @@ use crate::CqlType;
 
 /// Strings inside of JSON may hold JSON again; this many levels of values are followed.
 const DEPTH_MAX: usize = 128;
+
+/// Whether values of a type have a JSON form; composites have none.
+pub fn has_json(ty: &CqlType) -> bool {
+    !ty.contains(&|part| match part {
+        CqlType::Custom(class) => !Custom::of(class).has_json(),
+        _ => false,
+    })
+}
 
 /// The value as JSON text.
 pub fn to_json(ty: &CqlType, bytes: &[u8]) -> String {
@@ -49,6 +58,10 @@ fn write_json(ty: &CqlType, bytes: &[u8], out: &mut String) {
             out.push('"');
             escape_json(&String::from_utf8_lossy(bytes), out);
             out.push('"');
+        }
+        CqlType::Custom(class) if matches!(Custom::of(class), Custom::LexicalUuid) => {
+            let text = native_text(&CqlType::Uuid, bytes).unwrap_or_default();
+            let _ = write!(out, "\"{text}\"");
         }
         CqlType::Blob | CqlType::Custom(_) => {
             let _ = write!(out, "\"0x{}\"", to_hex(bytes));
@@ -251,7 +264,12 @@ fn read_native(ty: &CqlType, json: &Value) -> Result<Vec<u8>, ValueError> {
         CqlType::Varint => {
             number_text(ty, json, "' is not a valid representation of a varint value")
         }
-        CqlType::Blob | CqlType::Custom(_) => read_blob(json),
+        CqlType::Custom(class) => match Custom::of(class) {
+            Custom::Other => read_blob(json),
+            Custom::LexicalUuid => string_of("a string representation of a uuid"),
+            _ => Err(ValueError::JsonUnsupported),
+        },
+        CqlType::Blob => read_blob(json),
         CqlType::Empty => match json {
             Value::String(text) => parse_text(ty, text),
             other => Err(ValueError::Unreadable {

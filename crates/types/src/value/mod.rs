@@ -2,13 +2,14 @@
 //! that says what they mean. Nothing here owns a decoded value for longer than a call.
 //!
 //! Reading order: [`validate`](fn@validate) and [`compare`](fn@compare), [`collection`] for what is
-//! inside, [`ordered`] for keys, [`text`] and [`mod@format`] for CQL, [`json`], and the numbers
+//! inside, [`ordered`] for keys, [`custom`] for Java classes, [`text`] and [`mod@format`] for CQL, [`json`], and the numbers
 //! ([`varint`], [`decimal`], [`duration`], [`temporal`], [`timeuuid`], [`arithmetic`],
 //! [`math`]).
 
 pub mod arithmetic;
 pub mod collection;
 mod compare;
+pub mod custom;
 pub mod decimal;
 mod decimal_math;
 pub mod duration;
@@ -20,6 +21,7 @@ pub mod json;
 pub mod json_reader;
 pub mod math;
 pub mod ordered;
+mod ordered_custom;
 mod ordered_number;
 pub mod temporal;
 pub mod text;
@@ -40,7 +42,7 @@ pub use decimal::Decimal;
 pub use duration::Duration;
 pub use error::ValueError;
 pub use format::{to_cql_text, to_cql_text_unquoted, to_plain_string};
-pub use json::{from_json, to_json};
+pub use json::{from_json, has_json, to_json};
 pub use math::{MathFunction, apply_math};
 pub use ordered::{OrderedError, decode_ordered, encode_ordered, is_canonical, ordered_length};
 pub use text::{Assignment, LiteralKind, parse_literal, parse_literal_for, parse_text};

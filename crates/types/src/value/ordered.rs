@@ -24,6 +24,7 @@
 //! | decimal | sign, exponent in eight bytes, pairs of digits plus one, closed by `00` |
 //! | list, set, map, tuple, user type | each element encoded, closed by `01` |
 //! | vector | each element encoded |
+//! | composite | `02` and each part encoded, with the byte behind it; closed by `01` |
 //!
 //! Descending columns hold the complement of every byte. The first byte of any encoding is
 //! therefore one of 01–04 or FB–FE: 00 and FF are free for the bounds of ranges.
@@ -32,10 +33,10 @@ use std::cell::RefCell;
 
 use super::collection::{self, ListIter, TupleIter, VectorIter, take_element};
 use super::compare::{f32_rank, f64_rank, restore_time, split_uuid, timeuuid_rank, uuid_rank};
-use super::ordered_number;
+use super::{ordered_custom, ordered_number};
 use crate::CqlType;
 
-const MARK_END: u8 = 0x01;
+pub(super) const MARK_END: u8 = 0x01;
 const MARK_NULL: u8 = 0x02;
 const MARK_EMPTY: u8 = 0x03;
 const MARK_VALUE: u8 = 0x04;
@@ -150,12 +151,7 @@ pub fn ordered_length(
 /// redundant sign bytes, a tuple with trailing nulls.
 pub fn is_canonical(ty: &CqlType, bytes: &[u8]) -> bool {
     match ty {
-        CqlType::Ascii
-        | CqlType::Blob
-        | CqlType::Duration
-        | CqlType::Inet
-        | CqlType::Text
-        | CqlType::Custom(_) => true,
+        CqlType::Ascii | CqlType::Blob | CqlType::Duration | CqlType::Inet | CqlType::Text => true,
         CqlType::BigInt
         | CqlType::Counter
         | CqlType::Date
@@ -177,7 +173,8 @@ pub fn is_canonical(ty: &CqlType, bytes: &[u8]) -> bool {
         | CqlType::Map { .. }
         | CqlType::Tuple(_)
         | CqlType::User { .. }
-        | CqlType::Vector { .. } => {
+        | CqlType::Vector { .. }
+        | CqlType::Custom(_) => {
             let (mut encoded, mut decoded) = (Vec::new(), Vec::new());
             encode_ordered(ty, bytes, false, &mut encoded);
             let read = decode_ordered(ty, false, &mut encoded.as_slice(), &mut decoded);
@@ -186,7 +183,7 @@ pub fn is_canonical(ty: &CqlType, bytes: &[u8]) -> bool {
     }
 }
 
-fn encode_value(ty: &CqlType, bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn encode_value(ty: &CqlType, bytes: &[u8], out: &mut Vec<u8>) {
     if bytes.is_empty() {
         out.push(MARK_EMPTY);
         return;
@@ -212,12 +209,10 @@ fn encode_value(ty: &CqlType, bytes: &[u8], out: &mut Vec<u8>) {
         }
         CqlType::TimeUuid => encode_uuid(bytes, timeuuid_rank, out),
         CqlType::Uuid => encode_uuid(bytes, uuid_rank, out),
-        CqlType::Ascii
-        | CqlType::Blob
-        | CqlType::Duration
-        | CqlType::Inet
-        | CqlType::Text
-        | CqlType::Custom(_) => encode_bytes(bytes, out),
+        CqlType::Ascii | CqlType::Blob | CqlType::Duration | CqlType::Inet | CqlType::Text => {
+            encode_bytes(bytes, out)
+        }
+        CqlType::Custom(class) => ordered_custom::encode(class, bytes, out),
         // No value but the empty one; whatever comes is equal to it.
         CqlType::Empty => {
             out.pop();
@@ -283,7 +278,7 @@ fn encode_uuid(bytes: &[u8], rank: fn(u64, u64) -> (u64, u64), out: &mut Vec<u8>
     out.extend_from_slice(&lower.to_be_bytes());
 }
 
-fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.reserve(bytes.len() + 2);
     let mut rest = bytes;
     // Zero bytes are rare: copy whole runs between them.
@@ -334,6 +329,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reads something whose bytes are complemented once more.
+    pub(super) fn complemented<T>(&mut self, mask: u8, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.mask ^= mask;
+        let outcome = read(self);
+        self.mask ^= mask;
+        outcome
+    }
+
     pub(super) fn byte(&mut self) -> Result<u8, OrderedError> {
         let (&first, rest) = self.input.split_first().ok_or(OrderedError::CutOff)?;
         self.input = rest;
@@ -362,7 +365,7 @@ impl Reader<'_> {
     }
 }
 
-fn decode_value(
+pub(super) fn decode_value(
     ty: &CqlType,
     reader: &mut Reader<'_>,
     out: &mut Vec<u8>,
@@ -399,12 +402,10 @@ fn decode_value(
             out.extend_from_slice(&lower.to_be_bytes());
         }
         CqlType::Uuid => decode_uuid(reader, out)?,
-        CqlType::Ascii
-        | CqlType::Blob
-        | CqlType::Duration
-        | CqlType::Inet
-        | CqlType::Text
-        | CqlType::Custom(_) => decode_bytes(reader, out)?,
+        CqlType::Ascii | CqlType::Blob | CqlType::Duration | CqlType::Inet | CqlType::Text => {
+            decode_bytes(reader, out)?
+        }
+        CqlType::Custom(class) => ordered_custom::decode(class, reader, out)?,
         CqlType::Empty => return Err(OrderedError::UnknownMark(MARK_VALUE)),
         CqlType::Varint => ordered_number::decode_varint(reader, out)?,
         CqlType::Decimal => ordered_number::decode_decimal(reader, out)?,
@@ -435,7 +436,7 @@ fn decode_uuid(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), Ordered
     Ok(())
 }
 
-fn decode_bytes(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), OrderedError> {
+pub(super) fn decode_bytes(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), OrderedError> {
     let zero = ESCAPE ^ reader.mask;
     loop {
         let at = find(zero, reader.input).ok_or(OrderedError::CutOff)?;

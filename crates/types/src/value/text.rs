@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::collection;
+use super::custom::Custom;
 use super::decimal::Decimal;
 use super::duration::Duration;
 use super::error::ValueError;
@@ -162,7 +163,16 @@ pub fn parse_literal_for(
 /// constant keeps its `0x`.
 pub fn parse_literal(ty: &CqlType, text: &str, kind: LiteralKind) -> Result<Vec<u8>, ValueError> {
     match (kind, ty) {
-        (LiteralKind::Hex, _) => parse_hex(text.get(2..).unwrap_or("")),
+        (LiteralKind::Hex, _) => {
+            let bytes = parse_hex(text.get(2..).unwrap_or(""))?;
+            // Other bytes are taken unseen; Cassandra stumbles over such a uuid.
+            if let CqlType::Custom(class) = ty
+                && let uuid @ Custom::LexicalUuid = Custom::of(class)
+            {
+                uuid.validate(&bytes)?;
+            }
+            Ok(bytes)
+        }
         (_, CqlType::Counter) => parse_text(&CqlType::BigInt, text),
         _ => parse_text(ty, text),
     }
@@ -171,6 +181,11 @@ pub fn parse_literal(ty: &CqlType, text: &str, kind: LiteralKind) -> Result<Vec<
 /// The bytes that a type reads from plain text: Cassandra's `fromString`.
 pub fn parse_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, ValueError> {
     let wrong = |before, after| ValueError::Unreadable { before, text: text.into(), after };
+    if let CqlType::Custom(class) = ty
+        && let Some(parsed) = Custom::of(class).parse(text)
+    {
+        return parsed;
+    }
     let empty_is_empty = !matches!(
         ty,
         CqlType::Boolean | CqlType::Date | CqlType::Time | CqlType::Tuple(_) | CqlType::User { .. }

@@ -1,6 +1,7 @@
 //! Whether bytes are a value of a type: Cassandra's rules and texts.
 
 use super::collection::{ListIter, MapIter, TupleIter, VectorIter};
+use super::custom::Custom;
 use super::duration::Duration;
 use super::error::ValueError;
 use crate::CqlType;
@@ -66,7 +67,8 @@ pub fn validate(ty: &CqlType, bytes: &[u8]) -> Result<(), ValueError> {
             Some(&byte) => Err(ValueError::Ascii(byte as i8)),
             None => Ok(()),
         },
-        CqlType::Blob | CqlType::Varint | CqlType::Custom(_) => Ok(()),
+        CqlType::Blob | CqlType::Varint => Ok(()),
+        CqlType::Custom(class) => Custom::of(class).validate(bytes),
         CqlType::Int => fixed_or_empty(bytes, 4, "Expected 4 or 0 byte int"),
         CqlType::BigInt | CqlType::Counter => fixed_or_empty(bytes, 8, "Expected 8 or 0 byte long"),
         CqlType::Timestamp => fixed_or_empty(bytes, 8, "Expected 8 or 0 byte long for date"),
