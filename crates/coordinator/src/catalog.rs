@@ -165,6 +165,9 @@ impl Catalog {
                 })
                 .collect();
         }
+        if table.keyspace.as_ref() == "system_views" {
+            facts.view = self.world.view(&table.name);
+        }
         if table.keyspace.as_ref() == "system_auth" {
             facts.auth = self.world.auth();
         }

@@ -5,7 +5,7 @@ use schema::system::{
     LogicalPartitionFacts, MapChangeFacts, PhysicalPartitionFacts, RangeEstimate,
 };
 use schema::{KeyspaceKind, NodeFacts, Table};
-use types::{PartitionKey, RingRange, RingToken, Token, UuidText};
+use types::{PartitionKey, RingRange, RingToken, TableId, Token, UuidText};
 
 use crate::balance::{ru_of, stored, tables_of, throughput_of};
 use crate::catalog::Catalog;
@@ -71,6 +71,13 @@ pub(crate) fn physical_partitions(catalog: &Catalog, host_id: u128) -> Vec<Physi
         }
     }
     found
+}
+
+impl Catalog {
+    /// How large the largest logical partition of a table is.
+    pub fn largest_logical_bytes(&self, table: TableId) -> u64 {
+        self.replicas.largest_partitions(table, 1).first().map_or(0, |largest| largest.bytes)
+    }
 }
 
 /// The largest and the hottest keys of every table of users.

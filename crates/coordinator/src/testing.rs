@@ -112,6 +112,7 @@ impl World for TestWorld {
             now_ms: START_US / 1000,
             settings: Vec::new(),
             clients: Vec::new(),
+            view: Vec::new(),
             estimates: Vec::new(),
             partitions: Default::default(),
             index_builds: Vec::new(),

@@ -1,6 +1,6 @@
 //! What surrounds the coordinator: the clock, the node, and what was set.
 
-use schema::system::{AuthFacts, StatementFacts};
+use schema::system::{AuthFacts, NamedRow, StatementFacts};
 use schema::{NodeFacts, Profile, SchemaEvent};
 use units::price::Prices;
 
@@ -17,6 +17,11 @@ pub trait World: Send + Sync {
     /// What the system tables tell of this node. Who is connected is asked for apart, because there
     /// may be many.
     fn facts(&self, with_clients: bool) -> NodeFacts;
+
+    /// The rows of a table of `system_views` that tells what the server counted.
+    fn view(&self, _table: &str) -> Vec<NamedRow> {
+        Vec::new()
+    }
 
     /// What prepared statements cost.
     fn statements(&self) -> Vec<StatementFacts> {

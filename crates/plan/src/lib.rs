@@ -25,7 +25,7 @@ pub mod values;
 pub use error::PlanError;
 pub use modify::{BatchItem, ConditionalResult, ConditionalRows, bind_batch};
 pub use plan::{
-    BatchPlan, BindVariable, IndexLookup, LogicalPartitions, ModifyPlan, Plan, Prepared,
+    Access, BatchPlan, BindVariable, IndexLookup, LogicalPartitions, ModifyPlan, Plan, Prepared,
     PreparedKind, ResultColumn, SelectPlan,
 };
 pub use prepare::{SessionContext, prepare};

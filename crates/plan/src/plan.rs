@@ -68,6 +68,17 @@ pub enum PreparedKind {
     Explain(Box<Prepared>),
 }
 
+/// How a statement comes to rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads logical partitions that it names.
+    Read,
+    /// It reads a part of the ring.
+    Scan,
+    /// It writes.
+    Write,
+}
+
 /// One execution of a statement, everything validated.
 #[derive(Debug)]
 pub enum Plan<'a> {

@@ -11,7 +11,7 @@ use types::CqlType;
 use crate::error::{PlanError, invalid};
 use crate::expression::{BoundValues, Markers, Scope};
 use crate::modify::{PreparedBatch, PreparedModification};
-use crate::plan::{Plan, Prepared, PreparedKind, ResultColumn};
+use crate::plan::{Access, Plan, Prepared, PreparedKind, ResultColumn};
 use crate::select::PreparedSelect;
 use crate::values::{BindContext, Values};
 
@@ -283,6 +283,16 @@ impl Prepared {
     /// Whether it changes rows.
     pub fn is_modification(&self) -> bool {
         matches!(self.kind, PreparedKind::Modify(_) | PreparedKind::Batch(_))
+    }
+
+    /// How it comes to rows, if it does.
+    pub fn access(&self) -> Option<Access> {
+        match &self.kind {
+            PreparedKind::Select(select) if select.is_scan() => Some(Access::Scan),
+            PreparedKind::Select(_) => Some(Access::Read),
+            PreparedKind::Modify(_) | PreparedKind::Batch(_) => Some(Access::Write),
+            PreparedKind::Other(_) | PreparedKind::Truncate(_) | PreparedKind::Explain(_) => None,
+        }
     }
 
     /// The kind of batch it is, where it is one.

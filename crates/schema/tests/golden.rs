@@ -189,6 +189,7 @@ fn facts() -> NodeFacts {
         now_ms: 5_000,
         settings: Vec::new(),
         clients: Vec::new(),
+        view: Vec::new(),
         estimates: Vec::new(),
         partitions: Default::default(),
         index_builds: Vec::new(),

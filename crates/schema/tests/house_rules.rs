@@ -265,6 +265,7 @@ fn describe_all(schema: &Schema) -> Vec<String> {
         now_ms: 0,
         settings: Vec::new(),
         clients: Vec::new(),
+        view: Vec::new(),
         estimates: Vec::new(),
         partitions: Default::default(),
         index_builds: Vec::new(),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use protocol::Event;
-use schema::system::{AuthFacts, ClientFacts, StatementFacts};
+use schema::system::{AuthFacts, ClientFacts, NamedRow, StatementFacts};
 use schema::{NodeFacts, SchemaEvent};
 
 use crate::clients::{Card, Clients};
@@ -14,6 +14,7 @@ use crate::config::{Loaded, Profile};
 use crate::events::EventHub;
 use crate::session::CQL_VERSION;
 use crate::statements::schema_change;
+use crate::views::Views;
 use crate::world::{self, Uuids};
 
 /// The Cassandra version that we are compatible with.
@@ -34,6 +35,7 @@ pub(crate) struct NodeWorld {
     clients: Arc<Clients>,
     statements: OnceLock<StatementSource>,
     auth: OnceLock<AuthSource>,
+    views: OnceLock<Views>,
 }
 
 /// Tells roles and permissions.
@@ -85,14 +87,15 @@ impl NodeWorld {
                 .map(|(name, text)| (name.to_owned(), text.to_owned()))
                 .collect(),
             clients: Vec::new(),
+            view: Vec::new(),
             estimates: Vec::new(),
             partitions: Default::default(),
             index_builds: Vec::new(),
             units: Default::default(),
             auth: Default::default(),
         };
-        let (statements, auth) = Default::default();
-        NodeWorld { lasting, uuids, hub, clients, statements, auth }
+        let (statements, auth, views) = Default::default();
+        NodeWorld { lasting, uuids, hub, clients, statements, auth, views }
     }
 
     /// From now on prepared statements can be shown.
@@ -103,6 +106,11 @@ impl NodeWorld {
     /// From now on roles can be shown.
     pub(crate) fn set_auth(&self, source: AuthSource) {
         let _ = self.auth.set(source);
+    }
+
+    /// From now on what is counted can be shown.
+    pub(crate) fn set_views(&self, views: Views) {
+        let _ = self.views.set(views);
     }
 
     /// The host id, as text.
@@ -139,6 +147,10 @@ impl coordinator::World for NodeWorld {
             },
             ..self.lasting.clone()
         }
+    }
+
+    fn view(&self, table: &str) -> Vec<NamedRow> {
+        self.views.get().map(|views| views.rows(table)).unwrap_or_default()
     }
 
     fn statements(&self) -> Vec<StatementFacts> {

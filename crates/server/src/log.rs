@@ -1,10 +1,19 @@
 //! Where log lines go: the standard error stream, for a person or for a machine.
 
+use std::collections::VecDeque;
+use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat, LogLevel};
+use crate::world;
 
 /// The standard error stream, or nothing where it takes nothing: what is said is never worth a connection or the node.
 struct Quiet;
@@ -31,9 +40,79 @@ pub(crate) fn install(log: &Log) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Quiet);
+    let kept = KeptLines.with_filter(LevelFilter::INFO.min(level));
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| Quiet);
+    let registry = tracing_subscriber::registry().with(kept);
     match log.format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => lines.json().flatten_event(true).init(),
+        LogFormat::Text => {
+            let lines = lines.with_ansi(std::io::stderr().is_terminal());
+            registry.with(lines.with_filter(level)).init();
+        }
+        LogFormat::Json => {
+            registry.with(lines.json().flatten_event(true).with_filter(level)).init()
+        }
+    }
+}
+
+/// So many lines are kept for `system_views.system_logs`.
+const LINES_KEPT: usize = 1000;
+
+/// A line of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) at_ms: i64,
+    /// Which one of its millisecond.
+    pub(crate) order: i32,
+    pub(crate) level: &'static str,
+    pub(crate) target: String,
+    pub(crate) message: String,
+}
+
+static LINES: Mutex<VecDeque<Line>> = Mutex::new(VecDeque::new());
+
+/// The last lines, oldest first.
+pub(crate) fn kept() -> Vec<Line> {
+    LINES.lock().iter().cloned().collect()
+}
+
+/// Keeps what is logged, so that it can be read by a query.
+struct KeptLines;
+
+impl<S: Subscriber> Layer<S> for KeptLines {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut message = Message::default();
+        event.record(&mut message);
+        let at_ms = world::now_us() / 1000;
+        let mut lines = LINES.lock();
+        let order = match lines.back() {
+            Some(last) if last.at_ms == at_ms => last.order.saturating_add(1),
+            _ => 0,
+        };
+        while lines.len() >= LINES_KEPT {
+            lines.pop_front();
+        }
+        lines.push_back(Line {
+            at_ms,
+            order,
+            level: event.metadata().level().as_str(),
+            target: event.metadata().target().to_owned(),
+            message: format!("{}{}", message.text, message.fields),
+        });
+    }
+}
+
+/// The text of an event, and its fields behind it.
+#[derive(Default)]
+struct Message {
+    text: String,
+    fields: String,
+}
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.text, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
     }
 }

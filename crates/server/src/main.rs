@@ -31,6 +31,7 @@ mod statements;
 mod tls;
 mod transfer;
 mod upkeep;
+mod views;
 mod world;
 
 use std::fmt::Display;

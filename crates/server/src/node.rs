@@ -23,6 +23,7 @@ use crate::facts::NodeWorld;
 use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::statements::{Charging, Engine, Parts};
+use crate::views::{self, Views};
 use crate::world::{self, Uuids};
 
 /// The document with who this node is.
@@ -253,6 +254,14 @@ impl Node {
         let keeper = Arc::clone(&roles);
         world.set_auth(Box::new(move || keeper.facts()));
         let metrics = Arc::new(Metrics::default());
+        world.set_views(Views {
+            storage: Arc::clone(&storage),
+            catalog: Arc::downgrade(&catalog),
+            engine: Arc::downgrade(&engine),
+            metrics: Arc::clone(&metrics),
+            load: Arc::clone(&load),
+            properties: views::properties(loaded),
+        });
         Ok(Node {
             storage,
             catalog,

@@ -25,6 +25,7 @@ use crate::kept_time::{self, KeptTime};
 use crate::metrics::{self, Gauge};
 use crate::node::{Descriptors, Node, StartError};
 use crate::partitions;
+use crate::statements::TICK;
 use crate::tls::{self, Certificates};
 use crate::upkeep;
 use crate::world;
@@ -117,6 +118,7 @@ async fn serve(
     warn_of_default_password(&node);
     warn_of_open_doors(&node, address, config.tls.key.as_deref());
     record_usage(&node);
+    let counting = tokio::spawn(count_rates(Arc::clone(&node)));
     let keeping_time = tokio::spawn(keep_time(Arc::clone(&kept_time)));
     greet(address, &folder, node.account_key.as_deref());
     let ended = tokio::select! {
@@ -134,6 +136,7 @@ async fn serve(
     }
     tracing::info!("stopping");
     balancing.abort();
+    counting.abort();
     let _ = stop.send(true);
     let _ = open_door.await;
     let everybody_left = tokio::time::timeout(config.server.shutdown_timeout, stop.closed()).await;
@@ -174,6 +177,16 @@ async fn ends_by_itself(node: &Arc<Node>) -> Ending {
         if let Ok(false) = looked.await {
             return Ending::FolderGone;
         }
+    }
+}
+
+/// Keeps the rates that `system_views` tells.
+async fn count_rates(node: Arc<Node>) {
+    let mut rounds = tokio::time::interval(TICK);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        node.engine.tick();
     }
 }
 

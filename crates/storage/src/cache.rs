@@ -122,6 +122,16 @@ impl RowCache {
         self.missed_bytes_max.store(next / MISSED_SHARE, Ordering::Relaxed);
     }
 
+    /// Rows that are here.
+    pub(crate) fn count(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    /// How large it may be now.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        *self.capacity.lock()
+    }
+
     /// The row if it is here.
     pub(crate) fn get(&self, key: &[u8]) -> Option<CachedRow> {
         self.rows.get(key)

@@ -101,6 +101,10 @@ pub struct Statistics {
     pub memtable_bytes: u64,
     /// Bytes in the row cache.
     pub row_cache_bytes: u64,
+    /// Rows in the row cache.
+    pub row_cache_count: u64,
+    /// How many bytes the row cache may hold now.
+    pub row_cache_capacity_bytes: u64,
     /// Bytes in the cache of partition heads.
     pub head_cache_bytes: u64,
     /// Whether changes are taken.
@@ -612,6 +616,8 @@ impl Storage {
             log_bytes: self.log.kept_bytes(),
             memtable_bytes: self.core.pressure.bytes(),
             row_cache_bytes: self.core.cache.bytes(),
+            row_cache_count: self.core.cache.count(),
+            row_cache_capacity_bytes: self.core.cache.capacity_bytes(),
             head_cache_bytes: self.core.heads.bytes(),
             damaged: self.core.damage.list(),
             writing: self.writing(),

@@ -46,6 +46,11 @@ pub struct PreparedSelect {
 }
 
 impl PreparedSelect {
+    /// Whether it reads a part of the ring, and not partitions that it names.
+    pub fn is_scan(&self) -> bool {
+        self.restrictions.is_key_range
+    }
+
     /// Checks a SELECT, in Cassandra's order.
     pub(crate) fn prepare(
         select: &ast::Select,

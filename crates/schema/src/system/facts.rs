@@ -8,6 +8,7 @@ use types::TableId;
 
 use super::partition_rows::PartitionFacts;
 use super::role_rows::AuthFacts;
+use super::rows::NamedRow;
 
 /// A node at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,8 @@ pub struct NodeFacts {
     pub settings: Vec<(String, String)>,
     /// Who is connected.
     pub clients: Vec<ClientFacts>,
+    /// The rows of the table of `system_views` that is asked for, where the server counts them.
+    pub view: Vec<NamedRow>,
     /// How much data lies where, for those who split a table into ranges.
     pub estimates: Vec<RangeEstimate>,
     /// Physical and logical partitions.

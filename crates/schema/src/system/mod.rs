@@ -13,7 +13,7 @@ mod role_rows;
 mod rows;
 mod schema_rows;
 mod unit_rows;
-mod values;
+pub mod values;
 mod virtual_schema_rows;
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub use partition_rows::{
     LogicalPartitionFacts, MapChangeFacts, PartitionFacts, PhysicalPartitionFacts,
 };
 pub use role_rows::{AuthFacts, PermissionFacts, RoleFacts};
-pub use rows::{VirtualRow, virtual_rows};
+pub use rows::{NamedRow, VirtualRow, virtual_rows};
 pub use unit_rows::{StatementFacts, ThroughputFacts, UnitFacts, UsageFacts};
 
 /// A keyspace of the system: its replication, and its tables as CQL.

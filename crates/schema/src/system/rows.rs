@@ -30,6 +30,7 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
             .iter()
             .map(|(name, value)| vec![("name", values::text(name)), ("value", values::text(value))])
             .collect(),
+        ("system_views", _) => facts.view.clone(),
         ("system_helenus", "index_builds") => schema_rows::index_builds(schema, facts),
         ("system_helenus", "node") => vec![node(facts)],
         ("system_helenus", name) => unit_rows::rows(name, &facts.units)
@@ -40,7 +41,7 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
 }
 
 /// Columns of a row by name; those left out are null.
-pub(super) type NamedRow = Vec<(&'static str, Value)>;
+pub type NamedRow = Vec<(&'static str, Value)>;
 
 fn ordered(table: &Table, mut row: NamedRow) -> VirtualRow {
     let values = table

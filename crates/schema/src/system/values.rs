@@ -1,70 +1,85 @@
-//! Values of computed rows, encoded as the protocol has them.
+//! Values of computed rows, encoded as the protocol has them; `None` is null.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-pub(super) type Value = Option<Vec<u8>>;
+/// An encoded value.
+pub type Value = Option<Vec<u8>>;
 
-pub(super) fn text(text: &str) -> Value {
+/// A text.
+pub fn text(text: &str) -> Value {
     Some(text.as_bytes().to_vec())
 }
 
-pub(super) fn optional_text(text: Option<&str>) -> Value {
+/// A text, or null.
+pub fn optional_text(text: Option<&str>) -> Value {
     text.map(|text| text.as_bytes().to_vec())
 }
 
-pub(super) fn int(number: i32) -> Value {
+/// A number of four bytes.
+pub fn int(number: i32) -> Value {
     Some(number.to_be_bytes().to_vec())
 }
 
-pub(super) fn port(number: u16) -> Value {
+/// A port.
+pub fn port(number: u16) -> Value {
     int(number.into())
 }
 
-pub(super) fn bigint(number: i64) -> Value {
+/// A number of eight bytes.
+pub fn bigint(number: i64) -> Value {
     Some(number.to_be_bytes().to_vec())
 }
 
-pub(super) fn double(number: f64) -> Value {
+/// A floating-point number.
+pub fn double(number: f64) -> Value {
     Some(number.to_be_bytes().to_vec())
 }
 
-pub(super) fn boolean(flag: bool) -> Value {
+/// Yes or no.
+pub fn boolean(flag: bool) -> Value {
     Some(vec![flag.into()])
 }
 
-pub(super) fn uuid(bits: u128) -> Value {
+/// A uuid.
+pub fn uuid(bits: u128) -> Value {
     Some(bits.to_be_bytes().to_vec())
 }
 
-pub(super) fn inet(address: IpAddr) -> Value {
+/// An address.
+pub fn inet(address: IpAddr) -> Value {
     Some(match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     })
 }
 
+/// A time, in milliseconds since the epoch.
+pub fn timestamp(at_ms: i64) -> Value {
+    bigint(at_ms)
+}
+
 /// A list of texts.
-pub(super) fn list<T: AsRef<[u8]>>(elements: impl IntoIterator<Item = T>) -> Value {
+pub fn list<T: AsRef<[u8]>>(elements: impl IntoIterator<Item = T>) -> Value {
     let elements: Vec<T> = elements.into_iter().collect();
     Some(collection(elements.len(), elements.iter().map(AsRef::as_ref)))
 }
 
 /// A set of texts, in its order.
-pub(super) fn set<T: AsRef<[u8]>>(elements: impl IntoIterator<Item = T>) -> Value {
+pub fn set<T: AsRef<[u8]>>(elements: impl IntoIterator<Item = T>) -> Value {
     let elements: BTreeSet<Vec<u8>> =
         elements.into_iter().map(|element| element.as_ref().to_vec()).collect();
     Some(collection(elements.len(), elements.iter().map(Vec::as_slice)))
 }
 
 /// A map of texts, in the order of its keys.
-pub(super) fn text_map(map: &BTreeMap<String, String>) -> Value {
+pub fn text_map(map: &BTreeMap<String, String>) -> Value {
     let parts = map.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_bytes()]);
     Some(collection(map.len(), parts))
 }
 
 /// A map with keys and values encoded already, in the order of its keys.
-pub(super) fn map(entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Value {
+pub fn map(entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Value {
     let map: BTreeMap<Vec<u8>, Vec<u8>> = entries.into_iter().collect();
     let parts = map.iter().flat_map(|(key, value)| [key.as_slice(), value.as_slice()]);
     Some(collection(map.len(), parts))

@@ -165,6 +165,11 @@ impl Metrics {
         RequestKind::ALL.iter().map(|(kind, _)| self.latency(*kind).count()).sum()
     }
 
+    /// Requests of one kind so far.
+    pub(crate) fn request_count_of(&self, kind: RequestKind) -> u64 {
+        self.latency(kind).count()
+    }
+
     /// Errors of all codes so far.
     pub(crate) fn error_count(&self) -> u64 {
         self.errors().map(|(_, count)| count).sum()

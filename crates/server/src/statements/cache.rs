@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use plan::{BindVariable, ResultColumn};
+use plan::{Access, BindVariable, ResultColumn};
 use protocol::ColumnSpec;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, Weighter};
 use schema::{Schema, Table};
 
 use super::statistics::Statistics;
+use super::table_counters::TableCounters;
 
 /// What a statement is reckoned to take besides its text: plan, columns, statistics, the entry itself.
 const STATEMENT_BYTES: u64 = 4096;
@@ -34,6 +35,10 @@ pub(super) struct Statement {
     weight_bytes: u64,
     /// Kept from when it is prepared on.
     pub(super) statistics: OnceLock<Statistics>,
+    /// How it comes to rows.
+    pub(super) access: Option<Access>,
+    /// Those of its table, looked for once.
+    pub(super) counters: OnceLock<Arc<TableCounters>>,
 }
 
 impl Statement {
@@ -55,6 +60,8 @@ impl Statement {
         Ok(Statement {
             weight_bytes: STATEMENT_BYTES + text.len() as u64 + column_count * COLUMN_BYTES,
             text: text.into(),
+            access: plan.access(),
+            counters: OnceLock::new(),
             plan,
             bind,
             result,
@@ -81,6 +88,11 @@ impl Statement {
             }
             planned => planned,
         }
+    }
+
+    /// Its table, or those of a batch.
+    pub(super) fn tables(&self) -> &[Arc<Table>] {
+        &self.tables
     }
 
     /// The keyspace of its tables, if it has any.
@@ -131,7 +143,22 @@ pub(super) fn result_specs(columns: &[ResultColumn]) -> Vec<ColumnSpec> {
 
 /// The prepared statements of a node, by id.
 pub(super) struct PreparedStatements {
-    cache: Cache<[u8; 16], Arc<Statement>, ByBytes, foldhash::fast::RandomState>,
+    cache: Cache<[u8; 16], Arc<Statement>, ByBytes, foldhash::fast::RandomState, Evictions>,
+    evicted: Arc<AtomicU64>,
+}
+
+/// Counts what had to make room.
+#[derive(Clone)]
+struct Evictions(Arc<AtomicU64>);
+
+impl Lifecycle<[u8; 16], Arc<Statement>> for Evictions {
+    type RequestState = ();
+
+    fn begin_request(&self) -> Self::RequestState {}
+
+    fn on_evict(&self, _state: &mut (), _id: [u8; 16], _statement: Arc<Statement>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Clone)]
@@ -146,14 +173,15 @@ impl Weighter<[u8; 16], Arc<Statement>> for ByBytes {
 impl PreparedStatements {
     pub(super) fn new(bytes_max: u64) -> PreparedStatements {
         let expected = usize::try_from(bytes_max / AVERAGE_BYTES).unwrap_or(usize::MAX).max(16);
+        let evicted = Arc::new(AtomicU64::new(0));
         let cache = Cache::with(
             expected,
             bytes_max,
             ByBytes,
             foldhash::fast::RandomState::default(),
-            quick_cache::sync::DefaultLifecycle::default(),
+            Evictions(Arc::clone(&evicted)),
         );
-        PreparedStatements { cache }
+        PreparedStatements { cache, evicted }
     }
 
     /// The statement of an id, if it is kept and fits the schema.
@@ -183,6 +211,11 @@ impl PreparedStatements {
     /// All that are kept.
     pub(super) fn all(&self) -> Vec<Arc<Statement>> {
         self.cache.iter().map(|(_, statement)| statement).collect()
+    }
+
+    /// How many had to make room for others.
+    pub(super) fn evicted_count(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
     }
 
     /// How many are kept.

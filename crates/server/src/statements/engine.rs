@@ -29,6 +29,7 @@ use super::cache::{PreparedStatements, Statement};
 use super::call::{self, Call, ChargePayload, strength};
 use super::plans::Patience;
 use super::promised::PromisedCall;
+use super::table_counters::Traffic;
 use super::traces::TraceKeeper;
 use super::values::Bound;
 use super::{access, consistency, encode, held_back, plans, role_statements};
@@ -93,6 +94,7 @@ pub(super) struct Inner {
     pub(super) timeouts: Timeouts,
     batch_limits: BatchLimits,
     prepared: PreparedStatements,
+    pub(super) traffic: Traffic,
     /// Turns of scans: so many run at a time.
     pub(super) scans: Arc<Semaphore>,
     pub(super) scans_begun: Arc<Semaphore>,
@@ -100,6 +102,8 @@ pub(super) struct Inner {
     pub(super) charging: Charging,
     /// Places for requests that wait: for the log, for a thread, for their budget.
     pub(super) waiting: Arc<Semaphore>,
+    waiting_max: usize,
+    scans_max: usize,
     /// Of these, how many may wait for their budget.
     pub(super) waiting_for_budget: Arc<Semaphore>,
     pub(super) load: Arc<Load>,
@@ -138,6 +142,9 @@ impl Engine {
             timeouts: parts.timeouts,
             batch_limits: parts.batch_limits,
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
+            traffic: Traffic::default(),
+            waiting_max: parts.waiting_max,
+            scans_max: parts.scans_max,
             scans: Arc::new(Semaphore::new(parts.scans_max)),
             scans_begun: Arc::new(Semaphore::new(SCANS_BEGUN_MAX)),
             waiting: Arc::new(Semaphore::new(parts.waiting_max)),
@@ -165,6 +172,36 @@ impl Engine {
             })
         };
         self.0.prepared.all().into_iter().filter_map(facts).collect()
+    }
+
+    /// What requests came to, table by table.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.0.traffic
+    }
+
+    /// Works out the rates of requests; to be called every [`TICK`](super::TICK).
+    pub(crate) fn tick(&self) {
+        let schema = self.0.coordinator.schema();
+        self.0.traffic.tick(|table| schema.table_by_id(table).is_some());
+    }
+
+    /// Requests that wait, and how many may.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let max = self.0.waiting_max;
+        (max.saturating_sub(self.0.waiting.available_permits()), max)
+    }
+
+    /// Long reads that have a turn, how many may, and how many wait for one.
+    pub(crate) fn scanning(&self) -> (usize, usize, usize) {
+        let max = self.0.scans_max;
+        let turns = max.saturating_sub(self.0.scans.available_permits());
+        let begun = SCANS_BEGUN_MAX.saturating_sub(self.0.scans_begun.available_permits());
+        (turns, max, begun.saturating_sub(turns))
+    }
+
+    /// Prepared statements that had to go.
+    pub(crate) fn evicted_count(&self) -> u64 {
+        self.0.prepared.evicted_count()
     }
 
     /// Prepared statements kept.
@@ -517,6 +554,9 @@ impl Inner {
         if let Some(kind) = plans::level_kind(&plan) {
             consistency::check(kind, parameters.consistency, parameters.serial_consistency)?;
         }
+        if let Plan::Batch(batch) = &plan {
+            self.traffic.add_batch(batch.kind, batch.mutations.len());
+        }
         let patience = Patience::of(&plan, &self.timeouts, call.started);
         let (write_type, until) = (patience.write_type, patience.until);
         if matches!(pace, Pace::Inline) && plans::is_long(&plan) && !self.is_short_lookup(&plan) {
@@ -573,28 +613,7 @@ impl Inner {
 
     /// Accounts for a call that is done.
     fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
-        self.count(call.statements, call.charge(), outcome);
+        self.count(call.statements, call.charge(), call.started, outcome);
         self.traces.keep(call);
-    }
-
-    /// Counts what a call of one statement cost and gave.
-    pub(super) fn count(
-        &self,
-        statements: &[Arc<Statement>],
-        charge: Charge,
-        outcome: &Result<Answer, Failure>,
-    ) {
-        if let [statement] = statements
-            && let Some(statistics) = statement.statistics.get()
-            && self.charging.counts
-        {
-            match outcome {
-                Err(failure) if failure.is_throttled() => statistics.add_throttled(),
-                Ok(Answer { reply: Reply::Rows(rows), .. }) => {
-                    statistics.add(charge, u64::from(rows.row_count), rows.body.len() as u64)
-                }
-                _ => statistics.add(charge, 0, 0),
-            }
-        }
     }
 }

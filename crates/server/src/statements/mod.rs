@@ -4,7 +4,8 @@
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
 //! [`promised`] (what waits for the log), [`held_back`] (what there is no room for), [`apart`] (what takes
 //! long), [`bounds`] (what a request may take), [`encode`] (answers as messages), [`access`] (who may),
-//! [`consistency`] (which levels make no sense), [`role_statements`], [`trace`], [`traces`].
+//! [`consistency`] (which levels make no sense), [`role_statements`], [`counting`] and [`table_counters`] (what a call came to),
+//! [`trace`], [`traces`].
 mod access;
 mod apart;
 mod bounds;
@@ -12,6 +13,7 @@ mod budget_queue;
 mod cache;
 mod call;
 mod consistency;
+mod counting;
 mod encode;
 mod engine;
 mod held_back;
@@ -19,9 +21,11 @@ mod plans;
 mod promised;
 mod role_statements;
 mod statistics;
+mod table_counters;
 mod trace;
 mod traces;
 mod values;
 
 pub(crate) use encode::schema_change;
 pub(crate) use engine::{Charging, Engine, Parts};
+pub(crate) use table_counters::{Distribution, TICK};

@@ -96,7 +96,7 @@ impl Inner {
         out: &mut BytesMut,
     ) -> Effect {
         let to = call.addressee();
-        self.count(to.statements, to.charge, &outcome);
+        self.count(to.statements, to.charge, call.started, &outcome);
         if call.trace.is_some() {
             let kept = call.with(|call| {
                 self.traces.keep(&call);
