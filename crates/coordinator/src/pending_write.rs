@@ -114,6 +114,25 @@ mod tests {
         assert_eq!(node.numbers("SELECT v FROM k.t"), [3]);
     }
 
+    /// A static row is shown by what the conditions read of it, also where another one asks whether a row is there.
+    #[test]
+    fn a_static_column_that_nobody_asked_for_makes_no_row() {
+        let node = node();
+        node.run_all(&[
+            "CREATE TABLE k.s (p int, c int, a int static, b int static, v int, PRIMARY KEY (p, c))",
+            "INSERT INTO k.s (p, a) VALUES (2, 5)",
+        ]);
+        let batch = |condition: &str| {
+            node.rows(&format!(
+                "BEGIN BATCH UPDATE k.s SET v = 1 WHERE p = 2 AND c = 1 IF EXISTS; \
+                 UPDATE k.s SET v = 2 WHERE p = 2 AND c = 2 IF {condition}; APPLY BATCH"
+            ))
+            .remove(0)
+        };
+        assert_eq!(batch("b = 3").len(), 1);
+        assert_eq!(batch("a = 3").len(), 6);
+    }
+
     #[test]
     fn a_write_is_charged_when_it_is_done_and_not_when_it_failed() {
         let node = node();

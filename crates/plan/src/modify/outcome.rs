@@ -105,8 +105,7 @@ impl ConditionalResult {
         if result.is_empty() && static_row.is_some_and(|row| row.row.is_some()) {
             let row = self.row(&layout, &shown, static_row, None)?;
             // A static row is there by the columns that are read of it.
-            let is_seen = self.columns.is_none()
-                || self.reads.0
+            let is_seen = self.reads.0
                 || row.iter().skip(1).zip(&shown).any(|(value, index)| {
                     value.is_some()
                         && self.table.columns.get(*index).is_some_and(|column| !column.is_key())
