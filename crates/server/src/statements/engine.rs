@@ -9,7 +9,7 @@ use std::slice;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use coordinator::{Answer, Bounds, ExecuteError, Executed, Executor, Reply, RequestContext};
+use coordinator::{Answer, Bounds, ExecuteError, Executed, Executor, RequestContext};
 use cql::ast::BatchKind;
 use plan::expression::bound_count;
 use plan::{BatchItem, BatchLimits, BindContext, Plan};
@@ -181,7 +181,7 @@ impl Engine {
 
     /// Works out the rates of requests; to be called every [`TICK`](super::TICK).
     pub(crate) fn tick(&self) {
-        let schema = self.0.coordinator.schema();
+        let schema = self.0.executor.schema();
         self.0.traffic.tick(|table| schema.table_by_id(table).is_some());
     }
 
