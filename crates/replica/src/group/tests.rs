@@ -1,1 +1,247 @@
+//! Members without disks: what is on its way and what was kept is in the test's hands.
 
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use raft::eraftpb::{Entry, Message, MessageType};
+use storage::{Configuration, GroupState, RecoveredGroup};
+use types::{NodeId, ReplicaId, SetId};
+
+use super::entries::context_of;
+use super::{Answer, Core, Input, Outputs, PeerMessage, Role, Settings, Ticket};
+
+const SET: SetId = SetId(3);
+
+/// Cores whose disks keep everything at once, and whose network is a queue.
+struct Cluster {
+    cores: Vec<Core>,
+    on_their_way: VecDeque<(NodeId, NodeId, PeerMessage)>,
+    /// Nodes that hear and say nothing.
+    cut_off: Vec<NodeId>,
+    applied: Vec<Vec<(u64, Bytes, Option<Ticket>)>>,
+    answers: Vec<(Ticket, Answer)>,
+}
+
+fn configuration(count: u64) -> Configuration {
+    Configuration::of_voters((1..=count).map(|id| (ReplicaId(id * 10), NodeId(id))))
+}
+
+fn member(node: u64, count: u64) -> RecoveredGroup {
+    RecoveredGroup::new(GroupState::born(SET, ReplicaId(node * 10), configuration(count)))
+}
+
+impl Cluster {
+    fn new(count: u64) -> Cluster {
+        let core = |node| {
+            let mut core = Core::new(Settings::default(), node);
+            core.add(member(node, count), Vec::new()).unwrap();
+            core
+        };
+        Cluster {
+            cores: (1..=count).map(core).collect(),
+            on_their_way: VecDeque::new(),
+            cut_off: Vec::new(),
+            applied: vec![Vec::new(); count as usize],
+            answers: Vec::new(),
+        }
+    }
+
+    fn core(&mut self, node: NodeId) -> &mut Core {
+        &mut self.cores[node.0 as usize - 1]
+    }
+
+    fn input(&mut self, node: NodeId, input: Input) {
+        let outputs = self.core(node).turn([input]);
+        self.follow(node, outputs);
+    }
+
+    fn follow(&mut self, node: NodeId, outputs: Outputs) {
+        let Outputs { turn, appends, messages, committed, answers, .. } = outputs;
+        for (to, message) in messages {
+            self.on_their_way.push_back((node, to, message));
+        }
+        self.answers.extend(answers);
+        for (set, entries) in committed {
+            let mut last = 0;
+            for (place, kind, _, body, ticket) in entries.entries {
+                last = place.index;
+                if kind != 0 {
+                    self.applied[node.0 as usize - 1].push((place.index, body, ticket));
+                }
+            }
+            self.input(node, Input::Applied { set, index: last });
+        }
+        if !appends.is_empty() {
+            self.input(node, Input::Persisted(turn));
+        }
+    }
+
+    fn deliver_all(&mut self) {
+        while let Some((from, to, message)) = self.on_their_way.pop_front() {
+            if !self.cut_off.contains(&from) && !self.cut_off.contains(&to) {
+                self.input(to, Input::Message { from, message });
+            }
+        }
+    }
+
+    fn tick(&mut self, count: usize) {
+        for _ in 0..count {
+            for node in 1..=self.cores.len() as u64 {
+                self.input(NodeId(node), Input::Tick);
+            }
+            self.deliver_all();
+        }
+    }
+
+    fn leader(&self) -> Option<NodeId> {
+        let leads = |core: &&Core| core.leads(SET);
+        let alive = self
+            .cores
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| !self.cut_off.contains(&NodeId(*number as u64 + 1)));
+        let mut leaders = alive.filter(|(_, core)| leads(core));
+        let found = leaders.next().map(|(number, _)| NodeId(number as u64 + 1));
+        assert!(leaders.next().is_none(), "one leader");
+        found
+    }
+
+    fn propose(&mut self, node: NodeId, ticket: u64, body: &'static [u8]) {
+        let (ticket, body) = (Some(Ticket(ticket)), Bytes::from_static(body));
+        self.input(node, Input::Propose { set: SET, ticket, kind: 1, now_s: 100, body });
+        self.deliver_all();
+    }
+}
+
+#[test]
+fn the_preferred_member_leads_and_what_it_proposes_is_applied_everywhere() {
+    let mut cluster = Cluster::new(4);
+    cluster.tick(13);
+    // Set 3 of four members prefers the fourth.
+    let leader = cluster.leader().expect("a leader after the first timeout");
+    assert_eq!(leader, NodeId(4));
+    cluster.propose(leader, 1, b"a");
+    cluster.propose(NodeId(1), 2, b"b");
+    assert_eq!(cluster.answers, [(Ticket(2), Answer::NotLeader(Some(leader)))]);
+    cluster.tick(3);
+    for (node, applied) in cluster.applied.iter().enumerate() {
+        let ticket = (node == 3).then_some(Ticket(1));
+        assert_eq!(applied.as_slice(), [(3, Bytes::from_static(b"a"), ticket)], "node {node}");
+    }
+}
+
+#[test]
+fn a_leader_that_is_cut_off_answers_no_read_and_its_proposal_is_lost() {
+    let mut cluster = Cluster::new(3);
+    cluster.tick(13);
+    let old = cluster.leader().unwrap();
+    cluster.cut_off = vec![old];
+    cluster.propose(old, 1, b"never");
+    cluster.input(old, Input::Read { set: SET, ticket: Ticket(2) });
+    cluster.tick(40);
+    let new = cluster.leader().expect("the others elect");
+    assert_ne!(new, old);
+    cluster.propose(new, 3, b"instead");
+    assert!(cluster.answers.is_empty(), "nobody confirmed that it leads: {:?}", cluster.answers);
+    cluster.cut_off.clear();
+    cluster.tick(20);
+    let answer = |ticket| cluster.answers.iter().find(|(known, _)| *known == Ticket(ticket));
+    assert_eq!(answer(1).map(|(_, answer)| answer), Some(&Answer::Lost));
+    assert_eq!(answer(2).map(|(_, answer)| answer), Some(&Answer::MayRead), "asked again");
+    let bodies = |node: usize| cluster.applied[node].iter().map(|it| it.1.clone());
+    for node in 0..3 {
+        assert_eq!(bodies(node).collect::<Vec<_>>(), [Bytes::from_static(b"instead")]);
+    }
+}
+
+#[test]
+fn nothing_is_told_before_it_is_kept() {
+    let mut core = Core::new(Settings::default(), 1);
+    core.add(member(1, 3), Vec::new()).unwrap();
+    let mut vote = Message::default();
+    vote.set_msg_type(MessageType::MsgRequestVote);
+    (vote.from, vote.to, vote.term, vote.index, vote.log_term) = (20, 10, 5, 9, 1);
+    let message = PeerMessage { set: SET, message: vote };
+    let outputs = core.turn([Input::Message { from: NodeId(2), message }]);
+    assert_eq!(outputs.appends.len(), 1, "the vote is to be kept");
+    let kept = outputs.appends[0].1.state.as_ref().unwrap();
+    assert_eq!((kept.term, kept.vote), (5, 20));
+    assert!(outputs.messages.is_empty(), "and is told to nobody before");
+    let outputs = core.turn([Input::Persisted(outputs.turn)]);
+    assert_eq!(outputs.messages.len(), 1);
+}
+
+fn message(kind: MessageType, term: u64, change: impl FnOnce(&mut Message)) -> PeerMessage {
+    let mut message = Message::default();
+    message.set_msg_type(kind);
+    (message.from, message.to, message.term) = (20, 10, term);
+    change(&mut message);
+    PeerMessage { set: SET, message }
+}
+
+fn entry(index: u64, term: u64) -> Entry {
+    let mut entry = Entry::default();
+    (entry.index, entry.term, entry.context) = (index, term, context_of(1, 100));
+    entry
+}
+
+#[test]
+fn what_a_peer_should_never_send_freezes_nobody() {
+    let mut core = Core::new(Settings::default(), 1);
+    core.add(member(1, 3), Vec::new()).unwrap();
+    let append = message(MessageType::MsgAppend, 2, |it| {
+        (it.index, it.log_term, it.commit) = (1, 1, 2);
+        it.set_entries(vec![entry(2, 2), entry(3, 2)].into());
+    });
+    let mut turn = |input: PeerMessage| {
+        let outputs = core.turn([Input::Message { from: NodeId(2), message: input }]);
+        let persisted = core.turn([Input::Persisted(outputs.turn)]);
+        assert!(outputs.frozen.is_empty() && persisted.frozen.is_empty());
+    };
+    turn(append);
+    let hostile = [
+        message(MessageType::MsgHeartbeat, 2, |it| it.commit = 1_000),
+        message(MessageType::MsgAppend, 3, |it| {
+            (it.index, it.log_term) = (1, 1);
+            it.set_entries(vec![entry(2, 3)].into());
+        }),
+        message(MessageType::MsgAppend, 3, |it| {
+            (it.index, it.log_term) = (3, 2);
+            it.set_entries(vec![entry(9, 3)].into());
+        }),
+        message(MessageType::MsgAppend, 3, |it| (it.index, it.log_term) = (u64::MAX, 2)),
+        message(MessageType::MsgSnapshot, 9, |_| ()),
+        message(MessageType::MsgReadIndexResp, 2, |_| ()),
+        message(MessageType::MsgTimeoutNow, 2, |it| it.from = 30),
+    ];
+    for one in hostile {
+        turn(one);
+    }
+    let status = core.status_of(SET).unwrap();
+    assert_eq!((status.last, status.frozen), (3, None), "what was committed stays");
+    assert_ne!(status.role, Role::Leader);
+}
+
+#[test]
+fn messages_come_as_they_were_sent_and_any_bytes_are_refused_or_read() {
+    let sent = message(MessageType::MsgAppend, 7, |it| {
+        (it.index, it.log_term, it.commit, it.reject, it.reject_hint) = (300, 6, 299, true, 12);
+        it.context = Bytes::from_static(b"context");
+        let mut last = entry(302, 7);
+        last.data = Bytes::from_static(b"body");
+        it.set_entries(vec![entry(301, 6), last].into());
+    });
+    let mut bytes = Vec::new();
+    sent.encode(&mut bytes);
+    assert_eq!(PeerMessage::decode(Bytes::from(bytes.clone())), Ok(sent));
+    for length in 0..bytes.len() {
+        assert!(PeerMessage::decode(Bytes::copy_from_slice(&bytes[..length])).is_err());
+    }
+    for place in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut bad = bytes.clone();
+            bad[place] ^= 1 << bit;
+            let _ = PeerMessage::decode(Bytes::from(bad));
+        }
+    }
+}
