@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use node_log::broken::Rule;
 use simulator::{Report, Run};
 
-const USAGE: &str = "usage: simulator [--seeds N] [--seed S] [--story] [--break RULE|all] [--keep-going]
+const USAGE: &str = "usage: simulator [--seeds N] [--seed S] [--story] [--break RULE|all] [--keep-going] [--elections]
   --seeds N      so many seeds (1)
   --seed S       the first of them (1)
   --story        tell everything that happens in the first seed that fails, or in the only one
   --break RULE   break a rule on purpose, and tell how many seeds it took to notice; `all` breaks each in turn
-  --keep-going   run all seeds, also after one that failed";
+  --keep-going   run all seeds, also after one that failed
+  --elections    nothing goes wrong but that leaders lose their power; tells how long it took until another one led";
 
 struct Arguments {
     seeds: u64,
@@ -21,11 +22,18 @@ struct Arguments {
     has_story: bool,
     broken: Option<String>,
     keeps_going: bool,
+    kills_leaders: bool,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments =
-        Arguments { seeds: 1, first: 1, has_story: false, broken: None, keeps_going: false };
+    let mut arguments = Arguments {
+        seeds: 1,
+        first: 1,
+        has_story: false,
+        broken: None,
+        keeps_going: false,
+        kills_leaders: false,
+    };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seeds" => arguments.seeds = words.next()?.parse().ok()?,
@@ -33,6 +41,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
             "--story" => arguments.has_story = true,
             "--break" => arguments.broken = Some(words.next()?),
             "--keep-going" => arguments.keeps_going = true,
+            "--elections" => arguments.kills_leaders = true,
             _ => return None,
         }
     }
@@ -57,7 +66,8 @@ fn run_all(arguments: &Arguments) -> ExitCode {
     let mut failed = Vec::new();
     for seed in arguments.first..arguments.first + arguments.seeds {
         let has_story = arguments.has_story && arguments.seeds == 1;
-        let report = Run { seed, broken: None, has_story }.go();
+        let kills_leaders = arguments.kills_leaders;
+        let report = Run { seed, broken: None, has_story, kills_leaders }.go();
         report.story.iter().for_each(|line| println!("{line}"));
         totals.add(&report);
         if let Some(finding) = &report.finding {
@@ -105,9 +115,10 @@ impl Totals {
     fn line(&self) -> String {
         let mut elections = self.elections_ms.clone();
         elections.sort_unstable();
-        let middle = elections.get(elections.len() / 2).copied().unwrap_or(0);
+        let at = |share: usize| elections.get(elections.len() * share / 100).copied().unwrap_or(0);
+        let (middle, late) = (at(50), at(99));
         format!(
-            "{} operations, {} answered with success, {} times without a leader ({middle} ms in the middle)",
+            "{} operations, {} answered with success, {} times without a leader ({middle} ms in the middle, {late} ms p99)",
             self.operations,
             self.successes,
             elections.len()
@@ -127,7 +138,8 @@ fn break_rules(name: &str, arguments: &Arguments) -> ExitCode {
     for rule in &rules {
         let seeds = arguments.first..arguments.first + arguments.seeds;
         let found = seeds.clone().find_map(|seed| {
-            let report = Run { seed, broken: Some(*rule), has_story: false }.go();
+            let broken = Some(*rule);
+            let report = Run { seed, broken, has_story: false, kills_leaders: false }.go();
             report.finding.map(|finding| (seed, finding))
         });
         match found {

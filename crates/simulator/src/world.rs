@@ -41,6 +41,8 @@ pub struct Run {
     pub broken: Option<Rule>,
     /// Whether everything that happens is told.
     pub has_story: bool,
+    /// Nothing goes wrong but that machines whose members lead lose their power, one after the other.
+    pub kills_leaders: bool,
 }
 
 /// What came out.
@@ -156,7 +158,8 @@ impl World {
             }
         }
         let is_chaotic = random.below(2) == 0;
-        let slow_us = if random.below(3) == 0 { random.below(150 * MS) } else { 0 };
+        let is_slow = random.below(3) == 0 && !run.kills_leaders;
+        let slow_us = if is_slow { random.below(150 * MS) } else { 0 };
         let mut world = World {
             run,
             random,
@@ -263,7 +266,10 @@ impl World {
                 }
             }
             Event::Fault => {
-                if !self.is_healing {
+                if self.run.kills_leaders && !self.is_healing {
+                    self.kill_a_leader();
+                    self.at(4_000 * MS, Event::Fault);
+                } else if !self.is_healing {
                     self.fault();
                     let next_us = 20 * MS + self.random.below(700 * MS);
                     self.at(next_us, Event::Fault);
@@ -397,7 +403,8 @@ impl World {
     fn strike_voter(&mut self, from: usize, message: &NodeMessage) {
         let NodeMessage::Consensus(PeerMessage { message, .. }) = message else { return };
         let is_vote = message.get_msg_type() == replica::group::wire::VOTE && !message.reject;
-        if is_vote && !self.is_healing && self.random.below(6) == 0 {
+        let may_strike = is_vote && !self.is_healing && !self.run.kills_leaders;
+        if may_strike && self.random.below(6) == 0 {
             self.count("power loss after a vote");
             let down_us = 500 + self.random.below(5 * MS);
             self.crash(from, true, down_us);
@@ -589,6 +596,18 @@ impl World {
                 self.machines[machine].sync_us = 1 + self.random.below(120 * MS);
             }
             _ => self.chore(machine, other),
+        }
+    }
+
+    /// A machine that leads some set loses its power, and is back when another one leads.
+    fn kill_a_leader(&mut self) {
+        let set = self.sets[self.random.below(self.sets.len() as u64) as usize];
+        let leads = |machine: &Machine| {
+            machine.running.as_ref().is_some_and(|running| running.host.core().leads(set))
+        };
+        if let Some(machine) = self.machines.iter().position(leads) {
+            self.crash(machine, true, 2_500 * MS);
+            self.note_leaders();
         }
     }
 

@@ -5,7 +5,7 @@ use node_log::broken::Rule;
 use simulator::{Report, Run};
 
 fn run(seed: u64, broken: Option<Rule>) -> Report {
-    Run { seed, broken, has_story: false }.go()
+    Run { seed, broken, has_story: false, kills_leaders: false }.go()
 }
 
 fn assert_clean(seeds: impl Iterator<Item = u64>) {
@@ -38,7 +38,7 @@ fn a_fresh_range_of_seeds_is_clean() {
 
 #[test]
 fn the_same_seed_tells_the_same_story() {
-    let story = || Run { seed: 7, broken: None, has_story: true }.go().story;
+    let story = || Run { seed: 7, broken: None, has_story: true, kills_leaders: false }.go().story;
     let (first, second) = (story(), story());
     assert!(first.len() > 1_000, "much happens");
     let difference = first.iter().zip(&second).find(|(first, second)| first != second);
