@@ -303,24 +303,52 @@ fn sorted_files(data_dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-#[test]
-fn a_merge_without_room_leaves_nothing_behind_and_is_done_later() {
-    let mut bench = Bench::new("merge");
+/// A table with three sorted files and something in memory, which a compaction flushes before it merges.
+fn before_a_merge(name: &str) -> Bench {
+    let mut bench = Bench::new(name);
     for round in 0..3 {
         for number in 0..20 {
             bench.write(100 * round + number).unwrap();
         }
         assert!(bench.command("flush").status.success());
     }
-    let before = sorted_files(bench.node.data_dir());
-    bench.fail(Call::Write, 2, ENOSPC, true, "/tables/");
+    bench.write(500).unwrap();
+    bench
+}
+
+/// A compaction fails, and then there is nothing but these files. It is done when there is room again.
+fn a_compaction_leaves(mut bench: Bench, expected: &[PathBuf]) {
     assert!(!bench.command("compact").status.success());
     assert!(bench.board.failed(Call::Write).unwrap() > 0);
-    assert_eq!(sorted_files(bench.node.data_dir()), before);
+    assert_eq!(sorted_files(bench.node.data_dir()), expected);
     bench.board.clear(Call::Write).unwrap();
     assert!(bench.command("compact").status.success());
     bench.write(1_000).unwrap();
     bench.restart();
+}
+
+#[test]
+fn a_flush_without_room_leaves_nothing_behind_and_is_done_later() {
+    let bench = before_a_merge("flush");
+    let before = sorted_files(bench.node.data_dir());
+    bench.fail(Call::Write, 2, ENOSPC, true, "/tables/");
+    for _ in 0..3 {
+        assert!(!bench.command("flush").status.success());
+        assert_eq!(sorted_files(bench.node.data_dir()), before);
+    }
+    a_compaction_leaves(bench, &before);
+}
+
+#[test]
+fn a_merge_without_room_leaves_nothing_behind_and_is_done_later() {
+    let bench = before_a_merge("merge");
+    let mut files = sorted_files(bench.node.data_dir());
+    let last = files.last().unwrap().clone();
+    let number: u64 = last.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    // There is room for what is flushed first, and its file stays. There is none for what is merged.
+    files.push(last.with_file_name((number + 1).to_string()));
+    bench.fail(Call::Write, 2, ENOSPC, true, &format!("/tables/{}", number + 2));
+    a_compaction_leaves(bench, &files);
 }
 
 /// What a request is refused with: the code, and for a failed write its kind.

@@ -217,6 +217,9 @@ pub struct LsmTree {
     /// Where the sorted files are.
     tables: PathBuf,
     merges: Mutex<Merges>,
+    /// Written to while all files are merged, read while some are. The library has the same lock inside, where a merge
+    /// that only waits would count as one that makes files.
+    merging_all: RwLock<()>,
 }
 
 /// Merges of sorted files, now and ever.
@@ -448,7 +451,8 @@ impl LsmTree {
         };
         let (layers, showing) = (RwLock::new(standing), Mutex::new(()));
         let (tables, merges) = (folder.join(FILES_FOLDER), Mutex::default());
-        Ok(LsmTree { files, layers, showing, seqno, strategy, tables, merges })
+        let merging_all = RwLock::new(());
+        Ok(LsmTree { files, layers, showing, seqno, strategy, tables, merges, merging_all })
     }
 
     /// Merges files. What a merge that failed had written is removed: the library does that at the next start only,
@@ -461,15 +465,39 @@ impl LsmTree {
             (self.file_names(), merges.begun, merges.running == 1)
         };
         let result = work().map_err(tree_error);
+        // No flush makes files meanwhile. It comes first: a flush that failed holds it and looks at the merges.
+        let _no_flush = result.is_err().then(|| self.files.get_flush_lock());
         let mut merges = self.merges.lock();
         merges.running -= 1;
         // Beside another merge it is not known whose files they are.
         if result.is_err() && is_alone && merges.begun == number {
-            // Neither a flush nor another merge makes files meanwhile.
-            let _no_flush = self.files.get_flush_lock();
             self.remove_leftovers(&before);
         }
         result
+    }
+
+    /// Writes one buffer into sorted files. The caller holds the library's flush lock. What a flush that failed had
+    /// written is removed, as with a merge: it is tried again and again, and would leave a file each time.
+    fn flush_buffer(&self, buffer: &Arc<WriteBuffer>, watermark: SeqNo) -> Result<(), TreeError> {
+        let (before, begun) = {
+            let merges = self.merges.lock();
+            (self.file_names(), merges.begun)
+        };
+        let items = NewestOfAll::new(buffer);
+        let flushed = self.files.flush_to_tables(items).and_then(|flushed| match flushed {
+            Some((tables, blobs)) => {
+                self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark)
+            }
+            None => Ok(()),
+        });
+        if flushed.is_err() {
+            let merges = self.merges.lock();
+            // Files of a merge are in no manifest until it ends. One that fails as well removes these with its own.
+            if merges.running == 0 && merges.begun == begun {
+                self.remove_leftovers(&before);
+            }
+        }
+        flushed.map_err(tree_error)
     }
 
     fn file_names(&self) -> HashSet<OsString, FixedState> {
@@ -478,7 +506,7 @@ impl LsmTree {
     }
 
     /// Removes files that were not there before, and that no manifest names: neither the one in use nor the one on
-    /// the disk, which is newer where the merge failed with its last step.
+    /// the disk, which is newer where the work failed with its last step.
     fn remove_leftovers(&self, before: &HashSet<OsString, FixedState>) {
         let Some(Ok(on_disk)) = self.tables.parent().map(read_manifest) else { return };
         let version = self.files.current_version();
@@ -492,7 +520,7 @@ impl LsmTree {
                 continue;
             }
             if let Err(error) = fs::remove_file(self.tables.join(&name)) {
-                tracing::warn!(%error, file = %self.tables.join(&name).display(), "what a merge left stays");
+                tracing::warn!(%error, file = %self.tables.join(&name).display(), "what failed work left stays");
             }
         }
     }
@@ -630,12 +658,7 @@ impl SortedTree for LsmTree {
             if self.files.l0_run_count() >= UNSORTED_RUNS_MAX {
                 return Err(TreeError::Io(Arc::new(too_many_runs())));
             }
-            let items = NewestOfAll::new(&buffer);
-            if let Some((tables, blobs)) = self.files.flush_to_tables(items).map_err(tree_error)? {
-                let registered =
-                    self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark);
-                registered.map_err(tree_error)?;
-            }
+            self.flush_buffer(&buffer, watermark)?;
             self.show_files(Some(&buffer));
         }
         Ok(())
@@ -645,6 +668,7 @@ impl SortedTree for LsmTree {
         self.forget_before(watermark);
         let before = self.shape();
         let strategy = Arc::clone(&self.strategy);
+        let _not_beside_all = self.merging_all.read();
         self.merge(|| self.files.compact(strategy, watermark))?;
         let has_changed = self.shape() != before;
         if has_changed {
@@ -655,6 +679,7 @@ impl SortedTree for LsmTree {
 
     fn compact_all(&self, watermark: SeqNo) -> Result<(), TreeError> {
         self.forget_before(watermark);
+        let _alone = self.merging_all.write();
         self.merge(|| self.files.major_compact(FILE_BYTES, watermark))?;
         self.show_files(None);
         Ok(())
