@@ -20,7 +20,7 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -28,7 +28,7 @@ impl Random {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 11) % bound.max(1)
+        (self.draw() >> 11) % bound.max(1)
     }
 }
 

@@ -84,7 +84,7 @@ impl Run {
 #[derive(Debug)]
 enum Event {
     Tick { machine: usize, boot: u64 },
-    Deliver { to: usize, boot: u64, from: usize, message: NodeMessage },
+    Deliver { to: usize, boot: u64, from: usize, message: Box<NodeMessage> },
     Disk { machine: usize, boot: u64 },
     Client(u32),
     Timeout(u32, usize),
@@ -140,7 +140,7 @@ impl World {
     fn new(run: Run) -> World {
         let mut random = Random::new(run.seed ^ 0x5eed);
         for _ in 0..8 {
-            random.next();
+            random.draw();
         }
         let count = 3 + random.below(2);
         let mut machines: Vec<Machine> = (1..=count).map(|id| Machine::new(NodeId(id))).collect();
@@ -257,7 +257,7 @@ impl World {
                 }
                 self.note_leaders();
             }
-            Event::Deliver { to, boot, from, message } => self.deliver(to, boot, from, message),
+            Event::Deliver { to, boot, from, message } => self.deliver(to, boot, from, *message),
             Event::Disk { machine, boot } => self.sync(machine, boot),
             Event::Client(client) => self.next_operation(client),
             Event::Timeout(client, number) => {
@@ -354,10 +354,10 @@ impl World {
             link.last_delivery_us = at_us;
         } else if self.random.below(50) == 0 {
             let again_us = delay_us + self.random.below(300 * MS);
-            let message = message.clone();
+            let message = Box::new(message.clone());
             self.at(again_us, Event::Deliver { to, boot, from, message });
         }
-        let after_us = at_us - self.now_us;
+        let (after_us, message) = (at_us - self.now_us, Box::new(message));
         self.at(after_us, Event::Deliver { to, boot, from, message });
     }
 
@@ -372,6 +372,7 @@ impl World {
         if paused_until_us > self.now_us {
             // It lies in the socket until the node goes on.
             let after_us = paused_until_us - self.now_us + self.random.below(100);
+            let message = Box::new(message);
             self.at(after_us, Event::Deliver { to, boot, from, message });
             return;
         }

@@ -281,6 +281,10 @@ pub(crate) struct Job {
 }
 
 /// What waits to become durable.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are changes: a box would be one more allocation for every write"
+)]
 pub(crate) enum Durable {
     Change(Job),
     Truncation(Truncation),

@@ -28,11 +28,14 @@ pub(crate) enum EntryKind {
     Request = 4,
 }
 
+/// The mutations of an entry: most often one.
+pub(crate) type Mutations = SmallVec<[Mutation; 1]>;
+
 /// An entry, apart from where it stands.
 #[derive(Clone, Debug)]
 pub(crate) enum EntryBody {
     Empty,
-    Change(SmallVec<[Mutation; 1]>),
+    Change(Mutations),
     Define(Define),
     Sweep(Box<Sweep>),
     Request(Box<Request>),
@@ -242,10 +245,7 @@ fn begin(decoder: &mut Decoder) -> Result<TableId, Malformed> {
     Ok(TableId(u128::from_be_bytes(decoder.array()?)))
 }
 
-fn decode_mutations(
-    decoder: &mut Decoder,
-    form: MutationForm,
-) -> Result<SmallVec<[Mutation; 1]>, Malformed> {
+fn decode_mutations(decoder: &mut Decoder, form: MutationForm) -> Result<Mutations, Malformed> {
     let count = decoder.length()?;
     (0..count).map(|_| decoder.mutation(form)).collect()
 }
@@ -254,7 +254,7 @@ fn decode_mutations(
 pub(crate) fn decode_first_form(
     entries: &[EntryId],
     body: Bytes,
-) -> Result<Vec<(EntryId, SmallVec<[Mutation; 1]>)>, Malformed> {
+) -> Result<Vec<(EntryId, Mutations)>, Malformed> {
     let mut decoder = Decoder::new(body);
     if decoder.byte()? != MutationForm::First as u8 {
         return Err(Malformed);

@@ -310,7 +310,7 @@ impl<'r> Reader<'r> {
 
     /// `prefix`: row space and partition prefix.
     fn load_deletions(&self, prefix: &[u8], seqno: SeqNo) -> Result<PartitionDeletions, TreeError> {
-        let prefix = tail(&prefix, 1);
+        let prefix = tail(prefix, 1);
         if !self.opened.deleted.may_contain(prefix) {
             return Ok(PartitionDeletions::default());
         }

@@ -1,7 +1,13 @@
 //! Storage without threads, over a simulated disk and trees in memory: everything follows from a seed, crashes and
 //! losses of power included.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may stop"
+)]
 mod support;
 
 use std::collections::BTreeMap;

@@ -158,10 +158,8 @@ impl Entries {
 
     fn entry(&self, index: u64) -> Option<Entry> {
         let slot = self.table.slot(index)?;
-        let mut entry = Entry::default();
-        entry.term = slot.term;
-        entry.index = index;
-        entry.data = self.body(index)?;
+        let data = self.body(index)?;
+        let mut entry = Entry { term: slot.term, index, data, ..Entry::default() };
         let is_leaders_first = slot.kind == KIND_EMPTY && slot.now_s == 0 && entry.data.is_empty();
         if !is_leaders_first {
             entry.context = context_of(slot.kind, slot.now_s);
@@ -183,11 +181,9 @@ pub(crate) fn conf_state(configuration: &Configuration) -> ConfState {
 
 impl raft::Storage for Entries {
     fn initial_state(&self) -> raft::Result<RaftState> {
-        let mut hard = HardState::default();
-        hard.term = self.state.term;
-        hard.vote = self.state.vote;
-        hard.commit = self.state.commit;
-        Ok(RaftState { hard_state: hard, conf_state: conf_state(&self.state.configuration) })
+        let GroupState { term, vote, commit, .. } = self.state;
+        let hard_state = HardState { term, vote, commit, ..HardState::default() };
+        Ok(RaftState { hard_state, conf_state: conf_state(&self.state.configuration) })
     }
 
     fn entries(

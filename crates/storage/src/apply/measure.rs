@@ -45,7 +45,7 @@ impl Change<'_> {
 
     /// What the clustering key of a row counts: `key` is its store number and tree key.
     fn clustering_bytes(&self, key: &[u8]) -> usize {
-        match keys::split_position(tail(&key, self.prefix_length)) {
+        match keys::split_position(tail(key, self.prefix_length)) {
             Some(Some(clustering)) => {
                 self.store.key_shape.clustering_bytes(clustering, || self.judged.ruler())
             }

@@ -47,7 +47,7 @@ pub(crate) fn value_prefix(value: &[u8]) -> Vec<u8> {
 
 /// The key of an entry. `row_key`: the key of the row in its tree.
 pub(crate) fn entry_key(value: &[u8], row_key: &[u8]) -> Vec<u8> {
-    let place = tail(&row_key, 1);
+    let place = tail(row_key, 1);
     let mut key = Vec::with_capacity(1 + value.len() + place.len());
     key.push(SPACE_ENTRIES);
     key.extend_from_slice(value);

@@ -150,7 +150,7 @@ pub(crate) fn remove_covered(
         row_count += rows.take(ROWS_AT_ONCE_MAX + 1).count();
     }
     if row_count > ROWS_AT_ONCE_MAX && partition.leftovers.has_room() {
-        let prefix = tail(&partition.prefix, 1);
+        let prefix = tail(partition.prefix, 1);
         partition.leftovers.note(prefix);
         return Ok(partition.tree.insert(&note_key(prefix), note_value(), seqno));
     }

@@ -106,7 +106,7 @@ impl<'s, 'r> Slice<'s, 'r> {
 
     /// Space and partition prefix.
     fn prefix(&self) -> &'s [u8] {
-        tail(&self.head_key, CACHE_ID_BYTES)
+        tail(self.head_key, CACHE_ID_BYTES)
     }
 
     /// Where the tree is read.
@@ -178,7 +178,7 @@ impl<'s, 'r> Slice<'s, 'r> {
         let prefix = self.prefix();
         let mut static_key = prefix.to_vec();
         keys::push_static(&mut static_key);
-        let bare_prefix = tail(&prefix, 1);
+        let bare_prefix = tail(prefix, 1);
         let covering_us = if opened.deleted.may_contain(bare_prefix) {
             partition_deletion_us(opened.tree.as_ref(), bare_prefix, seqno)?
         } else {
@@ -298,7 +298,7 @@ impl<'s, 'r> Slice<'s, 'r> {
         let prefix = self.prefix();
         let opened = self.reader.opened;
         let part = SlicePart {
-            prefix: tail(&prefix, 1),
+            prefix: tail(prefix, 1),
             from: &range.start,
             to: range.end.as_deref(),
             reversed,

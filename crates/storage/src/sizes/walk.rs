@@ -173,7 +173,7 @@ fn count_some(
             deletions = None;
         }
         if deletions.is_none() {
-            let prefix = tail(&split.prefix, 1);
+            let prefix = tail(split.prefix, 1);
             deletions = Some(match opened.deleted.may_contain(prefix) {
                 true => PartitionDeletions::load(opened.tree.as_ref(), prefix, LATEST)?,
                 false => PartitionDeletions::default(),

@@ -39,7 +39,7 @@ impl DeletedPartitions {
         for item in tree.range(&bounds.0, &bounds.1, seqno) {
             let (key, _) = item?;
             let (prefix, _) = keys::split_prefix(&key).ok_or_else(malformed)?;
-            deleted.add(tail(&prefix, 1));
+            deleted.add(tail(prefix, 1));
         }
         Ok(deleted)
     }

@@ -56,7 +56,7 @@ pub(crate) fn push_partition_prefix(out: &mut Vec<u8>, key: &PartitionKey) {
         (Some(start), true) => {
             out.extend_from_slice(&CUT_KEY_LENGTH.to_be_bytes());
             out.extend_from_slice(start);
-            let tail = tail(&bytes, CUT_KEY_BYTES);
+            let tail = tail(bytes, CUT_KEY_BYTES);
             let (high, low) = types::token::murmur3(tail);
             out.extend_from_slice(&high.to_be_bytes());
             out.extend_from_slice(&low.to_be_bytes());
