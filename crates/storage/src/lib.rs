@@ -49,6 +49,7 @@ mod sizes;
 mod slots;
 mod snapshot;
 mod spill;
+mod steps;
 mod storage;
 mod sure;
 mod tree;

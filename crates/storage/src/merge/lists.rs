@@ -3,11 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use types::{CellRef, ColumnId, CorruptRow, LiveCells, Refusal, RowChange};
 
 use super::MergeError;
 use super::reconcile::newer_cell;
 use super::row::Before;
+use crate::steps;
+
+/// Up to so many values are compared one by one; more are sorted first.
+const VALUES_SCANNED_MAX: usize = 16;
 
 /// The live elements of a list, in order, under the deletion that comes with the change. `written`
 /// are the cells that the change has written so far.
@@ -60,5 +65,42 @@ pub(crate) fn path_at<'a>(
     match found.and_then(|element| element.path) {
         Some(path) => Ok(path),
         None => Err(Refusal::ListIndexOutOfBounds { index, size: elements.len() }.into()),
+    }
+}
+
+/// The values to be removed from a list.
+pub(crate) enum RemovedValues<'v> {
+    Few(&'v [Bytes]),
+    /// Sorted, so that a long list does not meet each of many values.
+    Many(Vec<&'v [u8]>),
+}
+
+impl<'v> RemovedValues<'v> {
+    pub(crate) fn new(values: &'v [Bytes]) -> RemovedValues<'v> {
+        if values.len() <= VALUES_SCANNED_MAX {
+            return RemovedValues::Few(values);
+        }
+        let mut sorted: Vec<&[u8]> = values.iter().map(Bytes::as_ref).collect();
+        sorted.sort_unstable_by(|a, b| {
+            steps::note();
+            a.cmp(b)
+        });
+        RemovedValues::Many(sorted)
+    }
+
+    pub(crate) fn contain(&self, value: &[u8]) -> bool {
+        match self {
+            RemovedValues::Few(values) => values.iter().any(|removed| {
+                steps::note();
+                removed.as_ref() == value
+            }),
+            RemovedValues::Many(sorted) => {
+                let found = sorted.binary_search_by(|removed| {
+                    steps::note();
+                    (*removed).cmp(value)
+                });
+                found.is_ok()
+            }
+        }
     }
 }

@@ -12,6 +12,9 @@ pub(crate) mod lists;
 pub(crate) mod reconcile;
 pub(crate) mod row;
 
+#[cfg(test)]
+mod growth;
+
 use types::{CorruptRow, Refusal};
 
 /// Why a change cannot be merged.

@@ -12,7 +12,7 @@ use types::{
 };
 
 use super::MergeError;
-use super::lists;
+use super::lists::{self, RemovedValues};
 use crate::spill::SpillBounds;
 
 use super::reconcile::{newer_cell, newer_deletion, newer_liveness};
@@ -499,8 +499,9 @@ fn resolve_cells<'a>(
                 (Some(path), CellState::Dead { deleted_at_s: *deleted_at_s })
             }
             CellAction::ListRemoveValues { values, deleted_at_s } => {
+                let removed = RemovedValues::new(values);
                 for element in lists::live_elements(before, change, column, cells)? {
-                    if values.iter().any(|value| value.as_ref() == element.value()) {
+                    if removed.contain(element.value()) {
                         let state = CellState::Dead { deleted_at_s: *deleted_at_s };
                         cells.push(CellRef { column, path: element.path, timestamp_us, state });
                     }
