@@ -316,6 +316,9 @@ impl<'c> Change<'c> {
                 }
             }
         }
+        if let Some((_, after)) = &mut self.deletions {
+            after.settle();
+        }
         Ok(Outcome::Applied)
     }
 

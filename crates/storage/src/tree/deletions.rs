@@ -2,7 +2,7 @@
 //!
 //! They lie over rows without touching them, so a read must know them. Few partitions have any: a
 //! set in memory knows which, and everybody else looks no further. The ranges of a partition never
-//! overlap: a new one is cut into the old ones, and equal neighbours become one.
+//! overlap: new ones are merged into the old ones, and equal neighbours become one (see [`super::layers`]).
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -17,8 +17,10 @@ use super::keys::{
     self, DeletionKey, SPACE_DELETIONS, push_partition_deletion, push_range_deletion,
     push_range_deletions_end,
 };
+use super::layers::{self, Layers};
 use crate::error::TreeError;
 use crate::merge::reconcile::newer_deletion;
+use crate::steps;
 use crate::sure::tail;
 use tree::engine::{SeqNo, SortedTree, TreeBytes};
 
@@ -79,6 +81,8 @@ pub(crate) struct PartitionDeletions {
     pub(crate) partition: Option<Deletion>,
     /// Sorted, not overlapping.
     pub(crate) ranges: Vec<RangeDeletion>,
+    /// New ranges, until they are settled.
+    new: Layers,
 }
 
 impl PartitionDeletions {
@@ -154,14 +158,8 @@ impl PartitionDeletions {
         let Some(clustering) = clustering else {
             return partition_us;
         };
-        let after = self.ranges.partition_point(|range| range.start.as_ref() <= clustering);
-        let range = after.checked_sub(1).and_then(|index| self.ranges.get(index));
-        match range {
-            Some(range) if range.end.as_ref().is_none_or(|end| clustering < end.as_ref()) => {
-                partition_us.max(range.deletion.timestamp_us)
-            }
-            _ => partition_us,
-        }
+        let range_us = layers::covering_us(&self.ranges, clustering);
+        partition_us.max(range_us).max(self.new.covering_us(clustering))
     }
 
     /// Those from before a second, and the others.
@@ -169,21 +167,22 @@ impl PartitionDeletions {
         let is_old = |deletion: &Deletion| deletion.deleted_at_s < horizon_s;
         let (old, kept) = self.ranges.iter().cloned().partition(|range| is_old(&range.deletion));
         (
-            PartitionDeletions { partition: self.partition.filter(is_old), ranges: old },
+            PartitionDeletions {
+                partition: self.partition.filter(is_old),
+                ranges: old,
+                new: Layers::default(),
+            },
             PartitionDeletions {
                 partition: self.partition.filter(|deletion| !is_old(deletion)),
                 ranges: kept,
+                new: Layers::default(),
             },
         )
     }
 
-    /// Deletes the whole partition.
+    /// Deletes the whole partition. Ranges that it covers go when all is settled.
     pub(crate) fn delete_partition(&mut self, deletion: Deletion) {
         self.partition = newer_deletion(self.partition, Some(deletion));
-        let covering = self.partition;
-        self.ranges.retain(|range| {
-            covering.is_none_or(|deletion| range.deletion.timestamp_us > deletion.timestamp_us)
-        });
     }
 
     /// Deletes a range: where it meets others, the newer deletion stays.
@@ -193,87 +192,16 @@ impl PartitionDeletions {
         if range.is_empty() || is_covered {
             return;
         }
-        let mut pieces = Vec::with_capacity(self.ranges.len() + 2);
-        // What of the new range lies behind everything looked at so far.
-        let mut rest = Some((range.start.clone(), range.end.clone()));
-        for old in self.ranges.drain(..) {
-            rest = cut_in(old, deletion, rest, &mut pieces);
-        }
-        if let Some((start, end)) = rest {
-            pieces.push(RangeDeletion { start, end, deletion });
-        }
-        self.ranges = join_neighbours(pieces);
+        let (start, end) = (range.start.clone(), range.end.clone());
+        self.new.add(RangeDeletion { start, end, deletion });
     }
-}
 
-type Rest = Option<(Bytes, Option<Bytes>)>;
-
-/// Lays what is left of a new range over one old range; returns what lies behind it.
-fn cut_in(
-    old: RangeDeletion,
-    deletion: Deletion,
-    rest: Rest,
-    out: &mut Vec<RangeDeletion>,
-) -> Rest {
-    let Some((start, end)) = rest else {
-        out.push(old);
-        return None;
-    };
-    let ends_before =
-        |end: &Option<Bytes>, start: &Bytes| end.as_ref().is_some_and(|end| end <= start);
-    if ends_before(&old.end, &start) {
-        out.push(old);
-        return Some((start, end));
+    /// Merges the new ranges into the old ones, after the last of them.
+    pub(crate) fn settle(&mut self) {
+        self.ranges = std::mem::take(&mut self.new).over(std::mem::take(&mut self.ranges));
+        let partition_us = self.partition.map(|deletion| deletion.timestamp_us);
+        self.ranges.retain(|range| Some(range.deletion.timestamp_us) > partition_us);
     }
-    if ends_before(&end, &old.start) {
-        out.push(RangeDeletion { start, end, deletion });
-        out.push(old);
-        return None;
-    }
-    // They overlap: before, common, behind.
-    if start < old.start {
-        let piece_end = Some(old.start.clone());
-        out.push(RangeDeletion { start: start.clone(), end: piece_end, deletion });
-    } else if old.start < start {
-        let (piece_start, piece_end) = (old.start.clone(), Some(start.clone()));
-        out.push(RangeDeletion { start: piece_start, end: piece_end, deletion: old.deletion });
-    }
-    let common_start = start.max(old.start);
-    let (common_end, is_new_longer) = match (&old.end, &end) {
-        (None, None) => (None, None),
-        (Some(old_end), None) => (Some(old_end.clone()), Some(true)),
-        (None, Some(end)) => (Some(end.clone()), Some(false)),
-        (Some(old_end), Some(end)) if old_end == end => (Some(end.clone()), None),
-        (Some(old_end), Some(end)) => (Some(old_end.min(end).clone()), Some(old_end < end)),
-    };
-    if let Some(winner) = newer_deletion(Some(old.deletion), Some(deletion)) {
-        let piece_end = common_end.clone();
-        out.push(RangeDeletion { start: common_start, end: piece_end, deletion: winner });
-    }
-    match (common_end, is_new_longer) {
-        (Some(common_end), Some(true)) => Some((common_end, end)),
-        (Some(common_end), Some(false)) => {
-            let (piece_end, deletion) = (old.end, old.deletion);
-            out.push(RangeDeletion { start: common_end, end: piece_end, deletion });
-            None
-        }
-        _ => None,
-    }
-}
-
-fn join_neighbours(pieces: Vec<RangeDeletion>) -> Vec<RangeDeletion> {
-    let mut joined: Vec<RangeDeletion> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match joined.last_mut() {
-            Some(last)
-                if last.deletion == piece.deletion && last.end.as_ref() == Some(&piece.start) =>
-            {
-                last.end = piece.end;
-            }
-            _ => joined.push(piece),
-        }
-    }
-    joined
 }
 
 /// Takes a range tombstone apart.
@@ -333,7 +261,7 @@ pub(crate) fn covering_us(
     })
 }
 
-/// The writes that turn one state of a partition's deletions into another: key, and value or none.
+/// The writes that turn one state of a partition's deletions into another, both settled: key, and value or none.
 pub(crate) fn difference(
     prefix: &[u8],
     before: &PartitionDeletions,
@@ -353,13 +281,20 @@ pub(crate) fn difference(
         push_range_deletion(&mut key, start);
         key
     };
+    let range_at = |ranges: &'_ [RangeDeletion], start: &Bytes| {
+        ranges.binary_search_by(|range| {
+            steps::note();
+            range.start.cmp(start)
+        })
+    };
     for gone in &before.ranges {
-        if !after.ranges.iter().any(|range| range.start == gone.start) {
+        if range_at(&after.ranges, &gone.start).is_err() {
             writes.push((range_key(&gone.start), None));
         }
     }
     for range in &after.ranges {
-        if !before.ranges.contains(range) {
+        let old = range_at(&before.ranges, &range.start).ok();
+        if old.and_then(|place| before.ranges.get(place)) != Some(range) {
             let value = encode_value(range.deletion, Some(range.end.as_deref()));
             writes.push((range_key(&range.start), Some(value)));
         }
