@@ -1,14 +1,15 @@
 //! What a change of a row costs grows with its length and no faster.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
 use types::{
-    CellAction, CellChange, CellRef, CellState, ColumnId, LiveCells, RowChange, RowPosition,
-    RowView, RowWriter,
+    CellAction, CellChange, CellRef, CellState, ColumnId, Expiry, LiveCells, RowChange,
+    RowPosition, RowView, RowWriter,
 };
 
 use super::MergeError;
-use super::row::{Before, merge};
+use super::lists::POSITIONS_WALKED_MAX;
+use super::row::{Before, merge_walking};
 use crate::steps::check_growth;
 
 const SIZE: usize = 1024;
@@ -30,6 +31,14 @@ fn row_with_list(element_count: usize) -> Vec<u8> {
 }
 
 fn changed(row: &[u8], cells: Vec<CellChange>) -> Result<Vec<u8>, MergeError> {
+    changed_walking(row, cells, POSITIONS_WALKED_MAX)
+}
+
+fn changed_walking(
+    row: &[u8],
+    cells: Vec<CellChange>,
+    walked_max: usize,
+) -> Result<Vec<u8>, MergeError> {
     let row = Some(RowView::decode(row).unwrap());
     let before = Before {
         row,
@@ -48,7 +57,7 @@ fn changed(row: &[u8], cells: Vec<CellChange>) -> Result<Vec<u8>, MergeError> {
         deletion: None,
         cells,
     };
-    merge(before, &change, Vec::new()).map(|after| after.bytes)
+    merge_walking(before, &change, walked_max, Vec::new()).map(|after| after.bytes)
 }
 
 fn of_list(action: CellAction) -> CellChange {
@@ -75,4 +84,63 @@ fn values_are_removed_from_a_list() {
         let left: Vec<_> = (0..size).filter(|it| it % 2 == 1).map(|it| name(it).to_vec()).collect();
         assert_eq!(values(&after), left);
     });
+}
+
+fn set_at(index: usize, value: usize) -> CellChange {
+    let (index, value) = (i32::try_from(index).unwrap(), Bytes::copy_from_slice(&name(value)));
+    of_list(CellAction::ListSetAt { index, value, expiry: None })
+}
+
+fn delete_at(index: usize) -> CellChange {
+    let index = i32::try_from(index).unwrap();
+    of_list(CellAction::ListDeleteAt { index, deleted_at_s: 1 })
+}
+
+#[test]
+fn elements_are_set_and_deleted_by_their_positions() {
+    check_growth("set positions", SIZE, |size| {
+        let sets = (0..size).map(|index| set_at(index, index + 1)).collect();
+        let after = changed(&row_with_list(size), sets).unwrap();
+        assert_eq!(values(&after), (1..=size).map(|it| name(it).to_vec()).collect::<Vec<_>>());
+    });
+    check_growth("deleted positions", SIZE, |size| {
+        let deletions = (0..size).map(|_| delete_at(0)).collect();
+        assert!(values(&changed(&row_with_list(size), deletions).unwrap()).is_empty());
+    });
+    check_growth("removals of one value each", SIZE, |size| {
+        let removals = (0..size).rev().map(|number| removal([number].into_iter())).collect();
+        assert!(values(&changed(&row_with_list(size), removals).unwrap()).is_empty());
+    });
+}
+
+#[test]
+fn many_positions_are_found_as_a_few_are() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(seed >> 33).unwrap() % below
+    };
+    for _ in 0..5_000 {
+        let row = row_with_list(random(12));
+        let cells: Vec<CellChange> = (0..random(8))
+            .map(|_| {
+                let path = Some(Bytes::copy_from_slice(&name(random(14))));
+                let value = Bytes::copy_from_slice(&name(random(6)));
+                let expiry = [None, Some(Expiry { ttl_s: 1, expires_at_s: 1 })];
+                let action = match random(12) {
+                    0 => CellAction::DeleteElements { deleted_at_s: 1 },
+                    1 | 2 => CellAction::Set { path, value, expiry: expiry[random(2)] },
+                    3 => CellAction::Delete { path, deleted_at_s: 1 },
+                    4..7 => delete_at(random(6)).action,
+                    7 => removal([random(6), random(12), random(12)].into_iter()).action,
+                    _ => set_at(random(6), random(12)).action,
+                };
+                let timestamp_us = i64::try_from(random(4)).unwrap();
+                let column = if random(8) == 0 { ColumnId(2) } else { LIST };
+                CellChange { column, timestamp_us, action }
+            })
+            .collect();
+        let few = changed_walking(&row, cells.clone(), usize::MAX);
+        assert_eq!(changed_walking(&row, cells.clone(), 0), few, "{cells:?}");
+    }
 }

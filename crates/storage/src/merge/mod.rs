@@ -5,10 +5,11 @@
 //! look at the row as it is. What a deletion covers is not kept.
 //!
 //! Reading order: [`reconcile`] for two cells, [`row`] for a row and a change, [`lists`] for list
-//! positions, [`condition`] for conditional writes.
+//! positions (many of them: [`positions`]), [`condition`] for conditional writes.
 
 pub(crate) mod condition;
 pub(crate) mod lists;
+mod positions;
 pub(crate) mod reconcile;
 pub(crate) mod row;
 

@@ -12,7 +12,7 @@ use types::{
 };
 
 use super::MergeError;
-use super::lists::{self, RemovedValues};
+use super::lists::{Lists, POSITIONS_WALKED_MAX};
 use crate::spill::SpillBounds;
 
 use super::reconcile::{newer_cell, newer_deletion, newer_liveness};
@@ -142,10 +142,21 @@ pub(crate) fn merge(
     change: &RowChange,
     out: Vec<u8>,
 ) -> Result<After, MergeError> {
+    merge_walking(before, change, POSITIONS_WALKED_MAX, out)
+}
+
+/// The same; for up to so many positions in lists the row is walked each time.
+pub(super) fn merge_walking(
+    before: Before<'_>,
+    change: &RowChange,
+    walked_max: usize,
+    out: Vec<u8>,
+) -> Result<After, MergeError> {
     let counters = counter_values(before, change)?;
     let sums = added_values(before, change)?;
     let mut cells = ChangedCells::new();
-    resolve_cells(before, change, Computed { counters: &counters, sums: &sums }, &mut cells)?;
+    let lists = Lists::new(before, change, walked_max);
+    resolve_cells(lists, change, Computed { counters: &counters, sums: &sums }, &mut cells)?;
     cells.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     let head = Head {
         liveness: newer_liveness(before.liveness(), change.liveness),
@@ -170,6 +181,12 @@ impl Before<'_> {
     fn deletion(&self) -> Option<Deletion> {
         let deletion = self.row.and_then(|row| row.deletion());
         deletion.filter(|deletion| deletion.deleted_at_s >= self.horizon_s)
+    }
+
+    /// What covered the row before the mutation, with the deletion that comes with a change.
+    pub(super) fn first_covering_us_under(&self, change: &RowChange) -> i64 {
+        let deleted_us = change.deletion.map_or(i64::MIN, |deletion| deletion.timestamp_us);
+        self.first_covering_us.max(deleted_us)
     }
 
     /// Whether there is a cell that counts; one that cannot be read is noticed later.
@@ -458,7 +475,7 @@ struct Computed<'a> {
 
 /// The cells a change writes, list positions and counters looked up.
 fn resolve_cells<'a>(
-    before: Before<'a>,
+    mut lists: Lists<'a>,
     change: &'a RowChange,
     computed: Computed<'a>,
     cells: &mut ChangedCells<'a>,
@@ -489,27 +506,26 @@ fn resolve_cells<'a>(
                 _ => continue,
             },
             CellAction::ListSetAt { index, value, expiry } => {
-                let elements = lists::live_elements(before, change, column, cells)?;
-                let path = lists::path_at(&elements, *index, Refusal::ListIsNull)?;
+                let path = lists.path_at(column, *index, cells, Refusal::ListIsNull)?;
                 (Some(path), CellState::Value { value, expiry: *expiry })
             }
             CellAction::ListDeleteAt { index, deleted_at_s } => {
-                let elements = lists::live_elements(before, change, column, cells)?;
-                let path = lists::path_at(&elements, *index, Refusal::ListToDeleteFromIsNull)?;
+                let path = lists.path_at(column, *index, cells, Refusal::ListToDeleteFromIsNull)?;
                 (Some(path), CellState::Dead { deleted_at_s: *deleted_at_s })
             }
             CellAction::ListRemoveValues { values, deleted_at_s } => {
-                let removed = RemovedValues::new(values);
-                for element in lists::live_elements(before, change, column, cells)? {
-                    if removed.contain(element.value()) {
-                        let state = CellState::Dead { deleted_at_s: *deleted_at_s };
-                        cells.push(CellRef { column, path: element.path, timestamp_us, state });
-                    }
+                for path in lists.paths_with(column, values, cells)? {
+                    let state = CellState::Dead { deleted_at_s: *deleted_at_s };
+                    let removed = CellRef { column, path, timestamp_us, state };
+                    lists.note(&removed);
+                    cells.push(removed);
                 }
                 continue;
             }
         };
-        cells.push(CellRef { column, path, timestamp_us, state });
+        let written = CellRef { column, path, timestamp_us, state };
+        lists.note(&written);
+        cells.push(written);
     }
     Ok(())
 }
