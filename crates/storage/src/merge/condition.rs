@@ -1,12 +1,20 @@
 //! Whether the condition of a write holds for the rows as they are.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use schema::{Column, Table};
 use types::value::{ListIter, MapIter, TupleIter, compare};
 use types::{
-    Check, ColumnPart, Comparison, CorruptRow, CqlType, LiveCells, Liveness, RowWriter, assemble,
+    CellRef, Check, ColumnId, ColumnPart, Comparison, CorruptRow, CqlType, LiveCells, Liveness,
+    RowWriter, assemble,
 };
+
+use super::checked::{Parts, wholes};
+use crate::steps;
+
+/// For up to so many checks of a row the row is walked each time.
+pub(super) const CHECKS_WALKED_MAX: usize = 8;
 
 /// What the checks of a row come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +33,65 @@ pub(crate) fn judge<'c>(
     row: Option<&LiveCells<'_>>,
     table: Option<&Table>,
 ) -> Result<Judgement<'c>, CorruptRow> {
+    judge_walking(checks, row, table, CHECKS_WALKED_MAX)
+}
+
+/// The same; for up to so many checks the row is walked each time.
+pub(super) fn judge_walking<'c>(
+    checks: &'c [Check],
+    row: Option<&LiveCells<'_>>,
+    table: Option<&Table>,
+    walked_max: usize,
+) -> Result<Judgement<'c>, CorruptRow> {
+    // Without its table a column has no type and no value.
+    let Some(table) = table else {
+        return judge_each(checks, row.is_some(), |_, _, _, _| Ok(false));
+    };
+    if checks.len() <= walked_max {
+        return judge_each(checks, row.is_some(), |id, part, operator, values| {
+            let Some(column) = table.column_by_id(id) else { return Ok(false) };
+            let whole = current_value(column, row)?;
+            let whole = whole.as_deref();
+            let (current, ty) = match part {
+                ColumnPart::Whole => (whole.map(Cow::Borrowed), Some(&column.cql_type)),
+                _ => {
+                    let (found, ty) = part_of(&column.cql_type, part, whole);
+                    (found.map(Cow::Owned), ty)
+                }
+            };
+            Ok(value_holds(column, part, operator, values_of(values), (current.as_deref(), ty)))
+        });
+    }
+    let wholes = wholes(checks, row, table);
+    let mut parts = Parts::default();
+    judge_each(checks, row.is_some(), |id, part, operator, values| {
+        let Some((column, whole)) = wholes.get(&id) else { return Ok(false) };
+        let whole = whole.as_ref().map_err(|corrupt| *corrupt)?.as_deref();
+        let current = match part {
+            ColumnPart::Whole => (whole, Some(&column.cql_type)),
+            _ => parts.part_of(column, part, whole),
+        };
+        Ok(value_holds(column, part, operator, values_of(values), current))
+    })
+}
+
+/// Goes through checks in their order. `column_holds` judges those of columns.
+fn judge_each<'c>(
+    checks: &'c [Check],
+    exists: bool,
+    mut column_holds: impl FnMut(
+        ColumnId,
+        &ColumnPart,
+        Comparison,
+        &[Option<bytes::Bytes>],
+    ) -> Result<bool, CorruptRow>,
+) -> Result<Judgement<'c>, CorruptRow> {
     for check in checks {
         let is_met = match check {
-            Check::NotExists => row.is_none(),
-            Check::Exists => row.is_some(),
+            Check::NotExists => !exists,
+            Check::Exists => exists,
             Check::Column { column, part, operator, values } => {
-                // Without its table a column has no type and no value.
-                match table.and_then(|table| table.column_by_id(*column)) {
-                    Some(column) => column_holds(column, part, *operator, values_of(values), row)?,
-                    None => false,
-                }
+                column_holds(*column, part, *operator, values)?
             }
             Check::Refused(reason) => return Ok(Judgement::Refused(reason)),
         };
@@ -49,29 +106,24 @@ fn values_of(values: &[Option<bytes::Bytes>]) -> impl Iterator<Item = Option<&[u
     values.iter().map(|value| value.as_deref())
 }
 
-fn column_holds<'v>(
+/// Whether a check of a column, or of a part of it, holds for the current value, which comes with its type.
+fn value_holds<'v>(
     column: &Column,
     part: &ColumnPart,
     operator: Comparison,
     mut values: impl Iterator<Item = Option<&'v [u8]>> + Clone,
-    row: Option<&LiveCells<'_>>,
-) -> Result<bool, CorruptRow> {
-    let whole = current_value(column, row)?;
-    let (current, ty) = match part {
-        ColumnPart::Whole => (whole, Some(&column.cql_type)),
-        _ => part_of(&column.cql_type, part, whole.as_deref()),
-    };
+    (current, ty): (Option<&[u8]>, Option<&CqlType>),
+) -> bool {
     // A part that its type does not have is null.
     let Some(ty) = ty else {
-        return Ok(operator == Comparison::NotEqual);
+        return operator == Comparison::NotEqual;
     };
-    let current = current.as_deref();
     let is_collection = column.cql_type.is_multi_cell() && *part == ColumnPart::Whole;
     let null_if_empty = |value: Option<&'v [u8]>| {
         let is_empty_collection = |bytes: &[u8]| ListIter::new(bytes).remaining() == 0;
         value.filter(|bytes| !(is_collection && ty.is_collection() && is_empty_collection(bytes)))
     };
-    Ok(match operator {
+    match operator {
         Comparison::In => {
             values.any(|value| satisfies(ty, current, Comparison::Equal, null_if_empty(value)))
         }
@@ -84,7 +136,7 @@ fn column_holds<'v>(
         Comparison::NotContains | Comparison::NotContainsKey => values
             .all(|value| !contains(ty, current, value, operator == Comparison::NotContainsKey)),
         _ => values.all(|value| satisfies(ty, current, operator, null_if_empty(value))),
-    })
+    }
 }
 
 fn satisfies(
@@ -200,29 +252,38 @@ fn part_of<'t>(
 }
 
 /// The live value of a column, as the protocol encodes it.
-fn current_value(
+fn current_value<'r>(
     column: &Column,
-    row: Option<&LiveCells<'_>>,
-) -> Result<Option<Vec<u8>>, CorruptRow> {
+    row: Option<&LiveCells<'r>>,
+) -> Result<Option<Cow<'r, [u8]>>, CorruptRow> {
     let Some(row) = row else {
         return Ok(None);
     };
     let mut cells = Vec::new();
     for cell in row.cells() {
+        steps::note();
         let cell = cell?;
         if cell.column == column.id {
             cells.push(cell);
         }
     }
+    assembled(column, &cells)
+}
+
+/// The value of a column that its live cells make up.
+pub(super) fn assembled<'r>(
+    column: &Column,
+    cells: &[CellRef<'r>],
+) -> Result<Option<Cow<'r, [u8]>>, CorruptRow> {
     let Some(first) = cells.first() else {
         return Ok(None);
     };
     if !column.cql_type.is_multi_cell() {
-        return Ok(Some(first.value().to_vec()));
+        return Ok(Some(Cow::Borrowed(first.value())));
     }
     let mut value = Vec::new();
-    let has_elements = assemble(&column.cql_type, cells.into_iter(), &mut value)?;
-    Ok(has_elements.then_some(value))
+    let has_elements = assemble(&column.cql_type, cells.iter().copied(), &mut value)?;
+    Ok(has_elements.then_some(Cow::Owned(value)))
 }
 
 /// The live part of a row, as a row.

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
+use schema::{Column, ColumnKind, Table, TableOptions, TableShape};
 use types::{
-    CellAction, CellChange, CellRef, CellState, ColumnId, Expiry, LiveCells, RowChange,
-    RowPosition, RowView, RowWriter,
+    CellAction, CellChange, CellRef, CellState, Check, ColumnId, ColumnPart, Comparison, CqlType,
+    Expiry, LiveCells, RowChange, RowPosition, RowView, RowWriter, TableId,
 };
 
 use super::MergeError;
+use super::condition::{CHECKS_WALKED_MAX, Judgement, judge_walking};
 use super::lists::POSITIONS_WALKED_MAX;
 use super::row::{Before, merge_walking};
 use crate::steps::check_growth;
@@ -142,5 +144,144 @@ fn many_positions_are_found_as_a_few_are() {
             .collect();
         let few = changed_walking(&row, cells.clone(), usize::MAX);
         assert_eq!(changed_walking(&row, cells.clone(), 0), few, "{cells:?}");
+    }
+}
+
+fn table(types: impl Iterator<Item = CqlType>) -> Table {
+    let column = |(number, cql_type)| Column {
+        // Not its place, as after columns were dropped.
+        id: ColumnId(u32::try_from(number).unwrap() + 1),
+        name: format!("c{number}").into(),
+        cql_type,
+        kind: ColumnKind::Regular,
+        mask: None,
+        is_hidden: false,
+    };
+    Table {
+        id: TableId(1),
+        version: 0,
+        keyspace: "k".into(),
+        name: "t".into(),
+        columns: types.enumerate().map(column).collect(),
+        partition_key_count: 0,
+        clustering_count: 0,
+        static_count: 0,
+        shape: TableShape::Ordinary,
+        is_counter: false,
+        is_virtual: false,
+        options: TableOptions::default(),
+        indexes: Default::default(),
+        dropped_columns: Default::default(),
+        next_column_id: 1 << 20,
+    }
+}
+
+fn equals(column: usize, part: ColumnPart, value: usize) -> Check {
+    let column = ColumnId(u32::try_from(column).unwrap());
+    let values = vec![Some(Bytes::copy_from_slice(&name(value)))];
+    Check::Column { column, part, operator: Comparison::Equal, values }
+}
+
+fn key(number: usize) -> ColumnPart {
+    ColumnPart::MapValue(Bytes::copy_from_slice(&name(number)))
+}
+
+fn index(number: usize) -> ColumnPart {
+    ColumnPart::ListIndex(i32::try_from(number).unwrap())
+}
+
+fn of_blobs(is_map: bool, frozen: bool) -> CqlType {
+    let blob = || Box::new(CqlType::Blob).into();
+    match is_map {
+        true => CqlType::Map { key: blob(), value: blob(), frozen },
+        false => CqlType::List { element: blob(), frozen },
+    }
+}
+
+fn judged<'c>(row: &[u8], table: &Table, checks: &'c [Check], walked_max: usize) -> Judgement<'c> {
+    let live = LiveCells::new(RowView::decode(row).unwrap(), i64::MIN, 1);
+    judge_walking(checks, Some(&live), Some(table), walked_max).unwrap()
+}
+
+/// A row with that many blobs, each the number of its column.
+fn row_of_blobs(count: usize) -> Vec<u8> {
+    let mut writer = RowWriter::new(Vec::new(), None, None, None);
+    for number in 1..=count {
+        let value = name(number);
+        let state = CellState::Value { value: &value, expiry: None };
+        let column = ColumnId(u32::try_from(number).unwrap());
+        writer.push(&CellRef { column, path: None, timestamp_us: 1, state });
+    }
+    writer.finish()
+}
+
+/// An encoded map from each number to itself.
+fn encoded_map(numbers: impl ExactSizeIterator<Item = usize>) -> Vec<u8> {
+    let mut out = name(numbers.len()).to_vec();
+    for number in numbers {
+        for _ in 0..2 {
+            out.extend_from_slice(&name(4));
+            out.extend_from_slice(&name(number));
+        }
+    }
+    out
+}
+
+fn row_of_value(value: &[u8]) -> Vec<u8> {
+    let mut writer = RowWriter::new(Vec::new(), None, None, None);
+    let state = CellState::Value { value, expiry: None };
+    writer.push(&CellRef { column: LIST, path: None, timestamp_us: 1, state });
+    writer.finish()
+}
+
+#[test]
+fn many_columns_and_parts_are_checked() {
+    let judge = |row: &[u8], table: &Table, checks: &[Check]| {
+        assert_eq!(judged(row, table, checks, CHECKS_WALKED_MAX), Judgement::Holds);
+    };
+    check_growth("checked columns", SIZE, |size| {
+        let table = table((0..size).map(|_| CqlType::Blob));
+        let checks: Vec<_> = (1..=size).map(|it| equals(it, ColumnPart::Whole, it)).collect();
+        judge(&row_of_blobs(size), &table, &checks);
+    });
+    check_growth("checked elements", SIZE, |size| {
+        let table = table([of_blobs(false, false)].into_iter());
+        let checks: Vec<_> = (0..size).map(|it| equals(1, index(it), it)).collect();
+        judge(&row_with_list(size), &table, &checks);
+    });
+    check_growth("checked entries", SIZE, |size| {
+        let table = table([of_blobs(true, true)].into_iter());
+        let checks: Vec<_> = (0..size).map(|it| equals(1, key(it), it)).collect();
+        judge(&row_of_value(&encoded_map(0..size)), &table, &checks);
+    });
+}
+
+#[test]
+fn many_checks_are_judged_as_a_few_are() {
+    let same = |row: &[u8], table: &Table, checks: &[Check]| {
+        assert_eq!(judged(row, table, checks, 0), judged(row, table, checks, usize::MAX));
+    };
+    let blobs = table((0..4).map(|_| CqlType::Blob));
+    let list = table([of_blobs(false, false)].into_iter());
+    let map = table([of_blobs(true, true)].into_iter());
+    let (backwards, cut) = (encoded_map((0..4).rev()), encoded_map(0..4));
+    let cut = &cut[..cut.len() - 3];
+    for number in 0..7 {
+        for value in 0..7 {
+            for part in [ColumnPart::Whole, key(value), index(value), ColumnPart::Field(1)] {
+                for operator in [Comparison::Equal, Comparison::NotEqual, Comparison::Less] {
+                    let mut check = equals(number, part.clone(), value);
+                    if let Check::Column { operator: known, .. } = &mut check {
+                        *known = operator;
+                    }
+                    let checks = [check, Check::Refused("no".into())];
+                    same(&row_of_blobs(3), &blobs, &checks);
+                    same(&row_with_list(4), &list, &checks);
+                    same(&row_of_value(&encoded_map(0..4)), &map, &checks);
+                    same(&row_of_value(&backwards), &map, &checks);
+                    same(&row_of_value(cut), &map, &checks);
+                }
+            }
+        }
     }
 }

@@ -5,8 +5,9 @@
 //! look at the row as it is. What a deletion covers is not kept.
 //!
 //! Reading order: [`reconcile`] for two cells, [`row`] for a row and a change, [`lists`] for list
-//! positions (many of them: [`positions`]), [`condition`] for conditional writes.
+//! positions (many of them: [`positions`]), [`condition`] for conditional writes (of many checks: [`checked`]).
 
+mod checked;
 pub(crate) mod condition;
 pub(crate) mod lists;
 mod positions;
