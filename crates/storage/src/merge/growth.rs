@@ -285,3 +285,40 @@ fn many_checks_are_judged_as_a_few_are() {
         }
     }
 }
+
+/// A row with that many numbers, each that of its column.
+fn row_of_numbers(count: usize) -> Vec<u8> {
+    let mut writer = RowWriter::new(Vec::new(), None, None, None);
+    for number in 1..=count {
+        let value = u64::try_from(number).unwrap().to_be_bytes();
+        let state = CellState::Value { value: &value, expiry: None };
+        let column = ColumnId(u32::try_from(number).unwrap());
+        writer.push(&CellRef { column, path: None, timestamp_us: 1, state });
+    }
+    writer.finish()
+}
+
+#[test]
+fn many_numbers_grow() {
+    let one = || Bytes::copy_from_slice(&1_i64.to_be_bytes());
+    let actions: [(&str, &dyn Fn() -> CellAction); 2] = [
+        ("counters", &|| CellAction::CounterAdd(1)),
+        ("numbers", &|| CellAction::AddValue {
+            cql_type: CqlType::BigInt,
+            value: one(),
+            expiry: None,
+        }),
+    ];
+    for (name, action) in actions {
+        check_growth(name, SIZE, |size| {
+            let change = |number| {
+                let column = ColumnId(u32::try_from(number).unwrap());
+                CellChange { column, timestamp_us: 2, action: action() }
+            };
+            let row = row_of_numbers(size);
+            let after = changed(&row, (1..=size).rev().map(change).collect()).unwrap();
+            let grown = (1..=size).map(|it| (it as u64 + 1).to_be_bytes().to_vec());
+            assert_eq!(values(&after), grown.collect::<Vec<_>>());
+        });
+    }
+}

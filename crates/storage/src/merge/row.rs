@@ -7,13 +7,14 @@ use std::iter::Peekable;
 use smallvec::SmallVec;
 use types::value::{ArithmeticOperator, apply_arithmetic};
 use types::{
-    CellAction, CellRef, CellState, ColumnId, CorruptRow, Deletion, Expiry, HiddenCells, LiveCells,
-    Liveness, Refusal, RowChange, RowView, RowWriter,
+    CellAction, CellChange, CellRef, CellState, ColumnId, CorruptRow, Deletion, Expiry,
+    HiddenCells, LiveCells, Liveness, Refusal, RowChange, RowView, RowWriter,
 };
 
 use super::MergeError;
 use super::lists::{Lists, POSITIONS_WALKED_MAX};
 use crate::spill::SpillBounds;
+use crate::steps;
 
 use super::reconcile::{newer_cell, newer_deletion, newer_liveness};
 
@@ -339,7 +340,9 @@ where
     }
 
     fn is_counter(&self, column: ColumnId) -> bool {
-        self.counters.iter().any(|counter| counter.is_changed && counter.column == column)
+        find_counter(self.counters, column)
+            .and_then(|place| self.counters.get(place))
+            .is_some_and(|counter| counter.is_changed)
     }
 
     /// A change may name the same place twice.
@@ -352,34 +355,51 @@ where
     }
 }
 
-/// The value each counter of the change will have, in the order of its cells.
+/// The value each counter of the change will have, in the order of the columns. The row is walked once, however many
+/// there are.
 fn counter_values(before: Before<'_>, change: &RowChange) -> Result<Vec<CounterValue>, CorruptRow> {
-    let mut counters: Vec<CounterValue> = Vec::new();
-    for cell in &change.cells {
-        let CellAction::CounterAdd(delta) = cell.action else {
-            continue;
-        };
-        let known = counters.iter_mut().find(|counter| counter.column == cell.column);
-        let counter = match known {
-            Some(counter) => counter,
-            None => {
-                let current = current_counter(before, cell.column)?;
-                counters.push(current);
-                match counters.last_mut() {
-                    Some(counter) => counter,
-                    None => continue,
-                }
-            }
-        };
-        if counter.dead_us >= cell.timestamp_us {
-            continue;
+    let added = || {
+        change.cells.iter().filter_map(|cell| match cell.action {
+            CellAction::CounterAdd(delta) => Some((cell, delta)),
+            _ => None,
+        })
+    };
+    let mut dead_us = before.covering_us;
+    if let Some(deletion) = before.deletion() {
+        dead_us = dead_us.max(deletion.timestamp_us);
+    }
+    let new = |(cell, _): (&CellChange, i64)| CounterValue::new(cell.column, dead_us);
+    let mut counters: Vec<CounterValue> = added().map(new).collect();
+    if counters.is_empty() {
+        return Ok(counters);
+    }
+    counters.sort_unstable_by_key(|counter| counter.column);
+    counters.dedup_by_key(|counter| counter.column);
+    for cell in before.row.iter().flat_map(|row| row.cells()) {
+        let cell = cell?;
+        let place = find_counter(&counters, cell.column);
+        if let Some(counter) = place.and_then(|place| counters.get_mut(place))
+            && !is_dead_before(before.horizon_s, &cell)
+        {
+            counter.read(&cell)?;
         }
-        counter.timestamp_us = counter.timestamp_us.max(cell.timestamp_us);
-        counter.value = counter.value.wrapping_add(delta);
-        counter.bytes = counter.value.to_be_bytes();
-        counter.is_changed = true;
+    }
+    for (cell, delta) in added() {
+        let place = find_counter(&counters, cell.column);
+        if let Some(counter) = place.and_then(|place| counters.get_mut(place)) {
+            counter.add(delta, cell.timestamp_us);
+        }
     }
     Ok(counters)
+}
+
+/// Where the counter of a column is.
+fn find_counter(counters: &[CounterValue], column: ColumnId) -> Option<usize> {
+    let found = counters.binary_search_by(|counter| {
+        steps::note();
+        counter.column.cmp(&column)
+    });
+    found.ok()
 }
 
 /// A counter while it is changed.
@@ -394,39 +414,37 @@ struct CounterValue {
     is_changed: bool,
 }
 
-fn current_counter(before: Before<'_>, column: ColumnId) -> Result<CounterValue, CorruptRow> {
-    let mut counter = CounterValue {
-        column,
-        value: 0,
-        bytes: [0; 8],
-        timestamp_us: i64::MIN,
-        dead_us: before.covering_us,
-        is_changed: false,
-    };
-    let Some(row) = before.row else {
-        return Ok(counter);
-    };
-    if let Some(deletion) = before.deletion() {
-        counter.dead_us = counter.dead_us.max(deletion.timestamp_us);
+impl CounterValue {
+    fn new(column: ColumnId, dead_us: i64) -> CounterValue {
+        let timestamp_us = i64::MIN;
+        CounterValue { column, value: 0, bytes: [0; 8], timestamp_us, dead_us, is_changed: false }
     }
-    for cell in row.cells() {
-        let cell = cell?;
-        if cell.column != column || is_dead_before(before.horizon_s, &cell) {
-            continue;
-        }
+
+    /// Takes a cell of the row as it is.
+    fn read(&mut self, cell: &CellRef<'_>) -> Result<(), CorruptRow> {
         match cell.state {
-            CellState::Value { value, .. } if cell.timestamp_us > counter.dead_us => {
+            CellState::Value { value, .. } if cell.timestamp_us > self.dead_us => {
                 let bytes = value.first_chunk::<8>().ok_or(CorruptRow)?;
-                counter.value = i64::from_be_bytes(*bytes);
-                counter.timestamp_us = cell.timestamp_us;
+                self.value = i64::from_be_bytes(*bytes);
+                self.timestamp_us = cell.timestamp_us;
             }
             CellState::Value { .. } => {}
             CellState::Dead { .. } | CellState::DeletesElements { .. } => {
-                counter.dead_us = counter.dead_us.max(cell.timestamp_us);
+                self.dead_us = self.dead_us.max(cell.timestamp_us);
             }
         }
+        Ok(())
     }
-    Ok(counter)
+
+    fn add(&mut self, delta: i64, timestamp_us: i64) {
+        if self.dead_us >= timestamp_us {
+            return;
+        }
+        self.timestamp_us = self.timestamp_us.max(timestamp_us);
+        self.value = self.value.wrapping_add(delta);
+        self.bytes = self.value.to_be_bytes();
+        self.is_changed = true;
+    }
 }
 
 /// The sums of a change's additions to numbers and texts, in the order of its cells; `None` for other
@@ -435,8 +453,31 @@ fn added_values(
     before: Before<'_>,
     change: &RowChange,
 ) -> Result<Vec<Option<Vec<u8>>>, MergeError> {
-    if !change.cells.iter().any(|cell| matches!(cell.action, CellAction::AddValue { .. })) {
+    let is_added = |cell: &&CellChange| matches!(cell.action, CellAction::AddValue { .. });
+    let added = change.cells.iter().filter(is_added);
+    let mut currents: Vec<(ColumnId, Option<&[u8]>)> =
+        added.map(|cell| (cell.column, None)).collect();
+    if currents.is_empty() {
         return Ok(Vec::new());
+    }
+    currents.sort_unstable_by_key(|(column, _)| *column);
+    currents.dedup_by_key(|(column, _)| *column);
+    let place_of = |currents: &[(ColumnId, Option<&[u8]>)], column: ColumnId| {
+        let found = currents.binary_search_by(|(known, _)| {
+            steps::note();
+            known.cmp(&column)
+        });
+        found.ok()
+    };
+    if let Some(row) = before.first_row {
+        let live = LiveCells::new(row, before.first_covering_us, before.now_s);
+        for found in live.hiding(before.hidden).cells() {
+            let found = found?;
+            let place = place_of(&currents, found.column);
+            if let Some((_, current)) = place.and_then(|place| currents.get_mut(place)) {
+                *current = Some(found.value());
+            }
+        }
     }
     let mut sums = Vec::with_capacity(change.cells.len());
     for cell in &change.cells {
@@ -444,16 +485,8 @@ fn added_values(
             sums.push(None);
             continue;
         };
-        let mut current = None;
-        if let Some(row) = before.first_row {
-            let live = LiveCells::new(row, before.first_covering_us, before.now_s);
-            for found in live.hiding(before.hidden).cells() {
-                let found = found?;
-                if found.column == cell.column {
-                    current = Some(found.value());
-                }
-            }
-        }
+        let place = place_of(&currents, cell.column);
+        let current = place.and_then(|place| currents.get(place)).and_then(|(_, value)| *value);
         let sum = match current {
             Some(current) => {
                 apply_arithmetic(ArithmeticOperator::Add, cql_type, current, cql_type, value)
