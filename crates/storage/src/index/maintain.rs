@@ -147,7 +147,11 @@ pub(crate) fn remove_covered(
     let mut row_count = 0;
     for (start, end) in ranges() {
         let rows = partition.tree.range(&start, &end, LATEST);
-        row_count += rows.take(ROWS_AT_ONCE_MAX + 1).count();
+        // One too many is enough to know.
+        row_count += rows.take(ROWS_AT_ONCE_MAX + 1 - row_count).count();
+        if row_count > ROWS_AT_ONCE_MAX {
+            break;
+        }
     }
     if row_count > ROWS_AT_ONCE_MAX && partition.leftovers.has_room() {
         let prefix = tail(partition.prefix, 1);
