@@ -211,7 +211,7 @@ impl fmt::Display for CommitError {
             ),
             CommitError::DiskFull => f.write_str("the disk is full, writes are refused"),
             CommitError::CannotWriteNow(why) => {
-                write!(f, "the log cannot be written now ({why}), writes are refused until it can")
+                write!(f, "the disk cannot be written now ({why}), writes are refused until it can")
             }
             CommitError::LogFailed(why) => {
                 write!(f, "the log failed ({why}); the node must be restarted")

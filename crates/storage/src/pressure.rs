@@ -154,10 +154,7 @@ impl Pressure {
         match self.failure.lock().as_ref() {
             None => Ok(()),
             Some(TreeError::Io(error)) if is_disk_full(error) => Err(CommitError::DiskFull),
-            Some(TreeError::Io(error)) if is_shortage(error) => {
-                Err(CommitError::CannotWriteNow(Arc::from(error.to_string())))
-            }
-            Some(TreeError::Io(_) | TreeError::Corrupt(_)) => Err(CommitError::Overloaded),
+            Some(error) => Err(CommitError::CannotWriteNow(Arc::from(error.to_string()))),
         }
     }
 
