@@ -29,7 +29,7 @@ use crate::index::shape::{CoveredRow, RowName};
 use crate::merge::condition::Judgement;
 use crate::merge::row::{Before, LiveSum, merge};
 use crate::merge::{MergeError, condition};
-use crate::spill::{CellWrites, Frozen, Loaded};
+use crate::spill::{CellWrites, FrozenCells, Loaded};
 use crate::sure::{part, sure, tail};
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::keys::{self, SPACE_ROWS};
@@ -97,7 +97,7 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     let now_s = mutation.now_s.unwrap_or(place.now_s);
     let judged = Judged::new(&progress, now_s, horizon_s);
     let (key, row) = SCRATCH.take();
-    let mut change = Change::new(core, &store, opened, mutation, judged, (key, row));
+    let mut change = RowsChange::new(core, &store, opened, mutation, judged, (key, row));
     change.is_summed = place.asked.is_some();
     let outcome = change.work_out();
     if let Err(CommitError::Tree { table, error }) = &outcome {
@@ -186,7 +186,7 @@ pub(crate) fn foresee(core: &Core, set: SetId, mutation: &Mutation) -> Result<()
         Definition::new(&table, core.options.tombstone_retention_s).ok()
     });
     let scratch = (Vec::new(), Vec::new());
-    let mut change = Change::new(core, &store, opened, mutation, judged, scratch);
+    let mut change = RowsChange::new(core, &store, opened, mutation, judged, scratch);
     match change.work_out() {
         // A change of the same row may be half written: only a look ahead, not the judgement.
         Ok(_) | Err(CommitError::Tree { .. }) => Ok(()),
@@ -216,7 +216,7 @@ struct PendingRow {
 }
 
 /// One mutation while it is worked out.
-struct Change<'c> {
+struct RowsChange<'c> {
     core: &'c Core,
     store: &'c TableStore,
     opened: &'c OpenStore,
@@ -243,7 +243,7 @@ struct Change<'c> {
     written_sum: u64,
 }
 
-impl<'c> Change<'c> {
+impl<'c> RowsChange<'c> {
     fn new(
         core: &'c Core,
         store: &'c TableStore,
@@ -251,7 +251,7 @@ impl<'c> Change<'c> {
         mutation: &'c Mutation,
         judged: Judged<'c>,
         (mut key, row): (Vec<u8>, Vec<u8>),
-    ) -> Change<'c> {
+    ) -> RowsChange<'c> {
         key.clear();
         key.extend_from_slice(&store.cache_id.to_be_bytes());
         key.push(SPACE_ROWS);
@@ -259,7 +259,7 @@ impl<'c> Change<'c> {
         let prefix_length = key.len();
         let partition = tail(&key, CACHE_ID_BYTES + 1);
         let may_have_deletions = opened.deleted.may_contain(partition);
-        Change {
+        RowsChange {
             core,
             store,
             opened,
@@ -475,7 +475,7 @@ impl<'c> Change<'c> {
         Ok(())
     }
 
-    fn keep_frozen(&mut self, index: usize, frozen: Frozen) {
+    fn keep_frozen(&mut self, index: usize, frozen: FrozenCells) {
         if let Some(pending) = self.rows.get_mut(index) {
             pending.elements.extend(frozen.elements);
             pending.sums = None;

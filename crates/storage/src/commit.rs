@@ -43,7 +43,7 @@ pub type CommitResult = Result<AllDone, CommitError>;
 pub type AllDone = SmallVec<[Done; 1]>;
 
 /// The mutations of a change, each with the set that its key lies in.
-pub(crate) type Located = SmallVec<[(SetId, Mutation); 1]>;
+pub(crate) type LocatedMutations = SmallVec<[(SetId, Mutation); 1]>;
 
 /// A commit, done or on its way.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ const INLINE_JOBS_MAX: usize = 4;
 const WAITING_GROUPS_MAX: usize = 8;
 
 /// Splits a change by replica set, keeping the order within each.
-pub(crate) fn split_by_set(change: Located) -> Entries {
+pub(crate) fn split_by_set(change: LocatedMutations) -> Entries {
     let mut entries = Entries::new();
     if change.len() == 1 {
         for (set, mutation) in change {
@@ -372,7 +372,7 @@ struct Task {
     gather: Arc<Gather>,
 }
 
-enum Work {
+enum ApplierWork {
     Whole(Job),
     Part(Task),
 }
@@ -462,7 +462,7 @@ impl AppliedThrough {
 pub(crate) struct Appliers {
     core: Arc<Core>,
     through: Arc<AppliedThrough>,
-    queues: Vec<SyncSender<(u64, Vec<Work>)>>,
+    queues: Vec<SyncSender<(u64, Vec<ApplierWork>)>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -489,12 +489,12 @@ impl Appliers {
         set.0 as usize % self.queues.len().max(1)
     }
 
-    fn add(&self, job: Job, works: &mut [Vec<Work>]) {
+    fn add(&self, job: Job, works: &mut [Vec<ApplierWork>]) {
         let mut appliers = job.heads.iter().map(|head| self.applier_of(head.set));
         let first = appliers.next().unwrap_or(0);
         if appliers.all(|applier| applier == first) {
             if let Some(work) = works.get_mut(first) {
-                work.push(Work::Whole(job));
+                work.push(ApplierWork::Whole(job));
             }
             return;
         }
@@ -507,7 +507,7 @@ impl Appliers {
             let gather = Arc::clone(&gather);
             let task = Task { position: job.position, head, entry, gather };
             if let Some(work) = works.get_mut(self.applier_of(head.set)) {
-                work.push(Work::Part(task));
+                work.push(ApplierWork::Part(task));
             }
         }
     }
@@ -519,12 +519,12 @@ impl Appliers {
         let is_little = jobs.len() <= INLINE_JOBS_MAX && self.through.is_idle();
         if jobs.is_empty() || self.queues.is_empty() || is_little {
             let number = self.through.begin(end, now_s, 1);
-            let works = jobs.into_iter().map(Work::Whole).collect();
+            let works = jobs.into_iter().map(ApplierWork::Whole).collect();
             apply_works(&self.core, works);
             self.through.finish(number);
             return;
         }
-        let mut works: Vec<Vec<Work>> = self.queues.iter().map(|_| Vec::new()).collect();
+        let mut works: Vec<Vec<ApplierWork>> = self.queues.iter().map(|_| Vec::new()).collect();
         for job in jobs {
             self.add(job, &mut works);
         }
@@ -604,7 +604,7 @@ impl Drop for Appliers {
     }
 }
 
-fn run_applier(core: &Core, through: &AppliedThrough, queue: &Receiver<(u64, Vec<Work>)>) {
+fn run_applier(core: &Core, through: &AppliedThrough, queue: &Receiver<(u64, Vec<ApplierWork>)>) {
     while let Ok((number, works)) = queue.recv() {
         apply_works(core, works);
         through.finish(number);
@@ -612,11 +612,11 @@ fn run_applier(core: &Core, through: &AppliedThrough, queue: &Receiver<(u64, Vec
 }
 
 /// Applies a group and then answers it.
-fn apply_works(core: &Core, works: Vec<Work>) {
+fn apply_works(core: &Core, works: Vec<ApplierWork>) {
     let mut answers = Vec::with_capacity(works.len());
     for work in works {
         match work {
-            Work::Whole(job) => {
+            ApplierWork::Whole(job) => {
                 let mut outcomes = Outcomes::new(job.mutation_count);
                 for (head, entry) in job.heads.iter().zip(&job.entries) {
                     apply_entry(core, head, job.position, &entry.body, |number, outcome| {
@@ -625,7 +625,7 @@ fn apply_works(core: &Core, works: Vec<Work>) {
                 }
                 answers.push((job.reply, outcomes.finish()));
             }
-            Work::Part(task) => {
+            ApplierWork::Part(task) => {
                 let entry = &task.entry;
                 apply_entry(core, &task.head, task.position, &entry.body, |number, outcome| {
                     if let Some(outcomes) = task.gather.outcomes.lock().as_mut() {

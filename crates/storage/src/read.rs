@@ -615,7 +615,7 @@ impl Current {
     fn partition(&self) -> Result<Partition<'_>, CorruptRow> {
         let key = match &self.cut_key {
             Some(value) => keys::split_cut_key(value).ok_or(CorruptRow)?.0,
-            None => self.prefix.get(19..).ok_or(CorruptRow)?,
+            None => keys::whole_key(&self.prefix).ok_or(CorruptRow)?,
         };
         let static_row = match &self.static_value {
             Some(value) => Some(row_bytes(value, self.cut_key.is_some())?),

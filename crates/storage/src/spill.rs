@@ -253,7 +253,7 @@ pub(crate) fn wanted_by_time(part: &SpilledPart<'_>) -> Want<'static> {
 
 /// A row as it is stored, and the cells beside it that change.
 #[derive(Debug)]
-pub(crate) struct Frozen {
+pub(crate) struct FrozenCells {
     /// `None`: nothing is left of it.
     pub(crate) row: Option<Vec<u8>>,
     pub(crate) writes: Vec<(Vec<u8>, Option<TreeBytes>)>,
@@ -269,7 +269,7 @@ pub(crate) fn freeze(
     loaded: &Loaded,
     prefix: &[u8],
     bounds: SpillBounds,
-) -> Result<Frozen, CorruptRow> {
+) -> Result<FrozenCells, CorruptRow> {
     let view = RowView::decode(row)?;
     let old = OldParts::of(old)?;
     let mut spilled_columns = old.elements.clone();
@@ -338,7 +338,7 @@ pub(crate) fn freeze(
         (true, false) => Some(core),
         (false, _) => Some(with_spilled(&core, &parts)),
     };
-    Ok(Frozen { row, writes, elements })
+    Ok(FrozenCells { row, writes, elements })
 }
 
 /// A column, and the path of an element.

@@ -13,7 +13,7 @@ use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, 
 use crate::apply::foresee;
 use crate::clock::Clock;
 use crate::commit::{
-    AppliedThrough, Appliers, Committed, Durable, Ends, Located, SetLocks, Truncation,
+    AppliedThrough, Appliers, Committed, Durable, Ends, LocatedMutations, SetLocks, Truncation,
     split_by_set, validate,
 };
 use crate::committer::Committer;
@@ -312,7 +312,7 @@ impl Storage {
         answer_to: Option<AnswerTo<'_>>,
         without_room: WithoutRoom,
     ) -> Committed {
-        let change: Located = change.into_iter().collect();
+        let change: LocatedMutations = change.into_iter().collect();
         if self.is_closed.load(Ordering::Acquire) {
             return Committed::Now(Err(CommitError::Closed));
         }

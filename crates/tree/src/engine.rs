@@ -234,7 +234,7 @@ struct Merges {
 struct Standing {
     active: Arc<WriteBuffer>,
     /// From old to new.
-    frozen: VecDeque<Frozen>,
+    frozen: VecDeque<FrozenBuffer>,
     /// From old to new; never empty.
     views: VecDeque<Arc<FileView>>,
 }
@@ -286,7 +286,7 @@ impl FileView {
 
 /// A buffer that nobody writes to any more.
 #[derive(Clone, Debug)]
-struct Frozen {
+struct FrozenBuffer {
     buffer: Arc<WriteBuffer>,
     /// Whoever reads from here on finds what it holds in sorted files.
     in_files_from: SeqNo,
@@ -298,7 +298,7 @@ const NOT_IN_FILES: SeqNo = SeqNo::MAX;
 /// While a buffer is flushed, so many keys are taken from it at a time.
 const FLUSH_CHUNK: usize = 1024;
 
-impl Frozen {
+impl FrozenBuffer {
     fn is_in_files(&self) -> bool {
         self.in_files_from != NOT_IN_FILES
     }
@@ -532,7 +532,8 @@ impl LsmTree {
 
     /// Lets go of buffers that are in sorted files for everybody, and of files that nobody reads.
     fn forget_before(&self, watermark: SeqNo) {
-        let is_over = |frozen: &Frozen| frozen.is_in_files() && frozen.in_files_from <= watermark;
+        let is_over =
+            |frozen: &FrozenBuffer| frozen.is_in_files() && frozen.in_files_from <= watermark;
         let (mut buffers, mut views) = (Vec::new(), Vec::new());
         {
             let mut standing = self.layers.write();
@@ -647,7 +648,7 @@ impl SortedTree for LsmTree {
         }
         let fresh = Arc::new(WriteBuffer::for_keys(key_count));
         let buffer = std::mem::replace(&mut standing.active, fresh);
-        standing.frozen.push_back(Frozen { buffer, in_files_from: NOT_IN_FILES });
+        standing.frozen.push_back(FrozenBuffer { buffer, in_files_from: NOT_IN_FILES });
         true
     }
 

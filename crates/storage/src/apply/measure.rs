@@ -4,7 +4,7 @@
 
 use types::{CellAction, CorruptRow, LiveCells, Operation};
 
-use super::{CACHE_ID_BYTES, Change, PendingRow};
+use super::{CACHE_ID_BYTES, PendingRow, RowsChange};
 use crate::error::{CommitError, TreeError};
 use crate::merge::row::{LiveSum, Measure};
 use crate::sizes::{Noted, RowDelta, RowRuler, Size};
@@ -21,7 +21,7 @@ pub(super) struct RowSizes {
     after: Option<u64>,
 }
 
-impl Change<'_> {
+impl RowsChange<'_> {
     /// Measures the rows, once everything is worked out.
     pub(super) fn measure_rows(&mut self) -> Result<(), CommitError> {
         let key_bytes =

@@ -2,15 +2,15 @@
 
 use types::{ColumnId, RowChange, RowView, SpilledKind, SpilledPart};
 
-use super::{CACHE_ID_BYTES, Change, PendingRow};
+use super::{CACHE_ID_BYTES, PendingRow, RowsChange};
 use crate::error::{CommitError, TreeError};
 use crate::merge::row::{After, Before, merge};
-use crate::spill::{self, CellReader, Frozen, Loaded, SpillBounds, Want};
+use crate::spill::{self, CellReader, FrozenCells, Loaded, SpillBounds, Want};
 use crate::sure::tail;
 use crate::tree::keys;
 use tree::engine::{LATEST, TreeBytes};
 
-impl Change<'_> {
+impl RowsChange<'_> {
     pub(super) fn spill_bounds(&self) -> SpillBounds {
         let options = &self.core.options;
         SpillBounds {
@@ -72,7 +72,7 @@ impl Change<'_> {
         before: Before<'_>,
         change: &RowChange,
         out: Vec<u8>,
-    ) -> Result<Frozen, CommitError> {
+    ) -> Result<FrozenCells, CommitError> {
         let of_tree = |error| self.of_tree(error);
         let prefix = self.cells_prefix().map_err(of_tree)?;
         let mut loaded = Loaded::default();
@@ -103,7 +103,7 @@ impl Change<'_> {
         after: &After,
         old: Option<RowView<'_>>,
         loaded: &Loaded,
-    ) -> Result<Frozen, CommitError> {
+    ) -> Result<FrozenCells, CommitError> {
         let prefix = self.cells_prefix().map_err(|error| self.of_tree(error))?;
         spill::freeze(&after.bytes, old.as_ref(), loaded, &prefix, self.spill_bounds())
             .map_err(|corrupt| self.of_tree(corrupt.into()))

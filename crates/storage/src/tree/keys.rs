@@ -169,9 +169,8 @@ pub(crate) struct RowKey<'a> {
 /// Takes a key of the row space or the deletion space apart; `None` if it is none.
 pub(crate) fn split_row_key(key: &[u8]) -> Option<RowKey<'_>> {
     let (prefix, rest) = split_prefix(key)?;
-    let ring = RingToken(u128::from_be_bytes(*prefix.get(1..)?.first_chunk::<16>()?));
-    let length = u16::from_be_bytes(*prefix.get(17..)?.first_chunk::<2>()?);
-    let partition_key = if length == CUT_KEY_LENGTH { None } else { prefix.get(19..) };
+    let Prologue { ring, length } = Prologue::of(prefix)?;
+    let partition_key = if length == CUT_KEY_LENGTH { None } else { whole_key(prefix) };
     let clustering = split_position(rest)?;
     Some(RowKey { prefix, ring, partition_key, clustering })
 }
@@ -187,10 +186,31 @@ pub(crate) fn split_position(rest: &[u8]) -> Option<Option<&[u8]>> {
 
 /// Splits a key after its partition prefix.
 pub(crate) fn split_prefix(key: &[u8]) -> Option<(&[u8], &[u8])> {
-    let length = u16::from_be_bytes(*key.get(17..)?.first_chunk::<2>()?);
+    let length = Prologue::of(key)?.length;
     let length =
         if length == CUT_KEY_LENGTH { PARTITION_KEY_WHOLE_BYTES_MAX } else { usize::from(length) };
-    key.split_at_checked(19 + length)
+    key.split_at_checked(Prologue::BYTES + length)
+}
+
+/// What stands before the partition key: space, ring token, length.
+struct Prologue {
+    ring: RingToken,
+    length: u16,
+}
+
+impl Prologue {
+    const BYTES: usize = 1 + 16 + 2;
+
+    fn of(key: &[u8]) -> Option<Prologue> {
+        let (ring, rest) = key.get(1..)?.split_first_chunk::<16>()?;
+        let length = u16::from_be_bytes(*rest.first_chunk::<2>()?);
+        Some(Prologue { ring: RingToken(u128::from_be_bytes(*ring)), length })
+    }
+}
+
+/// The partition key at the end of a prefix with its space, where it is not cut.
+pub(crate) fn whole_key(prefix: &[u8]) -> Option<&[u8]> {
+    prefix.get(Prologue::BYTES..)
 }
 
 /// Longer paths are cut in the keys of spilled cells, and their hash takes the place of the tail.
