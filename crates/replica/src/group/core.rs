@@ -56,6 +56,8 @@ pub enum Input {
         now_s: u32,
         /// The entry.
         body: Bytes,
+        /// Kinds and bodies of entries that must stand before it: all of them or none.
+        before: Vec<(u8, Bytes)>,
     },
     /// Somebody wants to read what is committed by now.
     Read {
@@ -235,12 +237,12 @@ impl Core {
                 let set = message.set;
                 self.with(set, outputs, |member, _| member.step(from, message.message));
             }
-            Input::Propose { set, ticket, kind, now_s, body } => {
+            Input::Propose { set, ticket, kind, now_s, body, before } => {
                 if !self.contains(set) {
                     let answer = |ticket| (ticket, Answer::NotLeader(None));
                     outputs.answers.extend(ticket.map(answer));
                 }
-                let proposal = Proposal { ticket, kind, now_s, body };
+                let proposal = Proposal { ticket, kind, now_s, body, before };
                 self.with(set, outputs, |member, wishes| member.propose(proposal, wishes));
             }
             Input::Read { set, ticket } => {

@@ -114,8 +114,8 @@ impl Default for HostOptions {
 
 /// Who is told what became of something that was asked.
 enum Asked {
-    /// A request.
-    Write(Box<dyn FnOnce(ProposalAnswer) + Send>),
+    /// A request to a set.
+    Write(SetId, Box<dyn FnOnce(ProposalAnswer) + Send>),
     /// A read, with `true` if it may begin.
     Read(Box<dyn FnOnce(bool) + Send>),
 }
@@ -123,7 +123,7 @@ enum Asked {
 impl std::fmt::Debug for Asked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Asked::Write(_) => "Write",
+            Asked::Write(..) => "Write",
             Asked::Read(_) => "Read",
         })
     }
@@ -397,10 +397,6 @@ impl Host {
         match defines {
             Err(error) => done(ProposalAnswer::Done(Err(error))),
             Ok(defines) => {
-                for (kind, body) in defines {
-                    let (ticket, body) = (None, Bytes::from(body));
-                    self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body });
-                }
                 let last_us = self.last_us.entry(set).or_insert(i64::MIN);
                 let given_us = (*last_us).max(self.storage.group_last_us(set));
                 if !breaks(Rule::LetTimestampsFall)
@@ -410,9 +406,11 @@ impl Host {
                     // Whoever leads next knows from the second what times were given.
                     now_s = now_s.max(u32::try_from(timed_us / 1_000_000).unwrap_or(0));
                 }
-                let ticket = Some(self.ticket(Asked::Write(done)));
+                let ticket = Some(self.ticket(Asked::Write(set, done)));
                 let (kind, body) = (KIND_REQUEST, request.to_bytes());
-                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body });
+                let to_bytes = |(kind, body)| (kind, Bytes::from(body));
+                let before = defines.into_iter().map(to_bytes).collect();
+                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
                 self.last_proposed_s.insert(set, now_s);
             }
         }
@@ -455,14 +453,14 @@ impl Host {
             if matched >= known + self.options.known_by_all_step {
                 self.known_by_all.insert(set, matched);
                 let body = Bytes::copy_from_slice(&matched.to_be_bytes());
-                let (ticket, kind) = (None, KIND_KNOWN_BY_ALL);
-                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body });
+                let (ticket, kind, before) = (None, KIND_KNOWN_BY_ALL, Vec::new());
+                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
             }
             let last_s = self.last_proposed_s.entry(set).or_insert(now_s);
             if now_s.saturating_sub(*last_s) >= SILENT_S {
                 *last_s = now_s;
-                let (ticket, kind, body) = (None, KIND_EMPTY, Bytes::new());
-                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body });
+                let (ticket, kind, body, before) = (None, KIND_EMPTY, Bytes::new(), Vec::new());
+                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
             }
         }
     }
@@ -618,7 +616,7 @@ impl Host {
         self.storage.apply_group(&entries, |number, result| {
             let ticket = tickets.get(number).copied().flatten();
             match ticket.and_then(|ticket| asked.remove(&ticket)) {
-                Some(Asked::Write(done)) => done(ProposalAnswer::Done(result)),
+                Some(Asked::Write(_, done)) => done(ProposalAnswer::Done(result)),
                 Some(Asked::Read(done)) => done(false),
                 None => {}
             }
@@ -629,11 +627,15 @@ impl Host {
     fn answer(&mut self, ticket: Ticket, answer: Answer) {
         match (self.asked.remove(&ticket), answer) {
             (Some(Asked::Read(done)), answer) => done(answer == Answer::MayRead),
-            (Some(Asked::Write(done)), answer) => done(match answer {
-                Answer::NotLeader(leader) => ProposalAnswer::NotLeader(leader),
-                Answer::Lost => ProposalAnswer::Lost,
-                Answer::Busy | Answer::MayRead => ProposalAnswer::Busy,
-            }),
+            (Some(Asked::Write(set, done)), answer) => {
+                // Definitions that were to stand before it are not in the log either.
+                self.storage.forget_proposed(set);
+                done(match answer {
+                    Answer::NotLeader(leader) => ProposalAnswer::NotLeader(leader),
+                    Answer::Lost => ProposalAnswer::Lost,
+                    Answer::Busy | Answer::MayRead => ProposalAnswer::Busy,
+                });
+            }
             (None, _) => {}
         }
     }
@@ -653,7 +655,7 @@ impl Host {
         self.requests.close();
         for (_, asked) in self.asked.drain() {
             match asked {
-                Asked::Write(done) => done(ProposalAnswer::Done(Err(CommitError::Closed))),
+                Asked::Write(_, done) => done(ProposalAnswer::Done(Err(CommitError::Closed))),
                 Asked::Read(done) => done(false),
             }
         }

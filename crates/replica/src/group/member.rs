@@ -144,6 +144,7 @@ pub(crate) struct Proposal {
     pub(crate) kind: u8,
     pub(crate) now_s: u32,
     pub(crate) body: Bytes,
+    pub(crate) before: Vec<(u8, Bytes)>,
 }
 
 /// Reads that were asked for together.
@@ -376,10 +377,16 @@ impl Member {
         if !breaks(Rule::LetSecondsFall) {
             proposal.now_s = proposal.now_s.max(self.last_now_s);
         }
-        let context = context_of(proposal.kind, proposal.now_s).to_vec();
-        match self.raw.propose(context, proposal.body.to_vec()) {
+        let mut message = Message { from: self.replica.0, ..Message::default() };
+        message.set_msg_type(MessageType::MsgPropose);
+        let (now_s, own) = (proposal.now_s, (proposal.kind, proposal.body));
+        for (kind, data) in proposal.before.into_iter().chain([own]) {
+            let context = context_of(kind, now_s);
+            message.mut_entries().push(Entry { context, data, ..Entry::default() });
+        }
+        match self.raw.step(message) {
             Ok(()) => {
-                self.last_now_s = proposal.now_s;
+                self.last_now_s = now_s;
                 let place = EntryPlace {
                     index: self.raw.raft.raft_log.last_index(),
                     term: self.raw.raft.term,

@@ -108,7 +108,8 @@ impl Cluster {
 
     fn propose(&mut self, node: NodeId, ticket: u64, body: &'static [u8]) {
         let (ticket, body) = (Some(Ticket(ticket)), Bytes::from_static(body));
-        self.input(node, Input::Propose { set: SET, ticket, kind: 1, now_s: 100, body });
+        let (kind, now_s, before) = (1, 100, Vec::new());
+        self.input(node, Input::Propose { set: SET, ticket, kind, now_s, body, before });
         self.deliver_all();
     }
 }
