@@ -339,6 +339,26 @@ fn a_flush_without_room_leaves_nothing_behind_and_is_done_later() {
     a_compaction_leaves(bench, &before);
 }
 
+/// Each failure sealed what had come since the last; all of it became files as soon as there was room, and writes
+/// were refused because too many wait to be merged.
+#[test]
+fn failed_flushes_do_not_become_a_file_each() {
+    const FAILURES: usize = 6;
+    let mut bench = Bench::new("sealed");
+    assert!(bench.command("flush").status.success());
+    bench.fail(Call::Write, 1, ENOSPC, true, "/trees/");
+    for number in 0..FAILURES {
+        bench.write(100 + number as i64).unwrap();
+        assert!(!bench.command("flush").status.success());
+    }
+    let before = sorted_files(bench.node.data_dir()).len();
+    bench.board.clear(Call::Write).unwrap();
+    assert!(bench.command("flush").status.success());
+    // What the first failure sealed, and what came since.
+    assert!(sorted_files(bench.node.data_dir()).len() <= before + 2);
+    bench.restart();
+}
+
 #[test]
 fn a_merge_without_room_leaves_nothing_behind_and_is_done_later() {
     let bench = before_a_merge("merge");

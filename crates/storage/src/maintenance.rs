@@ -407,27 +407,37 @@ impl Shared {
         }
         {
             let _flushing = self.flushing.lock();
+            // What could not be flushed goes first: a memtable sealed behind each failure would become a
+            // file for every few writes, and then they are too many.
+            if opened.has_sealed() && !self.flush_sealed(store, opened)? {
+                return Ok(());
+            }
             let floor_s = self.floor_s();
             let horizon_s =
                 |retention_s| self.core.definitions.raise_horizon(store.id, floor_s, retention_s);
             let sealed = opened.seal(&self.core.poison, horizon_s);
-            if !sealed.map_err(TreeError::Corrupt)? && !opened.has_sealed() {
+            if sealed.map_err(TreeError::Corrupt)? && !self.flush_sealed(store, opened)? {
                 return Ok(());
             }
-            // Sorted files never know more than the log.
-            let end = self.log.end();
-            self.log.sync_through(end).map_err(log_unwritten)?;
-            let freed = match opened.flush_sealed() {
-                Ok(freed) => freed,
-                Err(_) if store.is_dropped() => return Ok(()),
-                Err(error) => return Err(self.judged(error)),
-            };
-            let synced = self.core.home.sync(&self.core.trees_folder);
-            synced.map_err(|error| self.judged(TreeError::Io(Arc::new(error))))?;
-            self.core.pressure.shrink(freed);
         }
         self.queue_compaction(store, Compaction::Usual);
         Ok(())
+    }
+
+    /// Writes sealed memtables to sorted files; `false` if the table was dropped meanwhile.
+    fn flush_sealed(&self, store: &TableStore, opened: &OpenStore) -> Result<bool, TreeError> {
+        // Sorted files never know more than the log.
+        let end = self.log.end();
+        self.log.sync_through(end).map_err(log_unwritten)?;
+        let freed = match opened.flush_sealed() {
+            Ok(freed) => freed,
+            Err(_) if store.is_dropped() => return Ok(false),
+            Err(error) => return Err(self.judged(error)),
+        };
+        let synced = self.core.home.sync(&self.core.trees_folder);
+        synced.map_err(|error| self.judged(TreeError::Io(Arc::new(error))))?;
+        self.core.pressure.shrink(freed);
+        Ok(true)
     }
 
     /// After a failed write or sync of sorted files nothing is acknowledged any more: what is on the disk
