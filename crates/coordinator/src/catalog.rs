@@ -16,6 +16,7 @@ use schema::{IndexBuildFacts, KeyspaceKind, NodeFacts, Schema, Table, Throughput
 use types::SetId;
 
 use crate::admission::share_of;
+use crate::agreement::Agreement;
 use crate::balance::{self, throughput_of};
 use crate::error::ExecuteError;
 use crate::locks::{Rank, Ranked};
@@ -44,6 +45,8 @@ pub struct Catalog {
     pub(crate) ledger: Ledger,
     pub(crate) settings: Settings,
     pub(crate) world: Arc<dyn World>,
+    /// With the other nodes; `None` on a node that runs alone.
+    pub(crate) agreement: Option<Arc<Agreement>>,
 }
 
 impl Catalog {
@@ -56,11 +59,17 @@ impl Catalog {
         map: PartitionMap,
         settings: Settings,
         world: Arc<dyn World>,
+        agreement: Option<Arc<Agreement>>,
     ) -> Result<Catalog, ExecuteError> {
         let changes = store.open_slots(CHANGES).map_err(crate::error::failed)?;
         let kept = kept_changes(&store, &changes)?;
         let recent = kept.made_to(&map)?;
-        let next = Arc::new(place(&recent, &schemas.load(), &settings, world.now_us() / 1000));
+        let next = match &agreement {
+            None => place(&recent, &schemas.load(), &settings, world.now_us() / 1000),
+            // Physical partitions are made by agreement.
+            Some(_) => recent,
+        };
+        let next = Arc::new(next);
         let view = View::new(schemas, next);
         let writing = Arc::clone(&view.writing);
         store.locate_with(move |table, token| {
@@ -80,6 +89,7 @@ impl Catalog {
             traffic: Arc::default(),
             settings,
             world,
+            agreement,
         };
         catalog.follow_map();
         if catalog.view.map().epoch() != map.epoch() {
@@ -101,6 +111,10 @@ impl Catalog {
 
     /// One round of splits and merges. Called every second by one thread, or as often as it is set.
     pub fn balance(&self) {
+        // Sets of several members are split by agreement.
+        if self.agreement.is_some() {
+            return;
+        }
         balance::balance(self);
     }
 

@@ -10,7 +10,7 @@ use schema::{Schema, Table};
 use types::TableId;
 
 use crate::catalog::Catalog;
-use crate::error::{ExecuteError, failed};
+use crate::error::{ExecuteError, failed, refused};
 use crate::partitions::place;
 use crate::request::{Answer, Reply, RequestContext};
 
@@ -29,28 +29,21 @@ impl Catalog {
         request: &RequestContext<'_>,
     ) -> Result<Answer, ExecuteError> {
         let guard = self.definition.lock();
+        if let Some(agreement) = &self.agreement {
+            let mut work_out = |before: &Schema| {
+                let change = self.work_out(before, statement, request)?;
+                Ok(change.map(|change| (change.schema, (change.event, change.warnings))))
+            };
+            // Who follows what was agreed on tells of it.
+            return Ok(match self.agree(agreement, &mut work_out)? {
+                None => Answer::void(),
+                Some((event, warnings)) => Answer { reply: Reply::SchemaChange(event), warnings },
+            });
+        }
         let before = self.schema();
-        let mut fresh_id = || self.world.fresh_id();
-        let mut context = DdlContext {
-            session_keyspace: request.keyspace,
-            now_us: self.world.now_us(),
-            fresh_id: &mut fresh_id,
-            data_center: &self.settings.data_center,
-            node_count: 1,
-            profile: self.settings.profile,
-            // As in Cassandra unless its operator switches masks on: a mask that hides nothing is worse
-            // than a refusal.
-            masking_enabled: false,
-        };
-        let Some(mut change) = ddl::apply(&before, statement, &mut context)? else {
+        let Some(change) = self.work_out(&before, statement, request)? else {
             return Ok(Answer::void());
         };
-        let rules = ddl::ProvisionRules {
-            profile: self.settings.profile,
-            autoscales: self.settings.autoscales,
-            past: &|keyspace, table| self.ledger.space_past(self, keyspace, table),
-        };
-        ddl::provision(&before, &mut change, &rules, request.throughput)?;
         let SchemaChange {
             schema,
             event,
@@ -69,6 +62,37 @@ impl Catalog {
         drop(guard);
         self.world.on_schema_change(&event);
         Ok(Answer { reply: Reply::SchemaChange(event), warnings })
+    }
+
+    /// What a definition comes to; `None` if there is nothing to do.
+    fn work_out(
+        &self,
+        before: &Schema,
+        statement: &Statement,
+        request: &RequestContext<'_>,
+    ) -> Result<Option<SchemaChange>, ExecuteError> {
+        let mut fresh_id = || self.world.fresh_id();
+        let mut context = DdlContext {
+            session_keyspace: request.keyspace,
+            now_us: self.world.now_us(),
+            fresh_id: &mut fresh_id,
+            data_center: &self.settings.data_center,
+            node_count: self.agreement.as_ref().map_or(1, |agreement| agreement.node_count()),
+            profile: self.settings.profile,
+            // As in Cassandra unless its operator switches masks on: a mask that hides nothing is worse
+            // than a refusal.
+            masking_enabled: false,
+        };
+        let Some(mut change) = ddl::apply(before, statement, &mut context)? else {
+            return Ok(None);
+        };
+        let rules = ddl::ProvisionRules {
+            profile: self.settings.profile,
+            autoscales: self.settings.autoscales,
+            past: &|keyspace, table| self.ledger.space_past(self, keyspace, table),
+        };
+        ddl::provision(before, &mut change, &rules, request.throughput)?;
+        Ok(Some(change))
     }
 
     /// The order matters: what is new exists before anyone can write to it, and what is gone is
@@ -100,7 +124,7 @@ impl Catalog {
 
     /// Has storage follow the indexes of the schema, which is the one that counts: what is not done
     /// here because the node stops is done when it starts.
-    fn change_indexes(
+    pub(crate) fn change_indexes(
         &self,
         created: &[(TableId, TableId)],
         dropped: &[(TableId, TableId)],
@@ -125,6 +149,9 @@ impl Catalog {
 
     pub(crate) fn truncate(&self, table: &Table) -> Result<(), ExecuteError> {
         let _guard = self.definition.lock();
+        if self.agreement.is_some() {
+            return Err(refused("TRUNCATE is not possible in a cluster yet: drop the table and create it anew"));
+        }
         let current = self.view.schema().table_by_id(table.id).cloned();
         self.keep_before("truncated", &current.iter().collect::<Vec<_>>())?;
         self.store.truncate(table.id).map_err(ExecuteError::from)
@@ -137,7 +164,7 @@ impl Catalog {
     }
 
     /// Keeps what is about to go, where that is wanted.
-    fn keep_before(&self, verb: &str, tables: &[&Arc<Table>]) -> Result<(), ExecuteError> {
+    pub(crate) fn keep_before(&self, verb: &str, tables: &[&Arc<Table>]) -> Result<(), ExecuteError> {
         let kept = || tables.iter().filter(|table| table.options.allow_auto_snapshot);
         let Some(first) = kept().next() else { return Ok(()) };
         if !self.settings.auto_snapshot {

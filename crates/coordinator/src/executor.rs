@@ -6,6 +6,7 @@ use cql::Statement;
 use cql::ast::Name;
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
+use replica::group::Groups;
 use replica::{AllDone, Busy, CommitError, Committed, ReplicaSets, Ticket};
 use schema::Schema;
 use smallvec::SmallVec;
@@ -59,6 +60,12 @@ impl Executor {
                 partition_key_bytes_max: settings.partition_key_bytes_max,
             },
         }
+    }
+
+    /// The members of sets that have several; `None` on a node that runs alone.
+    #[inline]
+    pub fn groups(&self) -> Option<&Groups> {
+        self.replicas.groups()
     }
 
     /// The schema as it is now.
@@ -222,7 +229,12 @@ impl Executor {
                 })
                 .collect::<Result<SmallVec<[(SetId, Mutation); 1]>, ExecuteError>>()?;
             drop(map);
-            match self.replicas.commit_many(change, request.answer_to, request.without_room) {
+            match self.replicas.commit_many(
+                change,
+                request.given_us,
+                request.answer_to,
+                request.without_room,
+            ) {
                 Committed::Moved(change) if tries < MOVES_MAX => {
                     tries += 1;
                     self.catalog.wait_for_map();

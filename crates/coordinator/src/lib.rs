@@ -10,6 +10,7 @@
 //! `page_state`, `resume`, `pending_write` (from the log to the answer), `virtual_rows`; then [`Catalog`], `view`,
 //! `definitions` (changes of the schema), `partitions` (changes of the map), `balance`.
 mod admission;
+mod agreement;
 mod balance;
 mod catalog;
 mod collect;
@@ -39,6 +40,7 @@ mod view;
 mod virtual_rows;
 mod world;
 
+pub use agreement::Agreement;
 pub use catalog::Catalog;
 pub use definitions::{PARTITIONS_DOCUMENT, SCHEMA_DOCUMENT};
 pub use error::ExecuteError;

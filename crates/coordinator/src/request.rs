@@ -42,6 +42,8 @@ pub struct RequestContext<'a> {
     pub paging_state: Option<&'a [u8]>,
     /// What it may take of time and memory.
     pub bounds: &'a dyn Bounds,
+    /// The time that the node gave to the request, where its client said none.
+    pub given_us: Option<i64>,
     /// The keyspace of `USE`.
     pub keyspace: Option<&'a str>,
     /// Request units per second that a new table is to have, where the request says it beside the

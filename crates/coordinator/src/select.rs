@@ -7,7 +7,7 @@ use plan::modify::ConditionalResult;
 use plan::{IndexLookup, SelectPlan};
 use types::{
     CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadScope,
-    RowPosition, RowSelection, RowSink, RowWriter, Statics,
+    RowPosition, RowSelection, RowSink, RowWriter, SetId, Statics,
 };
 use units::Charge;
 
@@ -190,6 +190,30 @@ impl Executor {
             }
         }
         Ok(())
+    }
+
+    /// The sets that a read asks.
+    pub fn sets_of(&self, plan: &SelectPlan<'_>) -> Vec<SetId> {
+        if plan.table.is_virtual {
+            return Vec::new();
+        }
+        let map = self.view.map();
+        let mut sets = Vec::new();
+        for scope in scopes_of(plan) {
+            match scope {
+                ReadScope::Partition(key) => {
+                    let partition = map.locate(plan.table.id, key.ring());
+                    sets.extend(partition.map(|partition| partition.set));
+                }
+                ReadScope::Ring(range) => {
+                    let partitions = map.overlapping(plan.table.id, range);
+                    sets.extend(partitions.map(|partition| partition.set));
+                }
+            }
+        }
+        sets.sort_unstable();
+        sets.dedup();
+        sets
     }
 
     /// Whether a read is one that a secondary index answers with a few rows.

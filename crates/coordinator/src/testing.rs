@@ -222,7 +222,7 @@ impl Node {
             events: Mutex::default(),
         });
         let outside = Arc::clone(&world) as Arc<dyn World>;
-        let catalog = Catalog::open(replicas, store, schema, map, settings, outside).unwrap();
+        let catalog = Catalog::open(replicas, store, schema, map, settings, outside, None).unwrap();
         let catalog = Arc::new(catalog);
         Node { executor: Executor::new(&catalog), catalog, world, storage, folder }
     }
@@ -301,6 +301,7 @@ impl Node {
         };
         let plan = prepared.bind(&NoValues, &context)?;
         let request = RequestContext {
+            given_us: None,
             paging_state,
             bounds,
             keyspace: None,

@@ -13,6 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use group::Groups;
 use partition::PhysicalPartition;
 use storage::{Storage, Touched};
 use types::{
@@ -54,12 +55,25 @@ pub fn charge_of(done: &[types::Done]) -> Charge {
 pub struct ReplicaSets {
     storage: Arc<Storage>,
     budgets: Arc<Budgets>,
+    /// Where sets have members on several nodes.
+    groups: Option<Groups>,
 }
 
 impl ReplicaSets {
-    /// The sets of a node with that storage.
+    /// The sets of a node with that storage, which runs alone.
     pub fn new(storage: Arc<Storage>, budgets: Arc<Budgets>) -> ReplicaSets {
-        ReplicaSets { storage, budgets }
+        ReplicaSets { storage, budgets, groups: None }
+    }
+
+    /// The same, where sets have members on several nodes.
+    pub fn with_groups(self, groups: Groups) -> ReplicaSets {
+        ReplicaSets { groups: Some(groups), ..self }
+    }
+
+    /// The members of sets that have several; `None` on a node that runs alone.
+    #[inline]
+    pub fn groups(&self) -> Option<&Groups> {
+        self.groups.as_ref()
     }
 
     /// What the sets may spend.
@@ -149,14 +163,19 @@ impl ReplicaSets {
     }
 
     /// Commits one atomic change over any number of sets: all of it or nothing. With `answer_to`, an
-    /// outcome that comes later goes there, and [`ReplicaSets::write_group`] says when to begin.
+    /// outcome that comes later goes there, and [`ReplicaSets::write_group`] says when to begin. `given_us`: the time that
+    /// this node gave, where no client said one.
     pub fn commit_many(
         &self,
         change: impl IntoIterator<Item = (SetId, Mutation)>,
+        given_us: Option<i64>,
         answer_to: Option<AnswerTo<'_>>,
         without_room: WithoutRoom,
     ) -> Committed {
-        self.storage.commit_for(change, answer_to, without_room)
+        match &self.groups {
+            None => self.storage.commit_for(change, answer_to, without_room),
+            Some(groups) => commit_in_group(groups, change, given_us, answer_to),
+        }
     }
 
     /// Whether there is no room for a change now. Asked before anything is done for it.
@@ -173,6 +192,26 @@ impl ReplicaSets {
     /// Has what was committed for mailboxes made durable.
     pub fn write_group(&self) {
         self.storage.write_group();
+    }
+}
+
+fn commit_in_group(
+    groups: &Groups,
+    change: impl IntoIterator<Item = (SetId, Mutation)>,
+    given_us: Option<i64>,
+    answer_to: Option<AnswerTo<'_>>,
+) -> Committed {
+    let mut of_set = None;
+    let mut mutations = Vec::new();
+    for (set, mutation) in change {
+        if *of_set.get_or_insert(set) != set {
+            return Committed::Now(Err(CommitError::SeveralSets));
+        }
+        mutations.push(mutation);
+    }
+    match of_set {
+        Some(set) => groups.commit(set, mutations, given_us, answer_to),
+        None => Committed::Now(Ok(AllDone::new())),
     }
 }
 

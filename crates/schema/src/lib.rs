@@ -7,6 +7,7 @@
 //! how it is shown.
 pub mod ddl;
 pub mod describe;
+mod difference;
 mod error;
 mod java;
 mod java_class;
@@ -23,6 +24,7 @@ pub use ddl::{
     is_virtual_keyspace, resolve_type, truncated_table,
 };
 pub use describe::{DescribeResult, describe};
+pub use difference::Difference;
 pub use error::SchemaError;
 pub use model::{
     Column, ColumnKind, DroppedColumn, Index, IndexTarget, Keyspace, KeyspaceKind, Schema, Table,

@@ -218,7 +218,7 @@ impl Node {
             ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(world::steady_us)));
         let store = NodeStore::new(Arc::clone(&storage));
         let coordinator_world: Arc<dyn coordinator::World> = Arc::clone(&world) as _;
-        let catalog = Catalog::open(replicas, store, schema, map, settings, coordinator_world)
+        let catalog = Catalog::open(replicas, store, schema, map, settings, coordinator_world, None)
             .map_err(StartError::Catalog)?;
         let catalog = Arc::new(catalog);
         let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);

@@ -200,6 +200,9 @@ fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
             ErrorKind::ReadTimeout { consistency, received, required, data_present: false },
             "Operation timed out - received only 0 responses.",
         ),
+        ExecuteError::Unavailable { required, alive } => {
+            unavailable(consistency, *required, *alive)
+        }
         ExecuteError::ResultTooLarge { .. } => {
             let failures = Failures { count: 1, reasons: Vec::new() };
             let data_present = true;
@@ -246,6 +249,16 @@ fn read_failure(error: &dyn Display, consistency: Consistency) -> ErrorResponse 
     )
 }
 
+/// Cassandra's words for too few replicas.
+fn unavailable(consistency: Consistency, required: usize, alive: usize) -> ErrorResponse {
+    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let (required, alive) = (count(required), count(alive));
+    ErrorResponse::new(
+        ErrorKind::Unavailable { consistency, required, alive },
+        format!("Cannot achieve consistency level {consistency}"),
+    )
+}
+
 fn of_commit(
     error: &CommitError,
     consistency: Consistency,
@@ -263,6 +276,11 @@ fn of_commit(
         | CommitError::Moved
         | CommitError::Stale
         | CommitError::TooLate => ErrorResponse::new(ErrorKind::Overloaded, error.to_string()),
+        CommitError::SeveralSets => ErrorResponse::new(ErrorKind::Invalid, error.to_string()),
+        CommitError::Unavailable { required, alive } => {
+            unavailable(consistency, *required, *alive)
+        }
+        CommitError::TimedOut => Failure::WriteTimedOut(write_type).response(consistency),
         CommitError::LogFailed(_) | CommitError::Tree { .. } | CommitError::Closed => {
             tracing::error!(%error, "a write failed");
             ErrorResponse::new(

@@ -179,6 +179,13 @@ impl Request {
         Bytes::from(bytes)
     }
 
+    /// Whether it may be sent again though it may have been done: it has a name by which a repeat is known, or times of its
+    /// own that a repeat does not change.
+    pub fn is_repeatable(&self) -> bool {
+        let is_named = self.id.is_some();
+        is_named || self.timed_us.is_none() && self.mutations.iter().all(Mutation::is_idempotent)
+    }
+
     /// Makes its times later than one that was given before. Returns the time it has then, if it is its leader's to give.
     pub fn time_after(&mut self, last_us: i64) -> Option<i64> {
         let timed_us = self.timed_us?;

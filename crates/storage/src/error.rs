@@ -193,6 +193,17 @@ pub enum CommitError {
     Stale,
     /// The request came to be judged after its last second; nothing of it was applied, nor will be.
     TooLate,
+    /// A change over several sets with several members: nothing was done.
+    SeveralSets,
+    /// Too few members of the set are alive: nothing was done, nor will be.
+    Unavailable {
+        /// So many are needed.
+        required: usize,
+        /// So many are.
+        alive: usize,
+    },
+    /// No answer came in time: it may have been done, or be done later.
+    TimedOut,
     /// Storage was closed.
     Closed,
 }
@@ -221,6 +232,13 @@ impl fmt::Display for CommitError {
             CommitError::Moved => f.write_str("the physical partition was split or merged"),
             CommitError::Stale => f.write_str("the table was altered meanwhile"),
             CommitError::TooLate => f.write_str("the request was too late to be applied"),
+            CommitError::Unavailable { required, alive } => {
+                write!(f, "Cannot achieve consistency: {alive} of {required} replicas are alive")
+            }
+            CommitError::SeveralSets => f.write_str(
+                "a batch over several physical partitions is not possible in a cluster yet",
+            ),
+            CommitError::TimedOut => f.write_str("no answer came in time"),
             CommitError::Closed => f.write_str("storage is closed"),
         }
     }

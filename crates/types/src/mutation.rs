@@ -47,6 +47,40 @@ impl Mutation {
         self.condition.is_some() || self.operations.iter().any(in_operation)
     }
 
+    /// Whether it has this time and no other.
+    pub fn is_timed_at(&self, timestamp_us: i64) -> bool {
+        self.operations.iter().all(|operation| match operation {
+            Operation::DeletePartition(deletion) | Operation::DeleteRange { deletion, .. } => {
+                deletion.timestamp_us == timestamp_us
+            }
+            Operation::Row(change) => {
+                let liveness = change.liveness.iter().map(|it| it.timestamp_us);
+                let deletion = change.deletion.iter().map(|it| it.timestamp_us);
+                let cells = change.cells.iter().map(|it| it.timestamp_us);
+                liveness.chain(deletion).chain(cells).all(|time| time == timestamp_us)
+            }
+        })
+    }
+
+    /// Whether doing it twice, with other changes in between, comes to the same as doing it once: its times decide then.
+    pub fn is_idempotent(&self) -> bool {
+        let is_plain = |cell: &CellChange| match cell.action {
+            CellAction::Set { .. } | CellAction::Delete { .. } | CellAction::DeleteElements { .. } => {
+                true
+            }
+            CellAction::CounterAdd(_)
+            | CellAction::AddValue { .. }
+            | CellAction::ListSetAt { .. }
+            | CellAction::ListDeleteAt { .. }
+            | CellAction::ListRemoveValues { .. } => false,
+        };
+        self.condition.is_none()
+            && self.operations.iter().all(|operation| match operation {
+                Operation::DeletePartition(_) | Operation::DeleteRange { .. } => true,
+                Operation::Row(change) => change.cells.iter().all(is_plain),
+            })
+    }
+
     /// Makes all its times later.
     pub fn delay(&mut self, by_us: i64) {
         let later = |timestamp_us: &mut i64| *timestamp_us = timestamp_us.saturating_add(by_us);

@@ -135,6 +135,12 @@ impl Core {
         Ok(())
     }
 
+    /// A member is gone for good.
+    pub(crate) fn remove(&mut self, set: SetId) {
+        self.members.remove(&set);
+        self.touched.remove(&set);
+    }
+
     /// Whether this node has a member of a set.
     pub fn contains(&self, set: SetId) -> bool {
         self.members.contains_key(&set)

@@ -1,7 +1,7 @@
 //! What surrounds the core on a node: the log that its entries go into, the trees that they are applied to, and those who wait
 //! for answers. It has no thread and no socket either: whoever drives it says what came, and sends what is to be sent.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -65,6 +65,8 @@ pub enum NodeMessage {
     Ping {
         /// Its own clock, in microseconds since the epoch.
         clock_us: i64,
+        /// The version of what all agree on that it shows.
+        shown: u64,
     },
 }
 
@@ -83,6 +85,8 @@ struct Peer {
     heard_ms: u64,
     /// By how much its clock is before this node's; not known before it said so.
     ahead_us: Option<i64>,
+    /// The version of what all agree on that it shows.
+    shown: u64,
 }
 
 /// How a host behaves.
@@ -150,6 +154,8 @@ pub struct Host {
     peers: BTreeMap<NodeId, Peer>,
     /// The latest cluster time that was given.
     last_given_us: i64,
+    /// The version of what all agree on that this node shows.
+    shown: u64,
     ticks: u64,
     outbox: Vec<(NodeId, NodeMessage)>,
     storage: Arc<Storage>,
@@ -163,6 +169,8 @@ pub struct Host {
     stalled: VecDeque<(SetId, GroupAppend)>,
     /// Something was appended that nobody waits for yet to be durable.
     is_unawaited: bool,
+    /// Something began, or leads anew, since it was last asked.
+    has_news: bool,
     known_by_all: BTreeMap<SetId, u64>,
     last_proposed_s: BTreeMap<SetId, u32>,
     /// The last times that were given to proposals.
@@ -191,6 +199,7 @@ impl Host {
             answers: Answers::default(),
             peers: BTreeMap::new(),
             last_given_us: 0,
+            shown: 0,
             ticks: 0,
             outbox: Vec::new(),
             core: Core::new(options.settings, options.seed),
@@ -202,6 +211,7 @@ impl Host {
             wake,
             stalled: VecDeque::new(),
             is_unawaited: false,
+            has_news: false,
             known_by_all: BTreeMap::new(),
             last_proposed_s: BTreeMap::new(),
             last_us: BTreeMap::new(),
@@ -226,13 +236,14 @@ impl Host {
         self.storage.begin_group(&state).map_err(|error| error.to_string())?;
         self.hear_of(&state);
         self.is_unawaited = true;
+        self.has_news = true;
         self.core.add(RecoveredGroup::new(state), Vec::new())
     }
 
     /// The nodes of a set's members count as alive until they were silent for a while.
     fn hear_of(&mut self, state: &GroupState) {
         for (_, node) in state.configuration.nodes.iter().filter(|(_, node)| *node != self.node) {
-            let peer = Peer { heard_ms: self.now.ms, ahead_us: None };
+            let peer = Peer { heard_ms: self.now.ms, ahead_us: None, shown: 0 };
             self.peers.entry(*node).or_insert(peer);
         }
     }
@@ -240,6 +251,22 @@ impl Host {
     fn is_alive(&self, node: NodeId) -> bool {
         let is_heard = |peer: &Peer| peer.heard_ms + self.options.alive_ms > self.now.ms;
         node == self.node || self.peers.get(&node).is_some_and(is_heard)
+    }
+
+    /// The nodes that are alive, as far as this one knows.
+    pub fn alive_nodes(&self) -> BTreeSet<NodeId> {
+        let nodes = self.peers.keys().copied().chain([self.node]);
+        nodes.filter(|node| self.is_alive(*node)).collect()
+    }
+
+    /// The latest cluster time that was given here.
+    pub fn given_us(&self) -> i64 {
+        self.last_given_us
+    }
+
+    /// Whether something began, or leads anew, since this was last asked.
+    pub fn has_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
     }
 
     /// Cluster time in microseconds: the clock in the middle of those of the nodes that are alive. A clock that is set wrong on one
@@ -300,8 +327,10 @@ impl Host {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.heard_ms = self.now.ms;
         match message {
-            NodeMessage::Ping { clock_us } => {
+            NodeMessage::Ping { clock_us, shown } => {
                 peer.ahead_us = Some(clock_us.saturating_sub(self.now.clock_us));
+                self.has_news |= shown != peer.shown;
+                peer.shown = shown;
             }
             NodeMessage::Consensus(message) => {
                 self.inbox.push_back(Input::Message { from, message });
@@ -440,9 +469,40 @@ impl Host {
             self.attempt(number);
         }
         if self.ticks.is_multiple_of(self.options.settings.heartbeat_ticks as u64) {
-            let ping = NodeMessage::Ping { clock_us: self.now.clock_us };
-            self.outbox.extend(self.peers.keys().map(|node| (*node, ping.clone())));
+            self.ping();
         }
+    }
+
+    fn ping(&mut self) {
+        let ping = NodeMessage::Ping { clock_us: self.now.clock_us, shown: self.shown };
+        self.outbox.extend(self.peers.keys().map(|node| (*node, ping.clone())));
+    }
+
+    /// This node shows a version of what all agree on; the others are told.
+    pub fn show(&mut self, version: u64) {
+        self.shown = version;
+        self.ping();
+    }
+
+    /// The least version that another live node shows; without any the largest there is.
+    pub fn others_show(&self) -> u64 {
+        let alive = self.peers.iter().filter(|(node, _)| self.is_alive(**node));
+        alive.map(|(_, peer)| peer.shown).min().unwrap_or(u64::MAX)
+    }
+
+    /// A set that nobody needs any more: its member here is gone for good.
+    pub fn end(&mut self, set: SetId) -> Result<(), String> {
+        let Some(state) = self.core.state(set) else { return Ok(()) };
+        let replica = state.replica;
+        self.storage.end_group(set, replica).map_err(|error| error.to_string())?;
+        self.core.remove(set);
+        self.stalled.retain(|(stalled, _)| *stalled != set);
+        self.known_by_all.remove(&set);
+        self.last_proposed_s.remove(&set);
+        self.last_us.remove(&set);
+        self.is_unawaited = true;
+        self.has_news = true;
+        Ok(())
     }
 
     /// What a leader says by itself.
@@ -512,6 +572,7 @@ impl Host {
 
     /// Does what the core wants, in its order.
     fn follow(&mut self, outputs: Outputs) {
+        self.has_news |= !outputs.leads.is_empty();
         for set in &outputs.leads {
             self.storage.forget_proposed(*set);
         }

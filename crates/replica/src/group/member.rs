@@ -102,6 +102,8 @@ pub struct MemberStatus {
     pub applied: u64,
     /// Its last entry.
     pub last: u64,
+    /// The nodes of its voters.
+    pub voters: Vec<NodeId>,
     /// Of a leader: how far each voter has its log.
     pub matched: Vec<(NodeId, u64)>,
     /// Ticks since it heard from a leader.
@@ -645,7 +647,9 @@ impl Member {
             }
             Role::Follower | Role::Candidate => Vec::new(),
         };
+        let voters = configuration.voters.iter();
         MemberStatus {
+            voters: voters.filter_map(|voter| configuration.node_of(*voter)).collect(),
             set: self.set,
             replica: self.replica,
             role,

@@ -11,9 +11,11 @@
 //!
 //! Reading order: [`wire`] for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
 //! member, [`core`] for all of a node, [`host`] for what surrounds the core: log, trees, answers; [`requests`] for a
-//! coordinator's requests on their way to leaders.
+//! coordinator's requests on their way to leaders; [`driver`] for the thread that drives a host in a real process.
 
 mod core;
+mod documents;
+mod driver;
 mod entries;
 mod host;
 mod member;
@@ -24,6 +26,10 @@ pub mod wire;
 mod tests;
 
 pub use self::core::{Core, Input, Outputs};
+pub use documents::{
+    Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table,
+};
+pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
 pub use host::{Host, HostOptions, NodeMessage, Now, ProposalAnswer};
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
 pub use requests::{WriteDone, WriteOutcome};

@@ -1,8 +1,8 @@
 //! A coordinator's requests on their way to the members that lead their sets, wherever those are by now.
 //!
 //! A request is sent again by itself as long as that cannot do it twice: after an answer that says that nothing was done, always;
-//! without an answer, only if it has a name by which a repeat gets the first answer. What is left is a timeout: then it may
-//! have been done, or be done later, but never twice.
+//! without an answer, only if it has a name by which a repeat gets the first answer, or times of its own by which a repeat changes
+//! nothing. What is left is a timeout: then it may have been done, or be done later, but never twice.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ impl Requests {
         }
         for pending in self.pending.values_mut() {
             // No answer came: another leader may have to be asked. Without a name that could do it twice.
-            let may_repeat = pending.request.id.is_some() || breaks(Rule::RetryWithoutId);
+            let may_repeat = pending.request.is_repeatable() || breaks(Rule::RetryWithoutId);
             if pending.sent.is_some_and(|(_, at_ms)| at_ms + RESEND_MS <= now_ms) && may_repeat {
                 pending.sent = None;
                 pending.retry_at_ms = Some(now_ms);
@@ -173,7 +173,7 @@ impl Requests {
         let mut over = Vec::new();
         for (number, pending) in &mut self.pending {
             if pending.sent.is_some_and(|(to, _)| to == node) {
-                if pending.request.id.is_some() || breaks(Rule::RetryWithoutId) {
+                if pending.request.is_repeatable() || breaks(Rule::RetryWithoutId) {
                     pending.sent = None;
                     pending.retry_at_ms = Some(now_ms + RETRY_MS);
                 } else {

@@ -66,7 +66,7 @@ impl Inner {
 
     /// What a client is told whose request waited for a minute.
     fn timed_out(&self, call: &Call<'_>) -> Result<Failure, Failure> {
-        self.with_plan(call, |plan| {
+        self.with_plan(call, |plan, _| {
             Ok(match &plan {
                 Plan::Select(_) => Failure::Execute(ExecuteError::ReadTimedOut),
                 plan => {

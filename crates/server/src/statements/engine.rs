@@ -233,6 +233,24 @@ impl Engine {
                 return self.0.without_place(&call, throws, out);
             }
         }
+        if let Some(groups) = self.0.executor.groups() {
+            match self.0.read_confirmation(groups, &call) {
+                Ok(None) => {}
+                Ok(Some(confirmation)) => {
+                    let Some(place) = place.or_else(|| self.0.place()) else {
+                        return self.0.without_place(&call, throws, out);
+                    };
+                    let confirmed =
+                        Arc::clone(&self.0).run_confirmed(call.to_owned(), confirmation, place);
+                    return Step::Waits(Box::pin(confirmed));
+                }
+                Err(failure) => {
+                    let outcome = Err(failure);
+                    self.0.settle(&call, &outcome);
+                    return Step::Answered(encode::answer(&call.addressee(), outcome, out));
+                }
+            }
+        }
         let Ran { executed, patience } = match self.0.run(call, schema, Pace::Inline) {
             Ok(ran) => ran,
             Err(Failure::Execute(ExecuteError::Throttled(wait)))
@@ -463,14 +481,15 @@ impl Inner {
         Ok(found)
     }
 
-    /// Binds the values of a call and hands the plan over.
+    /// Binds the values of a call and hands the plan over, with the time that was given to it if its client said none.
     pub(super) fn with_plan<T>(
         &self,
         call: &Call<'_>,
-        use_plan: impl FnOnce(Plan<'_>) -> Result<T, Failure>,
+        use_plan: impl FnOnce(Plan<'_>, Option<i64>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let Some(parameters) = call.parameters() else { return Err(Failure::Bug) };
         let context = self.context(Some(parameters), call.frame.version);
+        let given_us = context.default_timestamp_us.is_none().then_some(context.now_us);
         match (&call.message.request, call.statements) {
             (Request::Batch(batch), statements) => {
                 let bound: Vec<Bound<'_>> =
@@ -485,7 +504,7 @@ impl Inner {
                     protocol::BatchKind::Unlogged => BatchKind::Unlogged,
                     protocol::BatchKind::Counter => BatchKind::Counter,
                 };
-                use_plan(Plan::Batch(plan::bind_batch(kind, &items, &context)?))
+                use_plan(Plan::Batch(plan::bind_batch(kind, &items, &context)?), given_us)
             }
             (_, [statement]) => {
                 let bound = Bound::of(&parameters.values);
@@ -496,7 +515,7 @@ impl Inner {
                     let text = "Invalid amount of bind variables";
                     return Err(plan::PlanError::invalid(text).into());
                 }
-                use_plan(statement.plan.bind(&bound, &context)?)
+                use_plan(statement.plan.bind(&bound, &context)?, given_us)
             }
             _ => Err(Failure::Bug),
         }
@@ -528,7 +547,8 @@ impl Inner {
         schema: &Schema,
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
-        let mut ran = self.with_plan(&call, |plan| self.run_plan(call, plan, schema, pace));
+        let run = |plan: Plan<'_>, given_us| self.run_plan(call, plan, given_us, schema, pace);
+        let mut ran = self.with_plan(&call, run);
         for _ in 0..PLANS_MAX {
             let Err(Failure::Write(CommitError::Stale, _)) = ran else { break };
             let schema = self.executor.schema();
@@ -537,7 +557,8 @@ impl Inner {
                 _ => vec![self.statement(&call, &schema)?],
             };
             let call = Call { statements: &statements, ..call };
-            ran = self.with_plan(&call, |plan| self.run_plan(call, plan, &schema, pace));
+            let run = |plan: Plan<'_>, given_us| self.run_plan(call, plan, given_us, &schema, pace);
+            ran = self.with_plan(&call, run);
         }
         ran
     }
@@ -546,6 +567,7 @@ impl Inner {
         &self,
         call: Call<'_>,
         plan: Plan<'_>,
+        given_us: Option<i64>,
         schema: &Schema,
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
@@ -578,6 +600,7 @@ impl Inner {
         };
         let request = RequestContext {
             paging_state: parameters.paging_state,
+            given_us,
             bounds,
             keyspace: call.keyspace(),
             answer_to: call.answer_to,

@@ -12,6 +12,7 @@ mod bounds;
 mod budget_queue;
 mod cache;
 mod call;
+mod confirm;
 mod consistency;
 mod counting;
 mod encode;

@@ -125,6 +125,7 @@ impl Writer {
         };
         let plan = statement.plan.bind(&plan::NoValues, &context)?;
         let request = RequestContext {
+            given_us: None,
             paging_state: None,
             bounds: &InTurn::new(until),
             keyspace: None,

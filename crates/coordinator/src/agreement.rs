@@ -1,0 +1,258 @@
+//! Definitions in a cluster (D15): the schema and the map are one document that all nodes agree on.
+//!
+//! Whoever defines something works out the *result*, and proposes it as the next version. If somebody else was faster, it is worked out
+//! anew from what that one made. Every node, this one too, then follows what was agreed on: it has its storage, its replica sets, its
+//! schema and its map become that, and tells its clients.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use parking_lot::{Condvar, Mutex};
+use partition::PartitionMap;
+use replica::group::{Groups, Replaced, SYSTEM_SET, SharedDocuments};
+use schema::{Difference, Schema, Table};
+use types::{NodeId, SetId};
+
+use crate::catalog::Catalog;
+use crate::definitions::SCHEMA_DOCUMENT;
+use crate::error::{ExecuteError, failed};
+use crate::partitions::place;
+
+/// The name of the document.
+const CATALOG: &str = "catalog";
+/// The first byte of the document.
+const FORM: u8 = 1;
+/// So often a definition is worked out anew because others were faster.
+const RACES_MAX: usize = 100;
+/// So long a definition waits until the other nodes show it; then it is answered all the same.
+const SHOWN_WAIT: Duration = Duration::from_secs(2);
+
+/// What a node that is not alone agrees on with the others, and how.
+pub struct Agreement {
+    documents: SharedDocuments,
+    groups: Groups,
+    /// The nodes that have members of every set.
+    members: Vec<NodeId>,
+    /// The version that this node follows.
+    followed: AtomicI64,
+    bell: Mutex<Bell>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct Bell {
+    is_rung: bool,
+    is_closing: bool,
+}
+
+impl Agreement {
+    /// With these nodes.
+    pub fn new(documents: SharedDocuments, groups: Groups, members: Vec<NodeId>) -> Arc<Agreement> {
+        let agreement = Arc::new(Agreement {
+            documents,
+            groups: groups.clone(),
+            members,
+            followed: AtomicI64::new(0),
+            bell: Mutex::default(),
+            rung: Condvar::new(),
+        });
+        let ringing = Arc::clone(&agreement);
+        groups.on_applied(SYSTEM_SET, Box::new(move || ringing.ring()));
+        agreement.groups.begin(SYSTEM_SET, &agreement.members);
+        agreement
+    }
+
+    /// How many nodes there are.
+    pub fn node_count(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The version that this node follows; zero before the first.
+    pub fn followed(&self) -> i64 {
+        self.followed.load(Ordering::Acquire)
+    }
+
+    fn ring(&self) {
+        self.bell.lock().is_rung = true;
+        self.rung.notify_all();
+    }
+
+    /// Waits until something may have been agreed on. `false` if it is over.
+    pub fn wait(&self) -> bool {
+        let mut bell = self.bell.lock();
+        while !bell.is_rung && !bell.is_closing {
+            self.rung.wait(&mut bell);
+        }
+        bell.is_rung = false;
+        !bell.is_closing
+    }
+
+    /// Nobody waits any more.
+    pub fn close(&self) {
+        self.bell.lock().is_closing = true;
+        self.rung.notify_all();
+    }
+}
+
+fn encode(schema: &Schema, map: &PartitionMap) -> Bytes {
+    let (schema, map) = (schema::persist::encode(schema), map.encode());
+    let mut bytes = BytesMut::with_capacity(schema.len() + map.len() + 5);
+    bytes.put_u8(FORM);
+    bytes.put_u32(u32::try_from(schema.len()).unwrap_or(u32::MAX));
+    bytes.put_slice(&schema);
+    bytes.put_slice(map.as_bytes());
+    bytes.freeze()
+}
+
+fn decode(bytes: &[u8]) -> Option<(Schema, PartitionMap)> {
+    let rest = bytes.strip_prefix(&[FORM])?;
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let (schema, map) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    let schema = schema::persist::decode(schema, &schema::initial_schema()).ok()?;
+    let map = PartitionMap::decode(std::str::from_utf8(map).ok()?).ok()?;
+    Some((schema, map))
+}
+
+impl Catalog {
+    /// What this node agrees on with others; `None` for a node that runs alone.
+    pub fn agreement(&self) -> Option<&Arc<Agreement>> {
+        self.agreement.as_ref()
+    }
+
+    /// Has this node become what was agreed on. Called by one thread whenever something may have been.
+    pub fn follow_agreed(&self) -> Result<(), ExecuteError> {
+        let _guard = self.definition.lock();
+        self.follow()
+    }
+
+    /// The first document: whoever comes first proposes what a new node has. `false` if nobody could be asked.
+    pub fn agree_first(&self) -> Result<bool, ExecuteError> {
+        let _guard = self.definition.lock();
+        let Some(agreement) = &self.agreement else { return Ok(true) };
+        if !agreement.documents.catch_up() {
+            return Ok(false);
+        }
+        if agreement.documents.read(CATALOG)?.is_none() {
+            let schema = schema::initial_schema().with_fresh_version();
+            let now_ms = self.world.now_us() / 1000;
+            let map = place(&PartitionMap::default(), &schema, &self.settings, now_ms);
+            let body = encode(&schema, &map);
+            agreement.documents.replace(CATALOG, None, body, self.world.now_us())?;
+        }
+        if !agreement.documents.catch_up() {
+            return Ok(false);
+        }
+        self.follow()?;
+        Ok(agreement.followed() > 0)
+    }
+
+    /// Works something out from what is agreed on, and has it agreed on: `None` from `work_out` means that there is nothing to do.
+    /// The caller holds the definition lock.
+    pub(crate) fn agree<T>(
+        &self,
+        agreement: &Agreement,
+        work_out: &mut dyn FnMut(&Schema) -> Result<Option<(Schema, T)>, ExecuteError>,
+    ) -> Result<Option<T>, ExecuteError> {
+        for _ in 0..RACES_MAX {
+            self.catch_up(agreement)?;
+            let known = agreement.followed();
+            let Some((schema, made)) = work_out(&self.view.schema())? else { return Ok(None) };
+            let before = self.view.maps.load_full();
+            let map = place(&before, &schema, &self.settings, self.world.now_us() / 1000);
+            let body = encode(&schema, &map);
+            let now_us = self.world.now_us();
+            match agreement.documents.replace(CATALOG, Some(known), body, now_us)? {
+                Replaced::Lost => continue,
+                Replaced::Done => {
+                    self.catch_up(agreement)?;
+                    self.wait_until_shown(agreement, known + 1);
+                    return Ok(Some(made));
+                }
+            }
+        }
+        Err(failed("other definitions were always faster; try again"))
+    }
+
+    /// This node has everything that was agreed on before.
+    fn catch_up(&self, agreement: &Agreement) -> Result<(), ExecuteError> {
+        if !agreement.documents.catch_up() {
+            let (required, _, alive) = agreement.groups.alive(SYSTEM_SET);
+            return Err(replica::CommitError::Unavailable { required, alive }.into());
+        }
+        self.follow()
+    }
+
+    /// Drivers ask other nodes next, and are to find it there.
+    fn wait_until_shown(&self, agreement: &Agreement, version: i64) {
+        let _ = agreement.groups.wait_until_others_show(version as u64, SHOWN_WAIT);
+    }
+
+    /// The caller holds the definition lock.
+    fn follow(&self) -> Result<(), ExecuteError> {
+        let Some(agreement) = &self.agreement else { return Ok(()) };
+        let Some(document) = agreement.documents.read(CATALOG)? else { return Ok(()) };
+        if document.version <= agreement.followed() {
+            return Ok(());
+        }
+        let (schema, map) = decode(&document.body)
+            .ok_or_else(|| failed("what the cluster agreed on cannot be read by this version"))?;
+        self.become_agreed(agreement, schema, map)?;
+        agreement.followed.store(document.version, Ordering::Release);
+        agreement.groups.show(document.version as u64);
+        Ok(())
+    }
+
+    /// The order is that of a definition on a node that runs alone: what is new exists before anyone can write to it, and what is gone
+    /// is removed when nobody can.
+    fn become_agreed(
+        &self,
+        agreement: &Agreement,
+        schema: Schema,
+        map: PartitionMap,
+    ) -> Result<(), ExecuteError> {
+        let before = self.schema();
+        let difference = Difference::between(&before, &schema);
+        for table in difference.created.iter().filter_map(|table| schema.table_by_id(*table)) {
+            self.store.create_table(table);
+        }
+        let removed: Vec<&Arc<Table>> =
+            difference.dropped.iter().filter_map(|id| before.table_by_id(*id)).collect();
+        self.keep_before("dropped", &removed)?;
+        let gone: Vec<SetId> = self.view.map().sets_gone_in(&map);
+        for (_, partitions) in map.spaces() {
+            for partition in partitions {
+                agreement.groups.begin(partition.set, &agreement.members);
+            }
+        }
+        {
+            let _saving = self.saving.lock();
+            self.save_map(&map)?;
+            self.store
+                .save_document(SCHEMA_DOCUMENT, &schema::persist::encode(&schema))
+                .map_err(failed)?;
+        }
+        self.show_agreed(map, schema);
+        for set in gone {
+            agreement.groups.end(set);
+        }
+        for table in &difference.dropped {
+            self.store.drop_table(*table)?;
+        }
+        self.change_indexes(&difference.created_indexes, &difference.dropped_indexes)?;
+        for event in &difference.events {
+            self.world.on_schema_change(event);
+        }
+        Ok(())
+    }
+
+    fn show_agreed(&self, map: PartitionMap, schema: Schema) {
+        let (map, schema) = (Arc::new(map), Arc::new(schema));
+        self.view.schemas.store(schema);
+        self.view.writing.store(Arc::clone(&map));
+        self.view.maps.store(map);
+        self.share_budgets();
+        self.follow_map();
+    }
+}

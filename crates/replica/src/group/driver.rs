@@ -1,0 +1,493 @@
+//! The thread that drives a node's members: it hands the host what came, tells it the time, and sends what is to be sent.
+//! Everybody else has a [`Groups`] and never waits.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Condvar, Mutex};
+use storage::{
+    AnswerTo, CommitError, CommitResult, Committed, Configuration, GroupState, Request, RequestId,
+    Storage,
+};
+use tokio::sync::oneshot;
+use types::{Mutation, NodeId, ReplicaId, SetId};
+
+use super::host::{Host, HostOptions, NodeMessage, Now};
+use super::member::MemberStatus;
+use super::requests::{WriteDone, WriteOutcome};
+
+/// A tick of the members' clocks (D9).
+pub const TICK_MS: u64 = 50;
+/// What is told of the members is made anew every so many ticks.
+const TELLING_TICKS: u64 = 4;
+/// So many questions may wait for the thread; more are refused, and messages of peers are lost, as they may be.
+const WAITING_MAX: usize = 65_536;
+/// While the log has no room it is tried again so often.
+const STALLED_WAIT: Duration = Duration::from_millis(5);
+/// A member that heard nothing of a leader for so long does not answer reads by itself (D13).
+const SILENT_MS_MAX: u64 = 10_000;
+/// A request may still be applied so many seconds after nobody waits for it: leaders' seconds differ.
+const LATE_S: u32 = 30;
+
+/// Carries messages to other nodes. It never waits; what cannot be sent is lost.
+pub trait Transport: Send + Sync {
+    /// Sends the messages of one turn, each node's in their order.
+    fn send_all(&self, messages: Vec<(NodeId, NodeMessage)>);
+}
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
+
+/// Called by the thread when entries of a set were applied that somebody wants to hear of.
+pub type OnApplied = Box<dyn Fn() + Send + Sync>;
+
+enum Question {
+    Submit { set: SetId, request: Box<Request>, deadline_ms: u64, done: WriteDone },
+    Read { set: SetId, done: Box<dyn FnOnce(bool) + Send> },
+    Receive { from: NodeId, messages: Vec<NodeMessage> },
+    LinkBroke(NodeId),
+    Begin(GroupState),
+    End(SetId),
+    Show(u64),
+    HandLeadership { set: SetId, to: NodeId },
+}
+
+#[derive(Default)]
+struct Inbox {
+    questions: Vec<Question>,
+    is_woken: bool,
+    is_closing: bool,
+}
+
+/// What is told of the members of this node.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// The members, by set.
+    pub members: Vec<MemberStatus>,
+    /// The nodes that are alive, this one included.
+    pub alive: BTreeSet<NodeId>,
+    /// Cluster time when this was told, in microseconds.
+    pub cluster_us: i64,
+    /// The least version of what all agree on that another live node shows.
+    pub others_show: u64,
+}
+
+impl Told {
+    /// How a member is.
+    pub fn member(&self, set: SetId) -> Option<&MemberStatus> {
+        let place = self.members.binary_search_by_key(&set, |member| member.set);
+        place.ok().and_then(|place| self.members.get(place))
+    }
+}
+
+struct Shared {
+    node: NodeId,
+    inbox: Mutex<Inbox>,
+    rung: Condvar,
+    clock: Clock,
+    told: ArcSwap<Told>,
+    /// Rung when something is told anew.
+    telling: (Mutex<()>, Condvar),
+    transport: OnceLock<Arc<dyn Transport>>,
+    on_applied: Mutex<Vec<(SetId, OnApplied)>>,
+    /// Names of requests: what this start drew, and how many-th.
+    epoch: u32,
+    next_request: AtomicU64,
+    request_ms: u64,
+    has_failed: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The members of this node, for everybody who asks something of them.
+#[derive(Clone)]
+pub struct Groups(Arc<Shared>);
+
+impl std::fmt::Debug for Groups {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Groups").field("node", &self.0.node).finish_non_exhaustive()
+    }
+}
+
+impl Groups {
+    /// Opens the members that storage has. Nothing moves before [`Groups::start`]. `request_ms`: so long a request is
+    /// tried.
+    pub fn open(
+        node: NodeId,
+        storage: Arc<Storage>,
+        options: HostOptions,
+        clock: Clock,
+        request_ms: u64,
+    ) -> Result<(Groups, Driver), String> {
+        let shared = Arc::new(Shared {
+            node,
+            inbox: Mutex::default(),
+            rung: Condvar::new(),
+            told: ArcSwap::default(),
+            telling: (Mutex::new(()), Condvar::new()),
+            transport: OnceLock::new(),
+            on_applied: Mutex::default(),
+            epoch: options.seed as u32,
+            next_request: AtomicU64::new(0),
+            request_ms,
+            has_failed: AtomicBool::new(false),
+            thread: Mutex::new(None),
+            clock,
+        });
+        let ringing = Arc::clone(&shared);
+        let wake = Arc::new(move || ringing.wake());
+        let now = (shared.clock)();
+        let host = Host::open(node, storage, options, now, wake)?;
+        let groups = Groups(shared);
+        groups.tell(&host, now);
+        Ok((groups.clone(), Driver { host, groups }))
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.0.node
+    }
+
+    /// How the members are, or were a moment ago.
+    pub fn told(&self) -> Arc<Told> {
+        self.0.told.load_full()
+    }
+
+    /// Calls `heard` behind every turn that applied something of a set. It must not wait.
+    pub fn on_applied(&self, set: SetId, heard: OnApplied) {
+        self.0.on_applied.lock().push((set, heard));
+    }
+
+    /// Whether the log failed, so that nothing is promised any more.
+    pub fn has_failed(&self) -> bool {
+        self.0.has_failed.load(Ordering::Acquire)
+    }
+
+    /// Another node said something.
+    pub fn receive(&self, from: NodeId, messages: Vec<NodeMessage>) {
+        // Whoever sent it sends it again.
+        let _ = self.ask(Question::Receive { from, messages });
+    }
+
+    /// The link to a node broke, or was made anew.
+    pub fn link_broke(&self, node: NodeId) {
+        let _ = self.ask(Question::LinkBroke(node));
+    }
+
+    /// A set that is new, with a member on each of these nodes, this one among them. One that is known is left as it is.
+    pub fn begin(&self, set: SetId, nodes: &[NodeId]) {
+        let members = nodes.iter().map(|node| (ReplicaId(node.0), *node));
+        let configuration = Configuration::of_voters(members);
+        let state = GroupState::born(set, ReplicaId(self.0.node.0), configuration);
+        let _ = self.ask(Question::Begin(state));
+    }
+
+    /// A set that nobody needs any more: its member here is gone for good.
+    pub fn end(&self, set: SetId) {
+        let _ = self.ask(Question::End(set));
+    }
+
+    /// This node shows a version of what all agree on, and tells the others.
+    pub fn show(&self, version: u64) {
+        let _ = self.ask(Question::Show(version));
+    }
+
+    /// Waits until all live nodes show a version, or the time is up. Not for threads that serve others.
+    pub fn wait_until_others_show(&self, version: u64, wait: Duration) -> bool {
+        let (lock, rung) = &self.0.telling;
+        let until_ms = (self.0.clock)().ms + u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let mut lock = lock.lock();
+        loop {
+            if self.0.told.load().others_show >= version {
+                return true;
+            }
+            let left_ms = until_ms.saturating_sub((self.0.clock)().ms);
+            if left_ms == 0 || self.has_failed() {
+                return false;
+            }
+            rung.wait_for(&mut lock, Duration::from_millis(left_ms));
+        }
+    }
+
+    /// Asks the member of another node to lead a set that this node's member leads.
+    pub fn hand_leadership(&self, set: SetId, to: NodeId) {
+        let _ = self.ask(Question::HandLeadership { set, to });
+    }
+
+    /// Calls `done` with `true` when this node's member has applied everything that was committed before the call; with
+    /// `false` if it cannot tell.
+    pub fn confirm(&self, set: SetId, done: Box<dyn FnOnce(bool) + Send>) {
+        if let Err(Question::Read { done, .. }) = self.ask(Question::Read { set, done }) {
+            done(false);
+        }
+    }
+
+    /// The same, awaited.
+    pub fn confirmed(&self, set: SetId) -> oneshot::Receiver<bool> {
+        let (sender, receiver) = oneshot::channel();
+        let tell = move |is_confirmed| {
+            let _ = sender.send(is_confirmed);
+        };
+        self.confirm(set, Box::new(tell));
+        receiver
+    }
+
+    /// Whether this node's member may answer a weak read: it heard from a leader not long ago.
+    pub fn may_read_locally(&self, set: SetId) -> bool {
+        let told = self.0.told.load();
+        let is_fresh = |it: &MemberStatus| it.silent_ticks * TICK_MS <= SILENT_MS_MAX;
+        told.member(set).is_some_and(|member| member.frozen.is_none() && is_fresh(member))
+    }
+
+    /// How many voters of a set are needed, how many it has, and how many of them are on nodes that are alive.
+    pub fn alive(&self, set: SetId) -> (usize, usize, usize) {
+        let told = self.0.told.load();
+        let Some(member) = told.member(set) else { return (1, 1, 0) };
+        let alive = member.voters.iter().filter(|node| told.alive.contains(node)).count();
+        (member.voters.len() / 2 + 1, member.voters.len(), alive)
+    }
+
+    /// Commits mutations of one set through its leader, wherever that is. `given_us`: the time that this node gave them.
+    pub fn commit(
+        &self,
+        set: SetId,
+        mutations: Vec<Mutation>,
+        given_us: Option<i64>,
+        answer_to: Option<AnswerTo<'_>>,
+    ) -> Committed {
+        let now = (self.0.clock)();
+        let is_timed = given_us.is_some_and(|us| mutations.iter().all(|it| it.is_timed_at(us)));
+        let is_idempotent = !is_timed && mutations.iter().all(Mutation::is_idempotent);
+        let number = self.0.next_request.fetch_add(1, Ordering::Relaxed);
+        let id = u128::from(self.0.node.0) << 96 | u128::from(self.0.epoch) << 64;
+        let deadline_ms = now.ms + self.0.request_ms;
+        let cluster_us = now.clock_us.max(self.0.told.load().cluster_us);
+        let cluster_s = u32::try_from(cluster_us / 1_000_000).unwrap_or(u32::MAX);
+        let tried_s = u32::try_from(self.0.request_ms.div_ceil(1000)).unwrap_or(u32::MAX);
+        let request = Request {
+            id: (!is_idempotent).then_some(RequestId(id | u128::from(number))),
+            not_after_s: cluster_s.saturating_add(tried_s).saturating_add(LATE_S),
+            timed_us: given_us.filter(|_| is_timed),
+            mutations,
+        };
+        let (done, committed) = answered(answer_to);
+        let question = Question::Submit { set, request: Box::new(request), deadline_ms, done };
+        match self.ask(question) {
+            Ok(()) => committed,
+            Err(_) => Committed::Now(Err(CommitError::Overloaded)),
+        }
+    }
+
+    /// The question comes back if too many wait.
+    fn ask(&self, question: Question) -> Result<(), Question> {
+        let mut inbox = self.0.inbox.lock();
+        if inbox.is_closing || inbox.questions.len() >= WAITING_MAX {
+            return Err(question);
+        }
+        inbox.questions.push(question);
+        let was_woken = std::mem::replace(&mut inbox.is_woken, true);
+        drop(inbox);
+        if !was_woken {
+            self.0.rung.notify_one();
+        }
+        Ok(())
+    }
+
+    fn tell(&self, host: &Host, now: Now) {
+        let told = Told {
+            members: host.status(),
+            alive: host.alive_nodes(),
+            cluster_us: host.given_us().max(now.clock_us),
+            others_show: host.others_show(),
+        };
+        self.0.told.store(Arc::new(told));
+        drop(self.0.telling.0.lock());
+        self.0.telling.1.notify_all();
+    }
+
+    /// Ends the thread. Whoever waits is told that nobody knows.
+    pub fn close(&self) {
+        self.0.inbox.lock().is_closing = true;
+        self.0.wake();
+        if let Some(thread) = self.0.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Who is told what became of a request, and what its caller gets now.
+fn answered(answer_to: Option<AnswerTo<'_>>) -> (WriteDone, Committed) {
+    match answer_to {
+        Some(AnswerTo { mailbox, number }) => {
+            let mailbox = Arc::clone(mailbox);
+            let done = move |outcome| {
+                if let Some(waker) = mailbox.put(number, result_of(outcome)) {
+                    waker.wake();
+                }
+            };
+            (Box::new(done), Committed::Promised)
+        }
+        None => {
+            let (sender, receiver) = oneshot::channel();
+            let done = move |outcome| {
+                let _ = sender.send(result_of(outcome));
+            };
+            (Box::new(done), Committed::Later(receiver))
+        }
+    }
+}
+
+fn result_of(outcome: WriteOutcome) -> CommitResult {
+    match outcome {
+        WriteOutcome::Done(result) => result,
+        WriteOutcome::Unavailable { required, alive } => {
+            Err(CommitError::Unavailable { required, alive })
+        }
+        WriteOutcome::TimedOut => Err(CommitError::TimedOut),
+    }
+}
+
+impl Shared {
+    fn wake(&self) {
+        self.inbox.lock().is_woken = true;
+        self.rung.notify_one();
+    }
+}
+
+/// What the thread has.
+pub struct Driver {
+    host: Host,
+    groups: Groups,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Everything moves from now on.
+    pub fn start(self, transport: Arc<dyn Transport>) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.groups.0);
+        let _ = shared.transport.set(transport);
+        let thread = Builder::new().name("helenus-sets".into()).spawn(move || self.run())?;
+        *shared.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    fn run(mut self) {
+        let shared = Arc::clone(&self.groups.0);
+        let mut next_tick_ms = (shared.clock)().ms + TICK_MS;
+        let mut ticks = 0;
+        loop {
+            let (questions, is_closing) = self.wait(next_tick_ms);
+            let now = (shared.clock)();
+            self.host.set_now(now);
+            let applied_before = self.applied();
+            for question in questions {
+                self.take(question);
+            }
+            if now.ms >= next_tick_ms {
+                self.host.tick();
+                ticks += 1;
+                // After a pause time goes on from here: the ticks that were missed say nothing of the others.
+                next_tick_ms = now.ms + TICK_MS;
+            }
+            let messages = self.host.turn();
+            if let Some(transport) = shared.transport.get() {
+                transport.send_all(messages);
+            }
+            if applied_before != self.applied() {
+                self.tell_applied(&applied_before);
+            }
+            if ticks >= TELLING_TICKS || self.host.has_news() {
+                ticks = 0;
+                self.groups.tell(&self.host, now);
+            }
+            if self.host.has_failed() {
+                shared.has_failed.store(true, Ordering::Release);
+                tracing::error!("the log of this node failed: its members take part in nothing");
+                break;
+            }
+            if is_closing {
+                break;
+            }
+        }
+        shared.inbox.lock().is_closing = true;
+        self.host.close();
+        let questions = std::mem::take(&mut shared.inbox.lock().questions);
+        for question in questions {
+            match question {
+                Question::Submit { done, .. } => {
+                    done(WriteOutcome::Done(Err(CommitError::Closed)));
+                }
+                Question::Read { done, .. } => done(false),
+                _ => {}
+            }
+        }
+    }
+
+    /// What came, at the latest when the next tick is due.
+    fn wait(&self, next_tick_ms: u64) -> (Vec<Question>, bool) {
+        let shared = &self.groups.0;
+        let mut inbox = shared.inbox.lock();
+        if !inbox.is_woken && !inbox.is_closing {
+            let left_ms = next_tick_ms.saturating_sub((shared.clock)().ms);
+            let mut wait = Duration::from_millis(left_ms);
+            if self.host.is_stalled() {
+                wait = wait.min(STALLED_WAIT);
+            }
+            shared.rung.wait_for(&mut inbox, wait);
+        }
+        inbox.is_woken = false;
+        (std::mem::take(&mut inbox.questions), inbox.is_closing)
+    }
+
+    fn take(&mut self, question: Question) {
+        match question {
+            Question::Submit { set, request, deadline_ms, done } => {
+                self.host.submit(set, *request, deadline_ms, done);
+            }
+            Question::Read { set, done } => self.host.read(set, done),
+            Question::Receive { from, messages } => {
+                messages.into_iter().for_each(|message| self.host.receive(from, message));
+            }
+            Question::LinkBroke(node) => self.host.link_broke(node),
+            Question::Begin(state) => {
+                let set = state.set;
+                if self.host.core().contains(set) {
+                    return;
+                }
+                if let Err(error) = self.host.begin(state) {
+                    tracing::error!(set = set.0, %error, "a member of a replica set cannot begin");
+                }
+            }
+            Question::End(set) => {
+                if let Err(error) = self.host.end(set) {
+                    tracing::error!(set = set.0, %error, "a member of a replica set cannot end");
+                }
+            }
+            Question::Show(version) => self.host.show(version),
+            Question::HandLeadership { set, to } => self.host.hand_leadership(set, to),
+        }
+    }
+
+    /// How far the sets are that somebody wants to hear of.
+    fn applied(&self) -> Vec<Option<u64>> {
+        let wanted = self.groups.0.on_applied.lock();
+        wanted.iter().map(|(set, _)| self.host.core().applied(*set)).collect()
+    }
+
+    fn tell_applied(&self, before: &[Option<u64>]) {
+        let wanted = self.groups.0.on_applied.lock();
+        for (place, (set, heard)) in wanted.iter().enumerate() {
+            if before.get(place) != Some(&self.host.core().applied(*set)) {
+                heard();
+            }
+        }
+    }
+}

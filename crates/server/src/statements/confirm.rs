@@ -1,0 +1,118 @@
+//! Reads of sets with several members: before a strong one this node's member must know everything that was committed before
+//! (D12). It asks the leader once for all that wait; the rows are then read here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordinator::{ExecuteError, Executed};
+use plan::Plan;
+use protocol::Consistency;
+use replica::group::Groups;
+use tokio::sync::OwnedSemaphorePermit;
+use types::SetId;
+use units::ReadStrength;
+
+use super::call::{Call, OwnedCall, strength};
+use super::engine::{Inner, Pace, Ran};
+use super::plans::Patience;
+use crate::reply::Failure;
+use crate::session::Finished;
+use crate::world;
+
+/// While a set has no leader it is asked again so often.
+const ASKED_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a read waits for.
+pub(super) struct Confirmation {
+    sets: Vec<SetId>,
+    patience: Patience,
+}
+
+impl Inner {
+    /// What a call waits for before it is run; `None` for everything that is no strong read.
+    pub(super) fn read_confirmation(
+        &self,
+        groups: &Groups,
+        call: &Call<'_>,
+    ) -> Result<Option<Confirmation>, Failure> {
+        let [statement] = call.statements else { return Ok(None) };
+        let Some(parameters) = call.parameters() else { return Ok(None) };
+        if statement.plan.is_modification() {
+            return Ok(None);
+        }
+        let consistency = parameters.consistency;
+        self.with_plan(call, |plan, _| {
+            let Plan::Select(select) = &plan else { return Ok(None) };
+            let mut sets = self.executor.sets_of(select);
+            if strength(consistency) == ReadStrength::One {
+                sets.retain(|set| !groups.may_read_locally(*set));
+            }
+            if sets.is_empty() {
+                return Ok(None);
+            }
+            for set in &sets {
+                ensure_alive(groups, *set, consistency)?;
+            }
+            let patience = Patience::of(&plan, &self.timeouts, call.started);
+            Ok(Some(Confirmation { sets, patience }))
+        })
+    }
+
+    /// Waits for what is to be known, then runs the call.
+    pub(super) async fn run_confirmed(
+        self: Arc<Self>,
+        call: OwnedCall,
+        confirmation: Confirmation,
+        place: OwnedSemaphorePermit,
+    ) -> Finished {
+        let _place = place;
+        let Confirmation { sets, patience } = confirmation;
+        if !self.confirm(&sets, patience).await {
+            return self.finished(&call, Err(ExecuteError::ReadTimedOut.into()));
+        }
+        let schema = self.executor.schema();
+        let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
+        match ran {
+            Ok(Ran { executed: Executed::Done(answer), .. }) => self.finished(&call, Ok(answer)),
+            Ok(Ran { executed: Executed::TooLong, patience }) => {
+                Box::pin(self.run_apart(call, patience)).await
+            }
+            Ok(Ran { executed: Executed::Pending(..) | Executed::NoRoom(_), .. }) => {
+                self.finished(&call, Err(Failure::Bug))
+            }
+            Err(Failure::Execute(ExecuteError::Throttled(wait)))
+                if self.waits_for_budget(call.statements()) =>
+            {
+                Box::pin(self.wait_for_budget(call, wait)).await
+            }
+            Err(failure) => self.finished(&call, Err(failure)),
+        }
+    }
+
+    /// Waits until this node's members of some sets have everything that was committed before; `false` if the time is up.
+    async fn confirm(&self, sets: &[SetId], patience: Patience) -> bool {
+        let Some(groups) = self.executor.groups() else { return true };
+        let all = async {
+            // All are asked before any is waited for.
+            let asked: Vec<_> = sets.iter().map(|set| (*set, groups.confirmed(*set))).collect();
+            for (set, mut asked) in asked {
+                while !matches!((&mut asked).await, Ok(true)) {
+                    tokio::time::sleep(ASKED_AGAIN).await;
+                    asked = groups.confirmed(set);
+                }
+            }
+        };
+        world::now() < patience.until
+            && tokio::time::timeout_at(patience.until.into(), all).await.is_ok()
+    }
+}
+
+/// Refuses a request for which too few members are alive.
+fn ensure_alive(groups: &Groups, set: SetId, consistency: Consistency) -> Result<(), Failure> {
+    let (quorum, voters, alive) = groups.alive(set);
+    let required = if consistency == Consistency::All { voters } else { quorum };
+    if alive < required {
+        return Err(ExecuteError::Unavailable { required, alive }.into());
+    }
+    Ok(())
+}
