@@ -118,6 +118,7 @@ impl World for TestWorld {
             index_builds: Vec::new(),
             units: Default::default(),
             auth: Default::default(),
+            cluster: Default::default(),
         }
     }
 

@@ -195,6 +195,7 @@ fn facts() -> NodeFacts {
         index_builds: Vec::new(),
         units: Default::default(),
         auth: Default::default(),
+        cluster: Default::default(),
     }
 }
 

@@ -271,6 +271,7 @@ fn describe_all(schema: &Schema) -> Vec<String> {
         index_builds: Vec::new(),
         units: Default::default(),
         auth: Default::default(),
+        cluster: Default::default(),
     };
     let result = describe(&statement, schema, None, &facts).unwrap();
     let text = |row: Vec<Vec<u8>>| String::from_utf8(row.into_iter().next_back().unwrap()).unwrap();

@@ -93,6 +93,7 @@ impl NodeWorld {
             index_builds: Vec::new(),
             units: Default::default(),
             auth: Default::default(),
+            cluster: Default::default(),
         };
         let (statements, auth, views) = Default::default();
         NodeWorld { lasting, uuids, hub, clients, statements, auth, views }

@@ -72,6 +72,71 @@ pub struct NodeFacts {
     pub units: UnitFacts,
     /// Roles and permissions.
     pub auth: AuthFacts,
+    /// The other nodes, and the members of replica sets.
+    pub cluster: ClusterFacts,
+}
+
+/// What a node that is not alone knows of the others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterFacts {
+    /// The other nodes.
+    pub peers: Vec<PeerFacts>,
+    /// The members of replica sets on this node; of sets that it leads, all.
+    pub replicas: Vec<ReplicaFacts>,
+}
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerFacts {
+    /// Where other nodes connect.
+    pub address: IpAddr,
+    /// The port for other nodes.
+    pub port: u16,
+    /// Where clients connect.
+    pub rpc_address: IpAddr,
+    /// The port for clients.
+    pub rpc_port: u16,
+    /// Survives restarts.
+    pub host_id: u128,
+    /// Where it stands.
+    pub data_center: String,
+    /// Where in the data center.
+    pub rack: String,
+    /// The Cassandra version that it is compatible with.
+    pub release_version: String,
+    /// Its tokens, as decimal numbers.
+    pub tokens: Vec<String>,
+    /// Whether it shows the schema that this node shows.
+    pub is_agreed: bool,
+}
+
+/// A member of a replica set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaFacts {
+    /// Which set; of the set that keeps the schema, none that a keyspace has.
+    pub set: u32,
+    /// The node that it is on.
+    pub node: u64,
+    /// The member.
+    pub replica: u64,
+    /// `leader`, `follower` or `candidate`.
+    pub role: String,
+    /// The term.
+    pub term: Option<i64>,
+    /// The node that leads, as far as the member knows.
+    pub leader: Option<u64>,
+    /// The last entry that is known to be committed.
+    pub commit_index: Option<i64>,
+    /// The last entry that was applied.
+    pub applied_index: Option<i64>,
+    /// The last entry that it has.
+    pub last_index: i64,
+    /// By how many entries it is behind what is committed.
+    pub lag: i64,
+    /// Milliseconds since it heard from a leader.
+    pub silent_ms: Option<i64>,
+    /// Why it takes part in nothing, if so.
+    pub frozen: Option<String>,
 }
 
 /// How far an index is built.

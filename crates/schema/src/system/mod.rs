@@ -29,7 +29,9 @@ use crate::error::{SchemaError, invalid};
 use crate::model::{Keyspace, KeyspaceKind, Schema};
 use crate::options::KeyspaceOptions;
 
-pub use facts::{ClientFacts, IndexBuildFacts, NodeFacts, RangeEstimate};
+pub use facts::{
+    ClientFacts, ClusterFacts, IndexBuildFacts, NodeFacts, PeerFacts, RangeEstimate, ReplicaFacts,
+};
 pub use partition_rows::{
     LogicalPartitionFacts, MapChangeFacts, PartitionFacts, PhysicalPartitionFacts,
 };

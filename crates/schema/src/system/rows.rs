@@ -1,6 +1,6 @@
 //! What a computed table holds.
 
-use super::facts::{ClientFacts, NodeFacts, RangeEstimate};
+use super::facts::{ClientFacts, NodeFacts, PeerFacts, RangeEstimate, ReplicaFacts};
 use super::values::{self, Value};
 use super::{partition_rows, role_rows, schema_rows, unit_rows, virtual_schema_rows};
 use crate::model::{Schema, Table};
@@ -18,6 +18,11 @@ pub struct VirtualRow {
 pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<VirtualRow> {
     let rows = match (&*table.keyspace, &*table.name) {
         ("system", "local") => vec![local(schema, facts)],
+        ("system", "peers") => facts.cluster.peers.iter().map(|it| peer(schema, it)).collect(),
+        ("system", "peers_v2") => {
+            facts.cluster.peers.iter().map(|it| peer_v2(schema, it)).collect()
+        }
+        ("system_helenus", "replicas") => facts.cluster.replicas.iter().map(replica).collect(),
         ("system", "IndexInfo") => schema_rows::built_indexes(schema, facts),
         ("system", "size_estimates") => facts.estimates.iter().map(size_estimate).collect(),
         ("system", "table_estimates") => facts.estimates.iter().flat_map(table_estimates).collect(),
@@ -80,6 +85,55 @@ fn local(schema: &Schema, facts: &NodeFacts) -> NamedRow {
         ("schema_version", uuid(schema.version)),
         ("tokens", set(&facts.tokens)),
         ("truncated_at", if facts.truncated_at.is_empty() { None } else { map(truncated) }),
+    ]
+}
+
+/// What both tables of peers tell of one.
+fn peer_columns(schema: &Schema, peer: &PeerFacts) -> NamedRow {
+    use values::{inet, set, text, uuid};
+    // The version of another schema is not known here; that it is another one is what drivers ask.
+    let version = if peer.is_agreed { schema.version } else { !schema.version };
+    vec![
+        ("peer", inet(peer.address)),
+        ("data_center", text(&peer.data_center)),
+        ("host_id", uuid(peer.host_id)),
+        ("rack", text(&peer.rack)),
+        ("release_version", text(&peer.release_version)),
+        ("schema_version", uuid(version)),
+        ("tokens", set(&peer.tokens)),
+    ]
+}
+
+fn peer(schema: &Schema, peer: &PeerFacts) -> NamedRow {
+    let mut row = peer_columns(schema, peer);
+    row.push(("rpc_address", values::inet(peer.rpc_address)));
+    row
+}
+
+fn peer_v2(schema: &Schema, peer: &PeerFacts) -> NamedRow {
+    let mut row = peer_columns(schema, peer);
+    row.push(("peer_port", values::port(peer.port)));
+    row.push(("native_address", values::inet(peer.rpc_address)));
+    row.push(("native_port", values::port(peer.rpc_port)));
+    row
+}
+
+fn replica(replica: &ReplicaFacts) -> NamedRow {
+    use values::{bigint, optional_text, text};
+    let number = |number: u64| bigint(i64::try_from(number).unwrap_or(i64::MAX));
+    vec![
+        ("set_id", bigint(i64::from(replica.set))),
+        ("node", number(replica.node)),
+        ("replica", number(replica.replica)),
+        ("role", text(&replica.role)),
+        ("term", replica.term.and_then(bigint)),
+        ("leader", replica.leader.and_then(number)),
+        ("commit_index", replica.commit_index.and_then(bigint)),
+        ("applied_index", replica.applied_index.and_then(bigint)),
+        ("last_index", bigint(replica.last_index)),
+        ("lag", bigint(replica.lag)),
+        ("silent_ms", replica.silent_ms.and_then(bigint)),
+        ("frozen", optional_text(replica.frozen.as_deref())),
     ]
 }
 
