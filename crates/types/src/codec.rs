@@ -365,6 +365,11 @@ impl Decoder {
         Ok(self.rest.split_to(length))
     }
 
+    /// All that is not read yet.
+    pub fn rest(self) -> Bytes {
+        self.rest
+    }
+
     /// So many bytes.
     pub fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let array = *self.rest.first_chunk::<N>().ok_or(Malformed)?;

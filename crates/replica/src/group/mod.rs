@@ -9,7 +9,7 @@
 //!
 //! Rules that hold here, by name, with the tests that fail without them: `docs/replication.md`.
 //!
-//! Reading order: [`wire`] for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
+//! Reading order: [`wire`] and `node_wire` for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
 //! member, [`core`] for all of a node, [`host`] for what surrounds the core: log, trees, answers; [`requests`] for a
 //! coordinator's requests on their way to leaders; [`driver`] for the thread that drives a host in a real process.
 
@@ -19,6 +19,9 @@ mod driver;
 mod entries;
 mod host;
 mod member;
+mod node_wire;
+#[cfg(test)]
+mod node_wire_tests;
 mod requests;
 pub mod wire;
 

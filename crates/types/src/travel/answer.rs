@@ -28,6 +28,7 @@ const FAULT_OVERLOADED: u8 = 9;
 const FAULT_MOVED: u8 = 10;
 const FAULT_STALE: u8 = 11;
 const FAULT_CLOSED: u8 = 12;
+const FAULT_TOO_LATE: u8 = 13;
 
 const REFUSAL_LIST_INDEX: u8 = 1;
 const REFUSAL_LIST_IS_NULL: u8 = 2;
@@ -84,6 +85,8 @@ pub enum Fault {
     Stale,
     /// It is being stopped.
     Closed,
+    /// It was judged after its last second; nothing was done, nor will be.
+    TooLate,
 }
 
 /// Appends the answer to a commit.
@@ -212,6 +215,7 @@ fn push_fault(fault: &Fault, out: &mut Vec<u8>) {
         Fault::Moved => out.push(FAULT_MOVED),
         Fault::Stale => out.push(FAULT_STALE),
         Fault::Closed => out.push(FAULT_CLOSED),
+        Fault::TooLate => out.push(FAULT_TOO_LATE),
     }
 }
 
@@ -233,6 +237,7 @@ fn fault(decoder: &mut Decoder) -> Decoded<Fault> {
         FAULT_MOVED => Fault::Moved,
         FAULT_STALE => Fault::Stale,
         FAULT_CLOSED => Fault::Closed,
+        FAULT_TOO_LATE => Fault::TooLate,
         _ => return Err(Malformed),
     })
 }

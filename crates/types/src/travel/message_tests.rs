@@ -115,7 +115,8 @@ fn fault() -> impl Strategy<Value = Fault> {
             Fault::Overloaded,
             Fault::Moved,
             Fault::Stale,
-            Fault::Closed
+            Fault::Closed,
+            Fault::TooLate,
         ]),
     ]
 }

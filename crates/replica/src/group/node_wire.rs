@@ -1,0 +1,177 @@
+//! What one node says to another as bytes (see `docs/formats/mesh.md`). Whole messages only: how they are framed, and who may send
+//! them, is known to the mesh.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use storage::{CommitError, CommitResult, TreeError};
+use types::codec::{Decoder, Malformed};
+use types::travel::{CommitAnswer, Fault, decode_commit_answer, encode_commit_answer};
+use types::{NodeId, SetId};
+
+use super::host::{NodeMessage, ProposalAnswer};
+use super::wire::PeerMessage;
+
+/// The first byte of a message; another one is malformed until it is known.
+const VERSION: u8 = 1;
+
+const KIND_CONSENSUS: u8 = 1;
+const KIND_REQUEST: u8 = 2;
+const KIND_ANSWER: u8 = 3;
+const KIND_PING: u8 = 4;
+
+const ANSWER_DONE: u8 = 0;
+const ANSWER_LEADER_UNKNOWN: u8 = 1;
+const ANSWER_LEADER: u8 = 2;
+const ANSWER_LOST: u8 = 3;
+const ANSWER_BUSY: u8 = 4;
+
+impl NodeMessage {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        match self {
+            NodeMessage::Consensus(message) => {
+                out.push(KIND_CONSENSUS);
+                message.encode(out);
+            }
+            NodeMessage::Request { number, set, body } => {
+                out.push(KIND_REQUEST);
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(&set.0.to_be_bytes());
+                out.extend_from_slice(body);
+            }
+            NodeMessage::Answer { number, answer } => {
+                out.push(KIND_ANSWER);
+                out.extend_from_slice(&number.to_be_bytes());
+                encode_answer(answer, out);
+            }
+            NodeMessage::Ping { clock_us } => {
+                out.push(KIND_PING);
+                out.extend_from_slice(&clock_us.to_be_bytes());
+            }
+        }
+    }
+
+    /// Reads one message; all of the bytes are its, and what it holds are slices of them. The body of a request is looked at by
+    /// whoever takes it.
+    pub fn decode(bytes: Bytes) -> Result<NodeMessage, Malformed> {
+        let mut decoder = Decoder::new(bytes);
+        if decoder.byte()? != VERSION {
+            return Err(Malformed);
+        }
+        match decoder.byte()? {
+            KIND_CONSENSUS => PeerMessage::decode(decoder.rest()).map(NodeMessage::Consensus),
+            KIND_REQUEST => {
+                let number = u64::from_be_bytes(decoder.array()?);
+                let set = SetId(decoder.u32()?);
+                Ok(NodeMessage::Request { number, set, body: decoder.rest() })
+            }
+            KIND_ANSWER => {
+                let number = u64::from_be_bytes(decoder.array()?);
+                Ok(NodeMessage::Answer { number, answer: decode_answer(decoder)? })
+            }
+            KIND_PING => {
+                let clock_us = i64::from_be_bytes(decoder.array()?);
+                if decoder.is_done() { Ok(NodeMessage::Ping { clock_us }) } else { Err(Malformed) }
+            }
+            _ => Err(Malformed),
+        }
+    }
+}
+
+fn encode_answer(answer: &ProposalAnswer, out: &mut Vec<u8>) {
+    match answer {
+        ProposalAnswer::Done(result) => {
+            out.push(ANSWER_DONE);
+            encode_commit_answer(&to_travel(result), out);
+        }
+        ProposalAnswer::NotLeader(None) => out.push(ANSWER_LEADER_UNKNOWN),
+        ProposalAnswer::NotLeader(Some(leader)) => {
+            out.push(ANSWER_LEADER);
+            out.extend_from_slice(&leader.0.to_be_bytes());
+        }
+        ProposalAnswer::Lost => out.push(ANSWER_LOST),
+        ProposalAnswer::Busy => out.push(ANSWER_BUSY),
+    }
+}
+
+fn decode_answer(mut decoder: Decoder) -> Result<ProposalAnswer, Malformed> {
+    let answer = match decoder.byte()? {
+        ANSWER_DONE => {
+            let answer = decode_commit_answer(decoder.rest())?;
+            return Ok(ProposalAnswer::Done(answer.map_err(from_fault)));
+        }
+        ANSWER_LEADER_UNKNOWN => ProposalAnswer::NotLeader(None),
+        ANSWER_LEADER => {
+            ProposalAnswer::NotLeader(Some(NodeId(u64::from_be_bytes(decoder.array()?))))
+        }
+        ANSWER_LOST => ProposalAnswer::Lost,
+        ANSWER_BUSY => ProposalAnswer::Busy,
+        _ => return Err(Malformed),
+    };
+    if decoder.is_done() { Ok(answer) } else { Err(Malformed) }
+}
+
+/// Outcomes are copied: they are small, but for the rows of a condition that did not hold.
+fn to_travel(result: &CommitResult) -> CommitAnswer {
+    match result {
+        Ok(done) => Ok(done.clone()),
+        Err(error) => Err(to_fault(error)),
+    }
+}
+
+fn to_fault(error: &CommitError) -> Fault {
+    match error {
+        CommitError::Refused(refusal) => Fault::Refused(refusal.clone()),
+        CommitError::TooLarge { bytes, bytes_max } => {
+            Fault::TooLarge { bytes: *bytes as u64, bytes_max: *bytes_max as u64 }
+        }
+        CommitError::ClusteringTooLong { bytes, bytes_max } => {
+            Fault::ClusteringTooLong { bytes: *bytes as u64, bytes_max: *bytes_max as u64 }
+        }
+        CommitError::DiskFull => Fault::DiskFull,
+        CommitError::CannotWriteNow(why) => Fault::CannotWriteNow(why.to_string()),
+        CommitError::LogFailed(why) => Fault::LogFailed(why.to_string()),
+        CommitError::Tree { table, error: TreeError::Io(error) } => {
+            Fault::Io { table: *table, what: error.to_string() }
+        }
+        CommitError::Tree { table, error: TreeError::Corrupt(what) } => {
+            Fault::Damaged { table: *table, what: what.to_string() }
+        }
+        CommitError::Overloaded => Fault::Overloaded,
+        CommitError::Moved => Fault::Moved,
+        CommitError::Stale => Fault::Stale,
+        CommitError::TooLate => Fault::TooLate,
+        CommitError::Closed => Fault::Closed,
+    }
+}
+
+/// The coordinator gets what its own storage would have said, to the letter.
+fn from_fault(fault: Fault) -> CommitError {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    match fault {
+        Fault::Refused(refusal) => CommitError::Refused(refusal),
+        Fault::TooLarge { bytes, bytes_max } => {
+            CommitError::TooLarge { bytes: size(bytes), bytes_max: size(bytes_max) }
+        }
+        Fault::ClusteringTooLong { bytes, bytes_max } => {
+            CommitError::ClusteringTooLong { bytes: size(bytes), bytes_max: size(bytes_max) }
+        }
+        Fault::DiskFull => CommitError::DiskFull,
+        Fault::CannotWriteNow(why) => CommitError::CannotWriteNow(why.into()),
+        Fault::LogFailed(why) => CommitError::LogFailed(why.into()),
+        Fault::Damaged { table, what } => {
+            CommitError::Tree { table, error: TreeError::Corrupt(what.into()) }
+        }
+        Fault::Io { table, what } => {
+            CommitError::Tree { table, error: TreeError::Io(Arc::new(io::Error::other(what))) }
+        }
+        Fault::Overloaded => CommitError::Overloaded,
+        Fault::Moved => CommitError::Moved,
+        Fault::Stale => CommitError::Stale,
+        Fault::TooLate => CommitError::TooLate,
+        Fault::Closed => CommitError::Closed,
+    }
+}
