@@ -1,0 +1,246 @@
+//! One other node: what waits for it, which connection from it counts, and what was counted.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use replica::group::NodeMessage;
+use tokio::sync::{Notify, oneshot};
+use types::NodeId;
+
+use super::queue::{Piece, Queue};
+use super::{PeerAddress, PeerStatus, Receiver};
+use crate::Fingerprint;
+
+/// No round trip was measured.
+const UNMEASURED: u64 = u64::MAX;
+
+pub(crate) struct Peer {
+    pub(crate) node: NodeId,
+    pub(crate) fingerprint: Fingerprint,
+    address: Mutex<SocketAddr>,
+    receiver: Arc<dyn Receiver>,
+    queue: Mutex<Queue>,
+    /// Something was put into the queue.
+    wake: Notify,
+    hearing: Mutex<Hearing>,
+    /// Dropped to end the task that keeps the link to the node.
+    link: Mutex<Option<oneshot::Sender<()>>>,
+    counted: Counted,
+}
+
+/// Which of the connections from the node is listened to.
+#[derive(Default)]
+struct Hearing {
+    /// Of the last one that was accepted.
+    number: u64,
+    /// Dropped to end it; `None` if there is none.
+    current: Option<oneshot::Sender<()>>,
+    /// The node does not belong to the cluster any more.
+    has_ended: bool,
+}
+
+#[derive(Default)]
+struct Counted {
+    is_heard: AtomicBool,
+    round_trip_us: AtomicU64,
+    sent_bytes: AtomicU64,
+    sent_frames: AtomicU64,
+    received_bytes: AtomicU64,
+    received_frames: AtomicU64,
+    dropped: AtomicU64,
+    connects: AtomicU64,
+}
+
+impl Peer {
+    /// With what ends the task that keeps the link to it.
+    pub(crate) fn new(
+        named: &PeerAddress,
+        receiver: &Arc<dyn Receiver>,
+    ) -> (Arc<Peer>, oneshot::Receiver<()>) {
+        let (link, ended) = oneshot::channel();
+        let counted = Counted { round_trip_us: AtomicU64::new(UNMEASURED), ..Counted::default() };
+        let peer = Peer {
+            node: named.node,
+            fingerprint: named.fingerprint,
+            address: Mutex::new(named.address),
+            receiver: Arc::clone(receiver),
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            hearing: Mutex::default(),
+            link: Mutex::new(Some(link)),
+            counted,
+        };
+        (Arc::new(peer), ended)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        *self.address.lock()
+    }
+
+    pub(crate) fn set_address(&self, address: SocketAddr) {
+        *self.address.lock() = address;
+    }
+
+    /// The node does not belong to the cluster any more.
+    pub(crate) fn end(&self) {
+        *self.link.lock() = None;
+        let mut hearing = self.hearing.lock();
+        hearing.has_ended = true;
+        let was_heard = hearing.current.take().is_some();
+        drop(hearing);
+        self.counted.is_heard.store(false, Ordering::Relaxed);
+        if was_heard {
+            self.receiver.link_broke(self.node);
+        }
+    }
+
+    /// Whether there is a connection to write to. If not, it is remembered that something would have been sent.
+    pub(crate) fn is_sending(&self) -> bool {
+        !self.queue.lock().would_lose()
+    }
+
+    pub(crate) fn queue(&self, frame: Vec<u8>, messages: u64, bytes_max: usize) {
+        if !self.queue.lock().push(frame, messages, bytes_max) {
+            self.count_dropped(messages);
+        }
+    }
+
+    pub(crate) fn count_dropped(&self, messages: u64) {
+        self.counted.dropped.fetch_add(messages, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wake_writer(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits until something may have been put into the queue.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// A connection to the node was made: from now on it is written to, until what this returns is dropped.
+    pub(crate) fn begin_link(self: &Arc<Peer>) -> LinkGuard {
+        let has_lost = self.queue.lock().open();
+        self.counted.connects.fetch_add(1, Ordering::Relaxed);
+        if has_lost {
+            self.receiver.link_broke(self.node);
+        }
+        LinkGuard(Arc::clone(self))
+    }
+
+    /// What is to be written next, after `last` was.
+    pub(crate) fn next_piece(&self, last: Option<&Piece>) -> Option<Piece> {
+        let mut queue = self.queue.lock();
+        if let Some(last) = last {
+            queue.written(last);
+            self.counted.sent_bytes.fetch_add(last.bytes.len() as u64, Ordering::Relaxed);
+            self.counted.sent_frames.fetch_add(last.frames, Ordering::Relaxed);
+        }
+        queue.pop()
+    }
+
+    pub(crate) fn set_round_trip(&self, round_trip_us: u64) {
+        self.counted.round_trip_us.store(round_trip_us, Ordering::Relaxed);
+    }
+
+    /// A connection from the node was accepted: from now on it counts, and no older one. `None` if the node does not belong to the
+    /// cluster any more. The receiver of it ends when it does not count any more.
+    pub(crate) fn begin_hearing(self: &Arc<Peer>) -> Option<(HearingGuard, oneshot::Receiver<()>)> {
+        let (current, ended) = oneshot::channel();
+        let mut hearing = self.hearing.lock();
+        if hearing.has_ended {
+            return None;
+        }
+        hearing.number += 1;
+        let number = hearing.number;
+        let is_anew = hearing.current.replace(current).is_some();
+        // Set and told before the lock is given up: nothing of the new connection is received before it is known that the old one broke.
+        self.counted.is_heard.store(true, Ordering::Relaxed);
+        if is_anew {
+            self.receiver.link_broke(self.node);
+        }
+        drop(hearing);
+        Some((HearingGuard { peer: Arc::clone(self), number }, ended))
+    }
+
+    pub(crate) fn count_received(&self, bytes: u64) {
+        self.counted.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn status(&self) -> PeerStatus {
+        let queue = self.queue.lock();
+        let ((queued_bytes, queued_messages), connected) = (queue.size(), queue.is_open());
+        drop(queue);
+        let counted = &self.counted;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let round_trip_us = Some(read(&counted.round_trip_us));
+        PeerStatus {
+            node: self.node,
+            address: self.address(),
+            fingerprint: self.fingerprint,
+            connected,
+            heard: counted.is_heard.load(Ordering::Relaxed),
+            round_trip_us: round_trip_us.filter(|measured| *measured != UNMEASURED),
+            queued_bytes: queued_bytes as u64,
+            queued_messages,
+            sent_bytes: read(&counted.sent_bytes),
+            sent_frames: read(&counted.sent_frames),
+            received_bytes: read(&counted.received_bytes),
+            received_frames: read(&counted.received_frames),
+            dropped: read(&counted.dropped),
+            reconnects: read(&counted.connects).saturating_sub(1),
+        }
+    }
+}
+
+/// A connection to a node; however it ends, what waits for it is lost and that is told.
+pub(crate) struct LinkGuard(Arc<Peer>);
+
+impl Drop for LinkGuard {
+    fn drop(&mut self) {
+        let LinkGuard(peer) = self;
+        let lost = peer.queue.lock().close();
+        peer.count_dropped(lost);
+        peer.set_round_trip(UNMEASURED);
+        peer.receiver.link_broke(peer.node);
+    }
+}
+
+/// A connection from a node; however it ends, that is told if it still counted.
+pub(crate) struct HearingGuard {
+    peer: Arc<Peer>,
+    number: u64,
+}
+
+impl HearingGuard {
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Hands messages over; `false` if this connection does not count any more. The lock is held meanwhile, so that messages of an
+    /// old connection never come behind those of the next one, and none come from a node that was removed.
+    pub(crate) fn deliver(&self, messages: Vec<NodeMessage>) -> bool {
+        let peer = &self.peer;
+        let hearing = peer.hearing.lock();
+        if hearing.number != self.number || hearing.current.is_none() {
+            return false;
+        }
+        peer.counted.received_frames.fetch_add(1, Ordering::Relaxed);
+        peer.receiver.receive(peer.node, messages);
+        true
+    }
+}
+
+impl Drop for HearingGuard {
+    fn drop(&mut self) {
+        let peer = &self.peer;
+        let mut hearing = peer.hearing.lock();
+        if hearing.number == self.number && hearing.current.take().is_some() {
+            peer.counted.is_heard.store(false, Ordering::Relaxed);
+            drop(hearing);
+            peer.receiver.link_broke(peer.node);
+        }
+    }
+}
