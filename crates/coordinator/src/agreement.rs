@@ -17,7 +17,7 @@ use types::{NodeId, SetId};
 
 use crate::catalog::Catalog;
 use crate::definitions::SCHEMA_DOCUMENT;
-use crate::error::{ExecuteError, failed};
+use crate::error::{ExecuteError, failed, refused};
 use crate::partitions::place;
 
 /// The name of the document.
@@ -109,10 +109,24 @@ fn encode(schema: &Schema, map: &PartitionMap) -> Bytes {
 fn decode(bytes: &[u8]) -> Option<(Schema, PartitionMap)> {
     let rest = bytes.strip_prefix(&[FORM])?;
     let (length, rest) = rest.split_first_chunk::<4>()?;
-    let (schema, map) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    let (schema, map) =
+        rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
     let schema = schema::persist::decode(schema, &schema::initial_schema()).ok()?;
     let map = PartitionMap::decode(std::str::from_utf8(map).ok()?).ok()?;
     Some((schema, map))
+}
+
+/// A set of several members cannot take over the rows of another one yet.
+fn ensure_sets_stay(before: &PartitionMap, after: &PartitionMap) -> Result<(), ExecuteError> {
+    for (space, partitions) in after.spaces() {
+        let known = before.partitions(space);
+        if !known.is_empty() && known != partitions {
+            return Err(refused(
+                "a table with rows cannot get throughput of its own in a cluster yet: create it with that throughput",
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl Catalog {
@@ -161,6 +175,7 @@ impl Catalog {
             let Some((schema, made)) = work_out(&self.view.schema())? else { return Ok(None) };
             let before = self.view.maps.load_full();
             let map = place(&before, &schema, &self.settings, self.world.now_us() / 1000);
+            ensure_sets_stay(&before, &map)?;
             let body = encode(&schema, &map);
             let now_us = self.world.now_us();
             match agreement.documents.replace(CATALOG, Some(known), body, now_us)? {
@@ -198,6 +213,8 @@ impl Catalog {
         }
         let (schema, map) = decode(&document.body)
             .ok_or_else(|| failed("what the cluster agreed on cannot be read by this version"))?;
+        // Which tables a set holds follows from the schema.
+        let map = place(&map, &schema, &self.settings, self.world.now_us() / 1000);
         self.become_agreed(agreement, schema, map)?;
         agreement.followed.store(document.version, Ordering::Release);
         agreement.groups.show(document.version as u64);

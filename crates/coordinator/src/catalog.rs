@@ -67,7 +67,8 @@ impl Catalog {
         let next = match &agreement {
             None => place(&recent, &schemas.load(), &settings, world.now_us() / 1000),
             // Physical partitions are made by agreement.
-            Some(_) => recent,
+            Some(_) if recent.spaces().next().is_none() => recent,
+            Some(_) => place(&recent, &schemas.load(), &settings, world.now_us() / 1000),
         };
         let next = Arc::new(next);
         let view = View::new(schemas, next);

@@ -150,7 +150,9 @@ impl Catalog {
     pub(crate) fn truncate(&self, table: &Table) -> Result<(), ExecuteError> {
         let _guard = self.definition.lock();
         if self.agreement.is_some() {
-            return Err(refused("TRUNCATE is not possible in a cluster yet: drop the table and create it anew"));
+            return Err(refused(
+                "TRUNCATE is not possible in a cluster yet: drop the table and create it anew",
+            ));
         }
         let current = self.view.schema().table_by_id(table.id).cloned();
         self.keep_before("truncated", &current.iter().collect::<Vec<_>>())?;
@@ -164,7 +166,11 @@ impl Catalog {
     }
 
     /// Keeps what is about to go, where that is wanted.
-    pub(crate) fn keep_before(&self, verb: &str, tables: &[&Arc<Table>]) -> Result<(), ExecuteError> {
+    pub(crate) fn keep_before(
+        &self,
+        verb: &str,
+        tables: &[&Arc<Table>],
+    ) -> Result<(), ExecuteError> {
         let kept = || tables.iter().filter(|table| table.options.allow_auto_snapshot);
         let Some(first) = kept().next() else { return Ok(()) };
         if !self.settings.auto_snapshot {

@@ -193,7 +193,8 @@ fn keys_that_moved_are_handed_back_and_found_in_their_new_set() {
     assert_eq!(shown.load(Ordering::SeqCst), 1);
     // Nothing of a change is done whose set has ended, also where another set of it goes on.
     let change = [(right.set, put(second.clone(), 2)), (OLD, put(first.clone(), 2))];
-    let Committed::Moved(back) = node.sets.commit_many(change, None, None, WithoutRoom::Waits) else {
+    let Committed::Moved(back) = node.sets.commit_many(change, None, None, WithoutRoom::Waits)
+    else {
         panic!("an ended set took a change");
     };
     let sets: Vec<SetId> = back.iter().map(|(set, _)| *set).collect();

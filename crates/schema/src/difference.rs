@@ -148,8 +148,7 @@ mod tests {
 
     #[test]
     fn what_was_defined_elsewhere_is_followed() {
-        const KEYSPACE: &str =
-            "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+        const KEYSPACE: &str = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
         let nothing = defined(&[]);
         let first = defined(&[
             KEYSPACE,
@@ -170,8 +169,7 @@ mod tests {
 
     #[test]
     fn tables_and_their_indexes_are_told_apart() {
-        const KEYSPACE: &str =
-            "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+        const KEYSPACE: &str = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
         let table = "CREATE TABLE k.t (p int PRIMARY KEY, v int)";
         let steps = [KEYSPACE, table, "CREATE INDEX i ON k.t (v)", "ALTER TABLE k.t ADD w int"];
         let (before, after) = (defined(&steps[..2]), defined(&steps));
@@ -181,7 +179,8 @@ mod tests {
         let back = Difference::between(&after, &before);
         assert_eq!((back.created_indexes.len(), back.dropped_indexes.len()), (0, 1));
         // The same name again is another table.
-        let again = defined(&[KEYSPACE, "CREATE TABLE k.x (p int PRIMARY KEY)", "DROP TABLE k.x", table]);
+        let again =
+            defined(&[KEYSPACE, "CREATE TABLE k.x (p int PRIMARY KEY)", "DROP TABLE k.x", table]);
         let other = Difference::between(&before, &again);
         assert_eq!(words(&other.events), ["DROPPED TABLE k.t", "CREATED TABLE k.t"]);
         assert_eq!((other.created.len(), other.dropped.len()), (1, 1));

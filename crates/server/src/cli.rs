@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::admin::{AskedPlace, Split};
 use crate::config::{ConfigError, Loaded, Sources, load};
+use crate::demo::Demo;
 use crate::transfer::{self, Transfer};
 use crate::upkeep::{self, Upkeep};
 
@@ -13,6 +14,8 @@ use crate::upkeep::{self, Upkeep};
 pub(crate) enum Order {
     /// Run a node.
     Start,
+    /// Run a cluster on this machine.
+    Demo(Demo),
     /// Print the configuration.
     Config,
     /// Ask the running node how it is.
@@ -83,6 +86,15 @@ Examples:
 Ctrl-C or SIGTERM stops the node; SIGHUP reads its certificates again.
 All settings: helenus config";
 
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  helenus demo                                 four nodes, data in ./data/node1 to node4
+  helenus demo --nodes 3 --data-dir /tmp/trial --port 9142
+  kill -9 PID                                  a node is lost; nothing else is
+  helenus start --data-dir /tmp/trial/node2    it comes back, and catches up
+
+Ctrl-C stops all nodes. The same command goes on with the same data.";
+
 const ESTIMATE_EXAMPLES: &str = "\
 Examples:
   helenus estimate --file workload.toml
@@ -105,6 +117,7 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         Some(("status", matches)) => {
             settled(Order::Status { json: matches.get_flag("json") }, matches)
         }
+        Some(("demo", matches)) => settled(Order::Demo(asked_demo(matches)), matches),
         Some(("flush", matches)) => settled(Order::Flush, matches),
         Some(("compact", matches)) => settled(Order::Compact, matches),
         Some(("partitions", matches)) => {
@@ -123,6 +136,17 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
                 None => settled(Order::Start, matches),
             },
         },
+    }
+}
+
+fn asked_demo(matches: &ArgMatches) -> Demo {
+    Demo {
+        nodes: usize::from(matches.get_one::<u8>("nodes").copied().unwrap_or(4)),
+        port: matches.get_one::<u16>("port").copied().unwrap_or(9042),
+        mesh_port: matches.get_one::<u16>("mesh-port").copied(),
+        sets: matches
+            .get_many::<String>("set")
+            .map_or_else(Vec::new, |sets| sets.cloned().collect()),
     }
 }
 
@@ -165,6 +189,10 @@ fn settled(order: Order, matches: &ArgMatches) -> Result<(Order, Loaded), Comman
     Ok((order, loaded))
 }
 
+fn number(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("N").help(help)
+}
+
 fn command() -> Command {
     Command::new("helenus")
         .version(env!("CARGO_PKG_VERSION"))
@@ -177,6 +205,15 @@ fn command() -> Command {
             Command::new("start")
                 .about("Start a node")
                 .after_help(START_EXAMPLES)
+                .args(setting_arguments()),
+        )
+        .subcommand(
+            Command::new("demo")
+                .about("Run a cluster on this machine: one process a node, on 127.0.0.1, 127.0.0.2 ...")
+                .after_help(DEMO_EXAMPLES)
+                .arg(number("nodes", "How many nodes; a replica set has a member on each").value_parser(clap::value_parser!(u8).range(1..)).default_value("4"))
+                .arg(number("port", "Where clients connect, on the address of each node").value_parser(clap::value_parser!(u16)).default_value("9042"))
+                .arg(number("mesh-port", "Where nodes connect to each other [default: 7000]").value_parser(clap::value_parser!(u16)))
                 .args(setting_arguments()),
         )
         .subcommand(

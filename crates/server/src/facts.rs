@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use protocol::Event;
-use schema::system::{AuthFacts, ClientFacts, NamedRow, StatementFacts};
+use schema::system::{AuthFacts, ClientFacts, ClusterFacts, NamedRow, StatementFacts};
 use schema::{NodeFacts, SchemaEvent};
 
 use crate::clients::{Card, Clients};
 use crate::config::{Loaded, Profile};
 use crate::events::EventHub;
+use crate::membership::Member;
 use crate::session::CQL_VERSION;
 use crate::statements::schema_change;
 use crate::views::Views;
@@ -35,11 +36,15 @@ pub(crate) struct NodeWorld {
     clients: Arc<Clients>,
     statements: OnceLock<StatementSource>,
     auth: OnceLock<AuthSource>,
+    cluster: OnceLock<ClusterSource>,
     views: OnceLock<Views>,
 }
 
 /// Tells roles and permissions.
 type AuthSource = Box<dyn Fn() -> AuthFacts + Send + Sync>;
+
+/// Tells of the other nodes.
+type ClusterSource = Box<dyn Fn() -> ClusterFacts + Send + Sync>;
 
 /// Tells what prepared statements cost.
 type StatementSource = Box<dyn Fn() -> Vec<StatementFacts> + Send + Sync>;
@@ -49,6 +54,7 @@ impl NodeWorld {
         loaded: &Loaded,
         address: SocketAddr,
         host_id: u128,
+        own: Option<&Member>,
         uuids: Arc<Uuids>,
         hub: Arc<EventHub>,
         clients: Arc<Clients>,
@@ -61,13 +67,13 @@ impl NodeWorld {
             cluster_name: config.server.cluster_name.clone(),
             data_center: config.server.data_center.clone(),
             rack: config.server.rack.clone(),
-            listen_address: told,
-            listen_port: INTERNODE_PORT,
-            broadcast_address: told,
-            broadcast_port: INTERNODE_PORT,
+            listen_address: own.map_or(told, |own| own.mesh.ip()),
+            listen_port: own.map_or(INTERNODE_PORT, |own| own.mesh.port()),
+            broadcast_address: own.map_or(told, |own| own.mesh.ip()),
+            broadcast_port: own.map_or(INTERNODE_PORT, |own| own.mesh.port()),
             rpc_address: told,
             rpc_port: address.port(),
-            tokens: tokens(),
+            tokens: own.map_or_else(tokens, |own| own.tokens.iter().map(i64::to_string).collect()),
             release_version: RELEASE_VERSION.to_owned(),
             cql_version: CQL_VERSION.to_owned(),
             native_protocol_version: "5".to_owned(),
@@ -95,8 +101,8 @@ impl NodeWorld {
             auth: Default::default(),
             cluster: Default::default(),
         };
-        let (statements, auth, views) = Default::default();
-        NodeWorld { lasting, uuids, hub, clients, statements, auth, views }
+        let (statements, auth, cluster, views) = Default::default();
+        NodeWorld { lasting, uuids, hub, clients, statements, auth, cluster, views }
     }
 
     /// From now on prepared statements can be shown.
@@ -107,6 +113,11 @@ impl NodeWorld {
     /// From now on roles can be shown.
     pub(crate) fn set_auth(&self, source: AuthSource) {
         let _ = self.auth.set(source);
+    }
+
+    /// From now on the other nodes can be shown.
+    pub(crate) fn set_cluster(&self, source: ClusterSource) {
+        let _ = self.cluster.set(source);
     }
 
     /// From now on what is counted can be shown.
@@ -140,6 +151,7 @@ impl coordinator::World for NodeWorld {
 
     fn facts(&self, with_clients: bool) -> NodeFacts {
         NodeFacts {
+            cluster: self.cluster.get().map(|tell| tell()).unwrap_or_default(),
             now_ms: world::now_us() / 1000,
             clients: if with_clients {
                 self.clients.all().iter().map(|card| client_facts(card)).collect()

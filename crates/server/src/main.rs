@@ -6,13 +6,15 @@
 //! wiring), [`world`] (the real clock and machine), [`door`], [`connection`] and [`session`] (one
 //! client), [`statements`] (what it asks for) with [`reply`] (the only place that knows error codes),
 //! [`roles`], [`kept_time`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
-//! [`metrics`], [`admin`], [`upkeep`] and [`transfer`] with [`progress`] and [`log`].
+//! [`cluster_node`] with [`membership`] (a node that is not alone), [`demo`], [`metrics`], [`admin`], [`upkeep`] and [`transfer`] with [`progress`] and [`log`].
 mod admin;
 mod auth;
 mod cli;
 mod clients;
+mod cluster_node;
 mod config;
 mod connection;
+mod demo;
 mod door;
 mod estimate;
 mod events;
@@ -20,6 +22,7 @@ mod facts;
 mod kept_time;
 mod load;
 mod log;
+mod membership;
 mod metrics;
 mod node;
 mod partitions;
@@ -63,6 +66,10 @@ fn main() -> ExitCode {
                 Err(error) => fail(&error),
             }
         }
+        Order::Demo(demo) => match demo::run(&loaded, &demo) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error),
+        },
         Order::Config => say(&config::print(&loaded)),
         Order::Status { json } => match admin::ask(data_dir, &Question::Status) {
             Ok(answer) if json => say(&format!("{answer}\n")),

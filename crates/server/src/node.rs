@@ -9,6 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use coordinator::{Catalog, ExecuteError, Executor, PagingSecret, Settings};
 use partition::PartitionMap;
+use replica::group::{SYSTEM_TABLE, system_table};
 use replica::{Budgets, NodeStore, ReplicaSets};
 use roles::DEFAULT_SUPERUSER;
 use schema::Schema;
@@ -17,10 +18,12 @@ use types::TableId;
 
 use crate::auth::{LoginGate, RoleKeeper};
 use crate::clients::Clients;
+use crate::cluster_node::ClusterNode;
 use crate::config::{CommitMode, Config, Loaded, Payload, Profile};
 use crate::events::EventHub;
 use crate::facts::NodeWorld;
 use crate::load::Load;
+use crate::membership::{self, Membership};
 use crate::metrics::Metrics;
 use crate::statements::{Charging, Engine, Parts};
 use crate::views::{self, Views};
@@ -99,6 +102,8 @@ pub(crate) struct Node {
     pub(crate) clients: Arc<Clients>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) load: Arc<Load>,
+    /// Where it is not alone.
+    pub(crate) cluster: Option<Arc<ClusterNode>>,
 }
 
 /// Why a node does not start. Each is one clear line.
@@ -110,6 +115,7 @@ pub(crate) enum StartError {
     Catalog(ExecuteError),
     Roles(String),
     Identity(String),
+    Cluster(String),
     Listen {
         setting: &'static str,
         address: SocketAddr,
@@ -132,7 +138,9 @@ impl fmt::Display for StartError {
                 write!(f, "the kept partition map cannot be used: {text}")
             }
             StartError::Catalog(error) => write!(f, "cannot start: {error}"),
-            StartError::Roles(text) | StartError::Identity(text) => f.write_str(text),
+            StartError::Roles(text) | StartError::Identity(text) | StartError::Cluster(text) => {
+                f.write_str(text)
+            }
             StartError::Listen { setting, address, error } => match error.kind() {
                 io::ErrorKind::AddrInUse => write!(
                     f,
@@ -166,7 +174,8 @@ pub(crate) struct CurrentSchema(pub(crate) Arc<ArcSwap<Schema>>);
 
 impl storage::SchemaSource for CurrentSchema {
     fn table(&self, id: TableId) -> Option<Arc<schema::Table>> {
-        self.0.load().table_by_id(id).cloned()
+        let known = self.0.load().table_by_id(id).cloned();
+        known.or_else(|| (id == SYSTEM_TABLE).then(system_table))
     }
 }
 
@@ -193,6 +202,10 @@ impl Node {
     ) -> Result<Node, StartError> {
         let config = &loaded.config;
         let identity = Identity::of(&data_dir)?;
+        let membership = match Membership::load(&data_dir)? {
+            Some(membership) => Some((membership, membership::own_key(&data_dir)?)),
+            None => None,
+        };
         let schema = Arc::new(ArcSwap::from_pointee(kept_schema(&data_dir)?));
         let map = kept_map(&data_dir)?;
         let options = storage_options(config, descriptor_limit);
@@ -207,20 +220,42 @@ impl Node {
             loaded,
             address,
             identity.host_id,
+            membership.as_ref().and_then(|(membership, _)| membership.own()),
             Arc::clone(&uuids),
             Arc::clone(&hub),
             Arc::clone(&clients),
         ));
         let (roles, account_key) = open_roles(config, &storage, identity.paging_secret)?;
         let paging_secret = roles.paging_secret().unwrap_or(identity.paging_secret);
-        let settings = coordinator_settings(config, paging_secret);
-        let replicas =
+        let cluster = match membership {
+            Some((membership, key)) => {
+                Some(Arc::new(ClusterNode::open(membership, key, &storage, config)?))
+            }
+            None => None,
+        };
+        let mut settings = coordinator_settings(config, paging_secret);
+        let mut replicas =
             ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(world::steady_us)));
+        if let Some(cluster) = &cluster {
+            replicas = replicas.with_groups(cluster.groups.clone());
+            // A set lives on all nodes: more of them than asked for would only be more to do.
+            let count = config.partitions.per_space.unwrap_or(1);
+            settings.physical_per_space = u32::try_from(count).unwrap_or(1);
+        }
+        let agreement = cluster.as_ref().map(|cluster| Arc::clone(&cluster.agreement));
         let store = NodeStore::new(Arc::clone(&storage));
         let coordinator_world: Arc<dyn coordinator::World> = Arc::clone(&world) as _;
-        let catalog = Catalog::open(replicas, store, schema, map, settings, coordinator_world, None)
-            .map_err(StartError::Catalog)?;
+        let catalog =
+            Catalog::open(replicas, store, schema, map, settings, coordinator_world, agreement)
+                .map_err(StartError::Catalog)?;
         let catalog = Arc::new(catalog);
+        if let Some(cluster) = &cluster {
+            cluster.start(&catalog)?;
+            let told = Arc::downgrade(cluster);
+            world.set_cluster(Box::new(move || {
+                told.upgrade().map(|cluster| cluster.facts()).unwrap_or_default()
+            }));
+        }
         let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
         let held_bytes_max = config.memory.requests.unwrap_or(share);
         let load = Arc::new(Load::new(held_bytes_max, config.limits.queue_delay));
@@ -273,25 +308,29 @@ impl Node {
             clients,
             metrics,
             load,
+            cluster,
         })
     }
 
     /// Makes everything durable. What comes after is refused.
     pub(crate) fn close(&self) -> Result<(), String> {
         self.catalog.record_usage(true);
+        if let Some(cluster) = &self.cluster {
+            cluster.close();
+        }
         self.storage.close().map_err(|error| error.to_string())
     }
 }
 
 /// Who this node is: made at the first start, kept for good.
-struct Identity {
-    host_id: u128,
+pub(crate) struct Identity {
+    pub(crate) host_id: u128,
     /// What paging states are sealed with until the roles have a secret of their own.
     paging_secret: [u8; 16],
 }
 
 impl Identity {
-    fn of(data_dir: &DataDir) -> Result<Identity, StartError> {
+    pub(crate) fn of(data_dir: &DataDir) -> Result<Identity, StartError> {
         if let Some(bytes) = data_dir.load_document(IDENTITY_DOCUMENT)? {
             let Some((&[IDENTITY_VERSION], rest)) = bytes.split_first_chunk::<1>() else {
                 return Err(unknown_identity());

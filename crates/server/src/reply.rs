@@ -277,9 +277,7 @@ fn of_commit(
         | CommitError::Stale
         | CommitError::TooLate => ErrorResponse::new(ErrorKind::Overloaded, error.to_string()),
         CommitError::SeveralSets => ErrorResponse::new(ErrorKind::Invalid, error.to_string()),
-        CommitError::Unavailable { required, alive } => {
-            unavailable(consistency, *required, *alive)
-        }
+        CommitError::Unavailable { required, alive } => unavailable(consistency, *required, *alive),
         CommitError::TimedOut => Failure::WriteTimedOut(write_type).response(consistency),
         CommitError::LogFailed(_) | CommitError::Tree { .. } | CommitError::Closed => {
             tracing::error!(%error, "a write failed");

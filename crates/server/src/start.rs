@@ -22,6 +22,7 @@ use crate::door::{self, Door};
 use crate::estimate;
 use crate::facts::RELEASE_VERSION;
 use crate::kept_time::{self, KeptTime};
+use crate::membership::Membership;
 use crate::metrics::{self, Gauge};
 use crate::node::{Descriptors, Node, StartError};
 use crate::partitions;
@@ -81,14 +82,21 @@ async fn serve(
             Certificates::open(&tls, world::now()).map_err(StartError::Tls)?.map(Arc::new)
         }
     };
-    let wanted = config.server.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
+    let mut wanted = config.server.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
+    // A node of a cluster listens where the others were told, unless somebody says otherwise.
+    if !loaded.is_given("server.listen")
+        && let Some(membership) = Membership::load(&data_dir)?
+        && let Some(own) = membership.own()
+    {
+        wanted = own.clients;
+    }
     let listener = door::listen(wanted).map_err(|error| StartError::Listen {
         setting: "server.listen",
         address: wanted,
         error,
     })?;
     let address = listener.local_addr().unwrap_or(wanted);
-    let signals = Signals::install().map_err(StartError::Runtime)?;
+    let mut signals = Signals::install().map_err(StartError::Runtime)?;
     let kept_time = Arc::new(Mutex::new(KeptTime::open(&data_dir)?));
     let descriptors = Descriptors::of(descriptor_limit, config.limits.connections);
     tell_of_descriptors(loaded, descriptor_limit, descriptors.connections_max);
@@ -110,6 +118,17 @@ async fn serve(
         certificates: certificates.clone(),
     });
     let (stop, stopping) = watch::channel(false);
+    if let Some(cluster) = &node.cluster {
+        let told = tokio::spawn(Arc::clone(cluster).watch(Arc::clone(&node.hub)));
+        let agreed = tokio::select! {
+            () = cluster.ready(&node.catalog) => true,
+            () = signals.wait(certificates.as_deref()) => false,
+        };
+        if !agreed {
+            told.abort();
+            return close(node, kept_time).await;
+        }
+    }
     let open_door = tokio::spawn(door.open(listener, stopping));
     serve_metrics(loaded, &node)?;
     serve_questions(&folder, &node, address);
@@ -145,6 +164,11 @@ async fn serve(
     }
     admin::remove(&folder);
     keeping_time.abort();
+    close(node, kept_time).await
+}
+
+/// Makes everything durable.
+async fn close(node: Arc<Node>, kept_time: Arc<Mutex<KeptTime>>) -> Result<(), StartError> {
     let closed = tokio::task::spawn_blocking(move || {
         let closed = node.close();
         kept_time.lock().finish();
@@ -269,7 +293,7 @@ impl Signals {
     }
 
     /// Waits for the one to stop.
-    async fn wait(mut self, certificates: Option<&Certificates>) {
+    async fn wait(&mut self, certificates: Option<&Certificates>) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return,

@@ -65,9 +65,9 @@ impl Mutation {
     /// Whether doing it twice, with other changes in between, comes to the same as doing it once: its times decide then.
     pub fn is_idempotent(&self) -> bool {
         let is_plain = |cell: &CellChange| match cell.action {
-            CellAction::Set { .. } | CellAction::Delete { .. } | CellAction::DeleteElements { .. } => {
-                true
-            }
+            CellAction::Set { .. }
+            | CellAction::Delete { .. }
+            | CellAction::DeleteElements { .. } => true,
             CellAction::CounterAdd(_)
             | CellAction::AddValue { .. }
             | CellAction::ListSetAt { .. }

@@ -23,8 +23,8 @@ pub const SYSTEM_TABLE: TableId = TableId(0x4845_4c45_4e55_5300_0000_0000_0000_0
 /// A document has no more bytes than this.
 const DOCUMENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-const VERSION: ColumnId = ColumnId(1);
-const BODY: ColumnId = ColumnId(2);
+const BODY: ColumnId = ColumnId(1);
+const VERSION: ColumnId = ColumnId(2);
 
 /// The table of the documents, as storage knows it.
 pub fn system_table() -> Arc<Table> {
@@ -45,8 +45,8 @@ pub fn system_table() -> Arc<Table> {
             name: "documents".into(),
             columns: vec![
                 column(ColumnId(100), "name", CqlType::Text, ColumnKind::PartitionKey),
-                column(VERSION, "version", CqlType::BigInt, ColumnKind::Regular),
                 column(BODY, "body", CqlType::Blob, ColumnKind::Regular),
+                column(VERSION, "version", CqlType::BigInt, ColumnKind::Regular),
             ],
             partition_key_count: 1,
             clustering_count: 0,
@@ -165,7 +165,7 @@ fn replacement(name: &str, known: Option<i64>, body: Bytes, timestamp_us: i64) -
         original_clustering: None,
         liveness: Some(Liveness { timestamp_us, expiry: None }),
         deletion: None,
-        cells: vec![cell(VERSION, number(next)), cell(BODY, body)],
+        cells: vec![cell(BODY, body), cell(VERSION, number(next))],
     };
     Mutation {
         table: SYSTEM_TABLE,
@@ -199,5 +199,17 @@ impl RowSink for Seen {
             }
         }
         Ok(Flow::Continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_can_be_kept_in_the_log() {
+        let table = system_table();
+        let kept = schema::persist::decode_table(&schema::persist::encode_table(&table)).unwrap();
+        assert_eq!(kept, *table);
     }
 }

@@ -29,9 +29,7 @@ pub mod wire;
 mod tests;
 
 pub use self::core::{Core, Input, Outputs};
-pub use documents::{
-    Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table,
-};
+pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table};
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
 pub use host::{Host, HostOptions, NodeMessage, Now, ProposalAnswer};
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};

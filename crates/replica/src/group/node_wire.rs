@@ -47,9 +47,10 @@ impl NodeMessage {
                 out.extend_from_slice(&number.to_be_bytes());
                 encode_answer(answer, out);
             }
-            NodeMessage::Ping { clock_us } => {
+            NodeMessage::Ping { clock_us, shown } => {
                 out.push(KIND_PING);
                 out.extend_from_slice(&clock_us.to_be_bytes());
+                out.extend_from_slice(&shown.to_be_bytes());
             }
         }
     }
@@ -74,7 +75,9 @@ impl NodeMessage {
             }
             KIND_PING => {
                 let clock_us = i64::from_be_bytes(decoder.array()?);
-                if decoder.is_done() { Ok(NodeMessage::Ping { clock_us }) } else { Err(Malformed) }
+                let shown = u64::from_be_bytes(decoder.array()?);
+                let ping = NodeMessage::Ping { clock_us, shown };
+                if decoder.is_done() { Ok(ping) } else { Err(Malformed) }
             }
             _ => Err(Malformed),
         }
@@ -145,6 +148,10 @@ fn to_fault(error: &CommitError) -> Fault {
         CommitError::Stale => Fault::Stale,
         CommitError::TooLate => Fault::TooLate,
         CommitError::Closed => Fault::Closed,
+        // What a coordinator says, and no leader.
+        CommitError::SeveralSets | CommitError::Unavailable { .. } | CommitError::TimedOut => {
+            Fault::CannotWriteNow(error.to_string())
+        }
     }
 }
 

@@ -87,7 +87,8 @@ fn message() -> impl Strategy<Value = NodeMessage> {
             NodeMessage::Request { number, set: SetId(set), body }
         }),
         (any::<u64>(), answer).prop_map(|(number, answer)| NodeMessage::Answer { number, answer }),
-        any::<i64>().prop_map(|clock_us| NodeMessage::Ping { clock_us }),
+        (any::<i64>(), any::<u64>())
+            .prop_map(|(clock_us, shown)| NodeMessage::Ping { clock_us, shown }),
     ]
 }
 
@@ -169,7 +170,10 @@ proptest! {
 #[test]
 fn the_bytes_are_the_documented_ones() {
     let check = |message: NodeMessage, wanted: &[u8]| assert_eq!(encoded(&message), wanted);
-    check(NodeMessage::Ping { clock_us: 258 }, &[1, 4, 0, 0, 0, 0, 0, 0, 1, 2]);
+    check(
+        NodeMessage::Ping { clock_us: 258, shown: 3 },
+        &[1, 4, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3],
+    );
     let body = Bytes::from_static(b"xy");
     check(
         NodeMessage::Request { number: 5, set: SetId(7), body },
