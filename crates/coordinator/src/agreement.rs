@@ -64,6 +64,11 @@ impl Agreement {
         agreement
     }
 
+    /// Everything that is agreed on.
+    pub fn documents(&self) -> &SharedDocuments {
+        &self.documents
+    }
+
     /// How many nodes there are.
     pub fn node_count(&self) -> u32 {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)

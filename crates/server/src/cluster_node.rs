@@ -5,17 +5,20 @@ use std::net::TcpListener;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cluster::{Identity, Mesh, MeshBounds, MeshOptions, PeerStatus, Receiver};
 use coordinator::{Agreement, Catalog};
 use parking_lot::Mutex;
 use protocol::{Event, NodeStatus};
 use replica::group::{
-    Driver, Groups, HostOptions, NodeMessage, Now, Role, SharedDocuments, TICK_MS, Told, Transport,
+    Driver, Groups, HostOptions, NodeMessage, Now, Replaced, Role, SharedDocuments, TICK_MS, Told,
+    Transport,
 };
 use schema::system::{ClusterFacts, PeerFacts, ReplicaFacts};
 use storage::Storage;
 use types::NodeId;
 
+use crate::auth::{RoleKeeper, SharedRoles};
 use crate::config::{CommitMode, Config};
 use crate::door;
 use crate::events::EventHub;
@@ -111,7 +114,11 @@ impl ClusterNode {
     }
 
     /// Listens for the others, and has the members move. Inside a runtime.
-    pub(crate) fn start(&self, catalog: &Arc<Catalog>) -> Result<(), StartError> {
+    pub(crate) fn start(
+        &self,
+        catalog: &Arc<Catalog>,
+        roles: &Arc<RoleKeeper>,
+    ) -> Result<(), StartError> {
         let Some((driver, identity)) = self.driver.lock().take() else { return Ok(()) };
         let Some(own) = self.membership.own() else { return Ok(()) };
         let address = own.mesh;
@@ -132,20 +139,29 @@ impl ClusterNode {
         mesh.set_peers(self.membership.peers());
         *self.mesh.lock() = Some(Arc::clone(&mesh));
         driver.start(Arc::new(Voice(mesh))).map_err(StartError::Runtime)?;
+        catalog.follow_agreed().map_err(StartError::Catalog)?;
         let (agreement, catalog) = (Arc::clone(&self.agreement), Arc::downgrade(catalog));
+        let roles = Arc::downgrade(roles);
         std::thread::Builder::new()
             .name("helenus-follow".into())
-            .spawn(move || follow(&agreement, &catalog))
+            .spawn(move || follow(&agreement, &catalog, &roles))
             .map_err(StartError::Runtime)?;
         Ok(())
     }
 
     /// Waits until the nodes agreed on something for the first time; a node that did before goes on with what it knows.
-    pub(crate) async fn ready(&self, catalog: &Arc<Catalog>) {
+    pub(crate) async fn ready(&self, catalog: &Arc<Catalog>, roles: &Arc<RoleKeeper>) {
         let mut told = world::now();
-        while self.agreement.followed() == 0 {
-            let asked = Arc::clone(catalog);
-            match tokio::task::spawn_blocking(move || asked.agree_first()).await {
+        while self.agreement.followed() == 0 || !roles.is_agreed() {
+            let (asked, roles) = (Arc::clone(catalog), Arc::clone(roles));
+            let agree = move || {
+                let is_agreed = asked.agree_first().map_err(|error| error.to_string())?;
+                if is_agreed {
+                    roles.agree_first()?;
+                }
+                Ok::<bool, String>(is_agreed)
+            };
+            match tokio::task::spawn_blocking(agree).await {
                 Ok(Ok(true)) => return,
                 Ok(Ok(false)) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "nothing is agreed on yet"),
@@ -204,6 +220,11 @@ impl ClusterNode {
         ClusterFacts { peers: peers.collect(), replicas: replicas(self.membership.own, &told) }
     }
 
+    /// The roles, as all nodes agree on them.
+    pub(crate) fn shared_roles(&self) -> Box<dyn SharedRoles> {
+        Box::new(RolesDocument(self.agreement.documents().clone()))
+    }
+
     /// How the links are.
     pub(crate) fn links(&self) -> Vec<PeerStatus> {
         self.mesh.lock().as_ref().map(|mesh| mesh.peers()).unwrap_or_default()
@@ -219,10 +240,39 @@ impl ClusterNode {
     }
 }
 
+/// The document of the roles.
+struct RolesDocument(SharedDocuments);
+
+const ROLES: &str = "roles";
+
+impl SharedRoles for RolesDocument {
+    fn replace(&self, known: i64, bytes: &[u8]) -> Result<bool, String> {
+        let known = (known > 0).then_some(known);
+        let body = Bytes::copy_from_slice(bytes);
+        let replaced = self.0.replace(ROLES, known, body, world::write_us());
+        replaced.map(|it| it == Replaced::Done).map_err(|error| error.to_string())
+    }
+
+    fn newest(&self) -> Result<(i64, Vec<u8>), String> {
+        if !self.0.catch_up() {
+            return Err("too few nodes of the cluster answer".to_owned());
+        }
+        self.known()
+    }
+
+    fn known(&self) -> Result<(i64, Vec<u8>), String> {
+        let document = self.0.read(ROLES).map_err(|error| error.to_string())?;
+        Ok(document.map_or((0, Vec::new()), |it| (it.version, it.body.to_vec())))
+    }
+}
+
 /// Has the catalog become what was agreed on, again and again.
-fn follow(agreement: &Agreement, catalog: &Weak<Catalog>) {
+fn follow(agreement: &Agreement, catalog: &Weak<Catalog>, roles: &Weak<RoleKeeper>) {
     while agreement.wait() {
-        let Some(catalog) = catalog.upgrade() else { return };
+        let (Some(catalog), Some(roles)) = (catalog.upgrade(), roles.upgrade()) else { return };
+        if let Err(error) = roles.follow() {
+            tracing::error!(%error, "the roles that the cluster agreed on cannot be followed");
+        }
         if let Err(error) = catalog.follow_agreed() {
             tracing::error!(%error, "what the cluster agreed on cannot be followed");
         }

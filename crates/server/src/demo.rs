@@ -112,12 +112,13 @@ fn prepare(root: &Path, demo: &Demo) -> Result<Vec<Membership>, DemoError> {
             tokens: membership::tokens_of(place, demo.nodes),
         });
     }
-    let cluster_id = membership::fresh_cluster_id();
-    let cluster_id = cluster_id.map_err(|error| DemoError::Node(root.to_owned(), error))?;
+    let fresh =
+        || membership::fresh_number().map_err(|error| DemoError::Node(root.to_owned(), error));
+    let (cluster_id, paging_secret) = (fresh()?, fresh()?.to_be_bytes());
     let mut made = Vec::new();
     for (member, (folder, data_dir)) in members.iter().zip(&data_dirs) {
         let (own, members) = (member.node, members.clone());
-        let membership = Membership { cluster_id, own, members };
+        let membership = Membership { cluster_id, own, paging_secret, members };
         let saved = membership.save(data_dir);
         saved.map_err(|error| DemoError::Folder(folder.to_path_buf(), error.to_string()))?;
         made.push(membership);

@@ -40,6 +40,8 @@ pub(crate) struct Member {
 pub(crate) struct Membership {
     pub(crate) cluster_id: u128,
     pub(crate) own: NodeId,
+    /// What paging states are sealed with, so that any node goes on with those of another.
+    pub(crate) paging_secret: [u8; 16],
     pub(crate) members: Vec<Member>,
 }
 
@@ -92,6 +94,7 @@ impl Membership {
             "form": FORM,
             "cluster": UuidText(self.cluster_id).to_string(),
             "node": self.own.0,
+            "paging_secret": UuidText(u128::from_be_bytes(self.paging_secret)).to_string(),
             "nodes": self.members.iter().map(member).collect::<Vec<_>>(),
         })
     }
@@ -106,6 +109,7 @@ impl Membership {
         let membership = Membership {
             cluster_id: uuid(document, "cluster")?,
             own: NodeId(document.get("node")?.as_u64()?),
+            paging_secret: uuid(document, "paging_secret")?.to_be_bytes(),
             members: members?,
         };
         membership.own()?;
@@ -145,8 +149,8 @@ pub(crate) fn own_key(data_dir: &DataDir) -> Result<Identity, StartError> {
     Ok(identity)
 }
 
-/// A number for a cluster that no other has.
-pub(crate) fn fresh_cluster_id() -> Result<u128, StartError> {
+/// A number that nobody else has, or can guess.
+pub(crate) fn fresh_number() -> Result<u128, StartError> {
     let bytes = world::random_bytes();
     let bytes = bytes.map_err(|error| StartError::Cluster(format!("no randomness: {error}")))?;
     Ok(u128::from_be_bytes(bytes))
@@ -179,8 +183,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_comes_back() {
-        let membership =
-            Membership { cluster_id: 9, own: NodeId(2), members: (1..=3).map(member).collect() };
+        let membership = Membership {
+            cluster_id: 9,
+            own: NodeId(2),
+            paging_secret: [3; 16],
+            members: (1..=3).map(member).collect(),
+        };
         assert_eq!(Membership::decode(&membership.encode()), Some(membership.clone()));
         assert_eq!(membership.peers().len(), 2);
         let stranger = Membership { own: NodeId(7), ..membership };

@@ -226,7 +226,10 @@ impl Node {
             Arc::clone(&clients),
         ));
         let (roles, account_key) = open_roles(config, &storage, identity.paging_secret)?;
-        let paging_secret = roles.paging_secret().unwrap_or(identity.paging_secret);
+        let paging_secret = match &membership {
+            Some((membership, _)) => membership.paging_secret,
+            None => roles.paging_secret().unwrap_or(identity.paging_secret),
+        };
         let cluster = match membership {
             Some((membership, key)) => {
                 Some(Arc::new(ClusterNode::open(membership, key, &storage, config)?))
@@ -250,7 +253,9 @@ impl Node {
                 .map_err(StartError::Catalog)?;
         let catalog = Arc::new(catalog);
         if let Some(cluster) = &cluster {
-            cluster.start(&catalog)?;
+            roles.share(cluster.shared_roles());
+            roles.follow().map_err(StartError::Roles)?;
+            cluster.start(&catalog, &roles)?;
             let told = Arc::downgrade(cluster);
             world.set_cluster(Box::new(move || {
                 told.upgrade().map(|cluster| cluster.facts()).unwrap_or_default()

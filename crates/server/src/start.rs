@@ -121,7 +121,7 @@ async fn serve(
     if let Some(cluster) = &node.cluster {
         let told = tokio::spawn(Arc::clone(cluster).watch(Arc::clone(&node.hub)));
         let agreed = tokio::select! {
-            () = cluster.ready(&node.catalog) => true,
+            () = cluster.ready(&node.catalog, &node.roles) => true,
             () = signals.wait(certificates.as_deref()) => false,
         };
         if !agreed {

@@ -2,7 +2,7 @@
 //! anyone sees the change.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use cql::Statement;
@@ -19,11 +19,23 @@ use crate::world;
 /// Makes the document last; the error is for people.
 pub(crate) type Save = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
 
+/// The roles that the nodes of a cluster agree on.
+pub(crate) trait SharedRoles: Send + Sync {
+    /// Has all nodes agree on the next version, if `known` is the newest; `false` if it is not.
+    fn replace(&self, known: i64, bytes: &[u8]) -> Result<bool, String>;
+    /// The newest version, and what it says; zero before the first.
+    fn newest(&self) -> Result<(i64, Vec<u8>), String>;
+    /// The version that this node knows, and what it says.
+    fn known(&self) -> Result<(i64, Vec<u8>), String>;
+}
+
 /// Keeps the roles of a node.
 pub(crate) struct RoleKeeper {
     current: ArcSwap<Roles>,
-    /// Held while they change.
-    change: Mutex<()>,
+    /// Held while they change; the version that all nodes agreed on.
+    change: Mutex<i64>,
+    /// Where there are other nodes.
+    shared: OnceLock<Box<dyn SharedRoles>>,
     save: Save,
     auth: Auth,
     /// The superuser was made at this start.
@@ -60,7 +72,14 @@ impl RoleKeeper {
             save(&persist::encode(&roles))?;
         }
         let current = ArcSwap::from_pointee(roles);
-        Ok(RoleKeeper { current, change: Mutex::new(()), save, auth, is_new })
+        Ok(RoleKeeper {
+            current,
+            change: Mutex::new(0),
+            shared: OnceLock::new(),
+            save,
+            auth,
+            is_new,
+        })
     }
 
     /// Whether the first superuser was made at this start.
@@ -114,20 +133,70 @@ impl RoleKeeper {
         if !self.requires_permissions() {
             return Ok(());
         }
-        let guard = self.change.lock();
-        let mut roles = Roles::clone(&self.current.load());
-        roles.give_created(creator, target);
-        self.keep(roles, &guard)
+        self.change(|roles| {
+            roles.give_created(creator, target);
+            true
+        })
     }
 
     /// What is gone cannot be permitted.
     pub(crate) fn on_dropped(&self, target: &Target) -> Result<(), String> {
-        let guard = self.change.lock();
-        let mut roles = Roles::clone(&self.current.load());
-        if !roles.forget_dropped(target) {
+        self.change(|roles| roles.forget_dropped(target))
+    }
+
+    /// Changes the roles, again if others were faster; `work` says whether there was anything to do.
+    fn change(&self, work: impl Fn(&mut Roles) -> bool) -> Result<(), String> {
+        loop {
+            let mut guard = self.change.lock();
+            let mut roles = Roles::clone(&self.current.load());
+            if !work(&mut roles) || self.keep(roles, &mut guard)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// From now on roles are agreed on with other nodes. Whoever comes first brings its own.
+    pub(crate) fn share(&self, shared: Box<dyn SharedRoles>) {
+        let _ = self.shared.set(shared);
+    }
+
+    /// Has all nodes agree on roles, where they did not yet.
+    pub(crate) fn agree_first(&self) -> Result<(), String> {
+        let Some(shared) = self.shared.get() else { return Ok(()) };
+        let mut guard = self.change.lock();
+        self.become_newest(shared.newest()?, &mut guard)?;
+        if *guard == 0 {
+            shared.replace(0, &persist::encode(&self.current.load()))?;
+            self.become_newest(shared.newest()?, &mut guard)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the nodes agreed on roles, as far as this one knows.
+    pub(crate) fn is_agreed(&self) -> bool {
+        *self.change.lock() > 0
+    }
+
+    /// Shows what was agreed on, as far as this node knows it.
+    pub(crate) fn follow(&self) -> Result<(), String> {
+        let Some(shared) = self.shared.get() else { return Ok(()) };
+        let mut guard = self.change.lock();
+        self.become_newest(shared.known()?, &mut guard)
+    }
+
+    fn become_newest(
+        &self,
+        (version, bytes): (i64, Vec<u8>),
+        guard: &mut MutexGuard<'_, i64>,
+    ) -> Result<(), String> {
+        if version <= **guard {
             return Ok(());
         }
-        self.keep(roles, &guard)
+        let roles = persist::decode(&bytes).ok_or("the roles of the cluster cannot be read")?;
+        (self.save)(&bytes)?;
+        self.current.store(Arc::new(roles));
+        **guard = version;
+        Ok(())
     }
 
     /// Runs a statement about roles. Slow where passwords are hashed: not for a thread that serves others.
@@ -140,10 +209,11 @@ impl RoleKeeper {
             let before = self.current.load_full();
             let mut done = roles::execute(self.access_to(&before), performer, statement)?;
             let Some(roles) = done.roles.take() else { return Ok(done) };
-            let guard = self.change.lock();
+            let mut guard = self.change.lock();
             // Hashing takes long: others did not wait for it. If they changed something, it is looked at anew.
-            if Arc::ptr_eq(&before, &self.current.load()) {
-                self.keep(roles, &guard).map_err(RoleError::Failed)?;
+            if Arc::ptr_eq(&before, &self.current.load())
+                && self.keep(roles, &mut guard).map_err(RoleError::Failed)?
+            {
                 return Ok(done);
             }
         }
@@ -167,11 +237,19 @@ impl RoleKeeper {
         self.current.load().facts()
     }
 
-    /// Saves changed roles, then shows them.
-    fn keep(&self, roles: Roles, _guard: &MutexGuard<'_, ()>) -> Result<(), String> {
-        (self.save)(&persist::encode(&roles))?;
+    /// Saves changed roles, then shows them. `false` if another node was faster: then its roles are shown.
+    fn keep(&self, roles: Roles, guard: &mut MutexGuard<'_, i64>) -> Result<bool, String> {
+        let bytes = persist::encode(&roles);
+        if let Some(shared) = self.shared.get() {
+            if !shared.replace(**guard, &bytes)? {
+                self.become_newest(shared.newest()?, guard)?;
+                return Ok(false);
+            }
+            **guard += 1;
+        }
+        (self.save)(&bytes)?;
         self.current.store(Arc::new(roles));
-        Ok(())
+        Ok(true)
     }
 }
 

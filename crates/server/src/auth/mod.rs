@@ -5,4 +5,4 @@ mod gate;
 mod keeper;
 
 pub(crate) use gate::LoginGate;
-pub(crate) use keeper::{RoleKeeper, fresh_salt};
+pub(crate) use keeper::{RoleKeeper, SharedRoles, fresh_salt};
