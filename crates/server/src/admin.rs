@@ -32,6 +32,10 @@ pub(crate) enum Question {
     /// The physical partitions of `KEYSPACE` or `KEYSPACE.TABLE`; all without one.
     Partitions(Option<String>),
     Split(Split),
+    /// The members of a replica set; of all without a number.
+    Sets(Option<u32>),
+    /// The nodes of the cluster.
+    Nodes,
 }
 
 /// A split by hand.
@@ -64,6 +68,10 @@ impl Question {
             Question::Snapshot(name) => vec!["snapshot".to_owned(), name.clone()],
             Question::Partitions(space) => {
                 std::iter::once("partitions".to_owned()).chain(space.clone()).collect()
+            }
+            Question::Nodes => vec!["nodes".to_owned()],
+            Question::Sets(set) => {
+                std::iter::once("sets".to_owned()).chain(set.map(|set| set.to_string())).collect()
             }
             Question::Split(split) => {
                 let head = ["split".to_owned(), split.space.clone()].into_iter();
@@ -100,6 +108,9 @@ impl Question {
             ["snapshot", name] => Some(Question::Snapshot((*name).to_owned())),
             ["partitions"] => Some(Question::Partitions(None)),
             ["partitions", space] => Some(Question::Partitions(Some((*space).to_owned()))),
+            ["nodes"] => Some(Question::Nodes),
+            ["sets"] => Some(Question::Sets(None)),
+            ["sets", set] => set.parse().ok().map(|set| Question::Sets(Some(set))),
             ["split", space, rest @ ..] => {
                 let place = place(rest)?;
                 Some(Question::Split(Split { space: (*space).to_owned(), place }))
@@ -239,6 +250,9 @@ mod tests {
         for question in [
             Question::Status,
             Question::Partitions(None),
+            Question::Nodes,
+            Question::Sets(None),
+            Question::Sets(Some(7)),
             Question::Partitions(Some("ks".to_owned())),
             split(AskedPlace::Best),
             split(AskedPlace::Token(-7)),

@@ -34,6 +34,10 @@ pub(crate) enum Order {
         /// Again and again.
         watch: bool,
     },
+    /// Show the members of a replica set, or of all.
+    Sets { set: Option<u32>, json: bool },
+    /// Show the nodes of the cluster.
+    Nodes { json: bool },
     /// Check, save, keep or restore a data folder.
     Upkeep(Upkeep),
     /// Write a table to a file, or read it from one.
@@ -74,6 +78,7 @@ Examples:
   helenus snapshot monday                      keep everything as it is now
   helenus check                                verify the data of a stopped node
   helenus partitions                           the ring and its physical partitions
+  helenus demo --nodes 4                       a cluster on this machine
   cqlsh 127.0.0.1 9042                         connect";
 
 const START_EXAMPLES: &str = "\
@@ -116,6 +121,13 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         Some(("config", matches)) => settled(Order::Config, matches),
         Some(("status", matches)) => {
             settled(Order::Status { json: matches.get_flag("json") }, matches)
+        }
+        Some(("set", matches)) => {
+            let set = matches.get_one::<u32>("id").copied();
+            settled(Order::Sets { set, json: matches.get_flag("json") }, matches)
+        }
+        Some(("nodes", matches)) => {
+            settled(Order::Nodes { json: matches.get_flag("json") }, matches)
         }
         Some(("demo", matches)) => settled(Order::Demo(asked_demo(matches)), matches),
         Some(("flush", matches)) => settled(Order::Flush, matches),
@@ -226,6 +238,21 @@ fn command() -> Command {
             Command::new("status")
                 .about("Show how the running node is doing")
                 .after_help("The node is found by its data folder:\n  helenus status --data-dir /var/lib/helenus")
+                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
+                .args(setting_arguments()),
+        )
+        .subcommand(
+            Command::new("nodes")
+                .about("Show the nodes of the cluster as the running node knows them")
+                .after_help("Examples:\n  helenus nodes --data-dir data/node1")
+                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
+                .args(setting_arguments()),
+        )
+        .subcommand(
+            Command::new("set")
+                .about("Show the members of a replica set: who leads, how far each is")
+                .after_help("Examples:\n  helenus set --data-dir data/node1       all sets\n  helenus set 5 --data-dir data/node1     one; of a set that this node leads, all members")
+                .arg(Arg::new("id").value_name("ID").value_parser(clap::value_parser!(u32)).help("The number of the set; all without one"))
                 .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
                 .args(setting_arguments()),
         )

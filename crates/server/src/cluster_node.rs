@@ -11,8 +11,8 @@ use coordinator::{Agreement, Catalog};
 use parking_lot::Mutex;
 use protocol::{Event, NodeStatus};
 use replica::group::{
-    Driver, Groups, HostOptions, NodeMessage, Now, Replaced, Role, SharedDocuments, TICK_MS, Told,
-    Transport,
+    Driver, Groups, HostOptions, MemberStatus, NodeMessage, Now, Replaced, Role, SharedDocuments,
+    TICK_MS, Told, Transport,
 };
 use schema::system::{ClusterFacts, PeerFacts, ReplicaFacts};
 use storage::Storage;
@@ -24,6 +24,7 @@ use crate::door;
 use crate::events::EventHub;
 use crate::facts::RELEASE_VERSION;
 use crate::membership::Membership;
+use crate::metrics::Gauge;
 use crate::node::StartError;
 use crate::world;
 
@@ -228,6 +229,89 @@ impl ClusterNode {
     /// How the links are.
     pub(crate) fn links(&self) -> Vec<PeerStatus> {
         self.mesh.lock().as_ref().map(|mesh| mesh.peers()).unwrap_or_default()
+    }
+
+    /// What is counted of members and links.
+    pub(crate) fn gauges(&self) -> Vec<Gauge> {
+        let told = self.groups.told();
+        let links = self.links();
+        let gauge =
+            |name, help, value: u64| Gauge { name, help, is_counter: false, value: value as f64 };
+        let counter =
+            |name, help, value: u64| Gauge { name, help, is_counter: true, value: value as f64 };
+        let count = |test: &dyn Fn(&MemberStatus) -> bool| {
+            told.members.iter().filter(|member| test(member)).count() as u64
+        };
+        let sum = |of: &dyn Fn(&PeerStatus) -> u64| links.iter().map(of).sum();
+        let lag = told.members.iter().map(|it| it.commit.saturating_sub(it.applied)).max();
+        let short = |it: &MemberStatus| it.voters.iter().any(|node| !told.alive.contains(node));
+        vec![
+            gauge(
+                "helenus_cluster_nodes_alive",
+                "Nodes that are alive, this one included.",
+                told.alive.len() as u64,
+            ),
+            gauge(
+                "helenus_replica_members",
+                "Members of replica sets on this node.",
+                told.members.len() as u64,
+            ),
+            gauge(
+                "helenus_replica_leaders",
+                "Replica sets that this node leads.",
+                count(&|it| it.role == Role::Leader),
+            ),
+            gauge(
+                "helenus_replica_without_leader",
+                "Members that know of no leader.",
+                count(&|it| it.leader.is_none()),
+            ),
+            gauge(
+                "helenus_replica_short",
+                "Replica sets with members on nodes that are not alive.",
+                count(&short),
+            ),
+            gauge(
+                "helenus_replica_frozen",
+                "Members that take part in nothing any more.",
+                count(&|it| it.frozen.is_some()),
+            ),
+            gauge(
+                "helenus_replica_lag_entries",
+                "Entries that are committed and not applied, of the member that is furthest behind.",
+                lag.unwrap_or(0),
+            ),
+            gauge(
+                "helenus_mesh_connected",
+                "Nodes that this one has a connection to.",
+                sum(&|it| u64::from(it.connected)),
+            ),
+            gauge(
+                "helenus_mesh_queued_bytes",
+                "Bytes that wait to be sent to other nodes.",
+                sum(&|it| it.queued_bytes),
+            ),
+            gauge(
+                "helenus_mesh_round_trip_microseconds",
+                "The longest time to another node and back.",
+                links.iter().filter_map(|it| it.round_trip_us).max().unwrap_or(0),
+            ),
+            counter(
+                "helenus_mesh_sent_bytes_total",
+                "Bytes that were sent to other nodes.",
+                sum(&|it| it.sent_bytes),
+            ),
+            counter(
+                "helenus_mesh_received_bytes_total",
+                "Bytes that came from other nodes.",
+                sum(&|it| it.received_bytes),
+            ),
+            counter(
+                "helenus_mesh_dropped_total",
+                "Messages to other nodes that were not sent.",
+                sum(&|it| it.dropped),
+            ),
+        ]
     }
 
     /// Ends everything that moves.

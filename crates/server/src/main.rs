@@ -6,7 +6,7 @@
 //! wiring), [`world`] (the real clock and machine), [`door`], [`connection`] and [`session`] (one
 //! client), [`statements`] (what it asks for) with [`reply`] (the only place that knows error codes),
 //! [`roles`], [`kept_time`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
-//! [`cluster_node`] with [`membership`] (a node that is not alone), [`demo`], [`metrics`], [`admin`], [`upkeep`] and [`transfer`] with [`progress`] and [`log`].
+//! [`cluster_node`] with [`membership`] (a node that is not alone), [`demo`], [`sets`], [`metrics`], [`admin`], [`upkeep`] and [`transfer`] with [`progress`] and [`log`].
 mod admin;
 mod auth;
 mod cli;
@@ -29,6 +29,7 @@ mod partitions;
 mod progress;
 mod reply;
 mod session;
+mod sets;
 mod start;
 mod statements;
 mod tls;
@@ -93,6 +94,8 @@ fn main() -> ExitCode {
                 Err(error) => fail(&error),
             }
         }
+        Order::Sets { set, json } => sets::show(data_dir, &Question::Sets(set), json),
+        Order::Nodes { json } => sets::show(data_dir, &Question::Nodes, json),
         Order::Split(split) => match admin::ask(data_dir, &Question::Split(split)) {
             Ok(answer) => say(&partitions::describe_split(&answer)),
             Err(error) => fail(&error),

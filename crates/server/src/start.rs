@@ -26,6 +26,7 @@ use crate::membership::Membership;
 use crate::metrics::{self, Gauge};
 use crate::node::{Descriptors, Node, StartError};
 use crate::partitions;
+use crate::sets;
 use crate::statements::TICK;
 use crate::tls::{self, Certificates};
 use crate::upkeep;
@@ -330,6 +331,14 @@ fn serve_metrics(loaded: &Loaded, node: &Arc<Node>) -> Result<(), StartError> {
 
 /// What the other rooms count.
 fn gauges(node: &Node) -> Vec<Gauge> {
+    let mut gauges = node_gauges(node);
+    if let Some(cluster) = &node.cluster {
+        gauges.extend(cluster.gauges());
+    }
+    gauges
+}
+
+fn node_gauges(node: &Node) -> Vec<Gauge> {
     let stored = node.storage.statistics();
     let gauge =
         |name, help, value: u64| Gauge { name, help, is_counter: false, value: value as f64 };
@@ -415,6 +424,8 @@ fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -
         Question::Snapshot(name) => return upkeep::take_snapshot(node, &name),
         Question::Partitions(space) => return partitions::list(node, space.as_deref()),
         Question::Split(split) => return partitions::split(node, &split),
+        Question::Sets(set) => return sets::list_sets(node, set),
+        Question::Nodes => return sets::list_nodes(node),
     };
     match outcome {
         Ok(()) => json!({ "done": true }),
