@@ -52,6 +52,10 @@ impl Default for Settings {
 const TICKS_PER_RANK: usize = 3;
 /// After a campaign that nobody won, up to so many ticks by chance: equal ranks do not tie for ever.
 const CHANCE_TICKS: u64 = 16;
+/// The term of a set that is born.
+const FIRST_TERM: u64 = 1;
+/// The preferred member of a set without a first leader asks for votes every so many ticks.
+const FIRST_CAMPAIGN_TICKS: u64 = 2;
 /// So many messages of entries may be on their way to one member.
 const MESSAGES_IN_FLIGHT_MAX: usize = 256;
 
@@ -299,6 +303,11 @@ impl Member {
             return;
         }
         self.raw.tick();
+        // A set that never had a leader does not wait for one: whoever made it wants to write.
+        let is_unled = self.raw.raft.leader_id == 0 && self.raw.raft.term == FIRST_TERM;
+        if is_unled && self.rank == 0 && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) {
+            let _ = self.raw.campaign();
+        }
         self.set_timeout(true);
         if self.is_leader() {
             self.heard_at = self.ticks;
