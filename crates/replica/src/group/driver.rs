@@ -72,6 +72,8 @@ pub struct Told {
     pub alive: BTreeSet<NodeId>,
     /// Cluster time when this was told, in microseconds.
     pub cluster_us: i64,
+    /// Whether every member here may answer weak reads.
+    pub is_fresh: bool,
     /// The least version of what all agree on that another live node shows.
     pub others_show: u64,
 }
@@ -237,9 +239,13 @@ impl Groups {
 
     /// Whether this node's member may answer a weak read: it heard from a leader not long ago.
     pub fn may_read_locally(&self, set: SetId) -> bool {
-        let told = self.0.told.load();
-        let is_fresh = |it: &MemberStatus| it.silent_ticks * TICK_MS <= SILENT_MS_MAX;
-        told.member(set).is_some_and(|member| member.frozen.is_none() && is_fresh(member))
+        self.0.told.load().member(set).is_some_and(is_fresh)
+    }
+
+    /// Whether all of them may: then nobody needs to look which are asked.
+    #[inline]
+    pub fn may_read_all_locally(&self) -> bool {
+        self.0.told.load().is_fresh
     }
 
     /// How many voters of a set are needed, how many it has, and how many of them are on nodes that are alive.
@@ -297,8 +303,10 @@ impl Groups {
     }
 
     fn tell(&self, host: &Host, now: Now) {
+        let members = host.status();
         let told = Told {
-            members: host.status(),
+            is_fresh: members.iter().all(is_fresh),
+            members,
             alive: host.alive_nodes(),
             cluster_us: host.given_us().max(now.clock_us),
             others_show: host.others_show(),
@@ -316,6 +324,11 @@ impl Groups {
             let _ = thread.join();
         }
     }
+}
+
+/// Whether a member heard from a leader not long ago.
+fn is_fresh(member: &MemberStatus) -> bool {
+    member.frozen.is_none() && member.silent_ticks * TICK_MS <= SILENT_MS_MAX
 }
 
 /// Who is told what became of a request, and what its caller gets now.

@@ -41,10 +41,14 @@ impl Inner {
             return Ok(None);
         }
         let consistency = parameters.consistency;
+        let is_weak = strength(consistency) == ReadStrength::One;
+        if is_weak && groups.may_read_all_locally() {
+            return Ok(None);
+        }
         self.with_plan(call, |plan, _| {
             let Plan::Select(select) = &plan else { return Ok(None) };
             let mut sets = self.executor.sets_of(select);
-            if strength(consistency) == ReadStrength::One {
+            if is_weak {
                 sets.retain(|set| !groups.may_read_locally(*set));
             }
             if sets.is_empty() {
