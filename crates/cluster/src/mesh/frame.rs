@@ -7,7 +7,7 @@ use replica::group::NodeMessage;
 use types::codec::{Decoder, Malformed};
 
 /// A length stands before every frame and every message.
-const LENGTH_BYTES: usize = 4;
+pub const LENGTH_BYTES: usize = 4;
 /// Length, kind, number of messages.
 const HEAD_BYTES: usize = LENGTH_BYTES + 1 + 4;
 
@@ -19,6 +19,9 @@ const KIND_ECHO: u8 = 3;
 pub const PROBE_FRAME_BYTES: usize = LENGTH_BYTES + 1 + 8;
 /// A frame has at most so many messages: decoded, a small one takes many times its bytes.
 pub const FRAME_MESSAGES_MAX: u32 = 65_536;
+/// Every message of a frame begins before this: turns that have more to say make several frames. A frame is decoded as a whole and lost
+/// as a whole, and messages may hold thousands of entries, each of which takes many times its bytes as well.
+pub const MESSAGES_BEGIN_MAX: usize = 1024 * 1024;
 /// So much room is made for a read.
 const READ_BYTES: usize = 64 * 1024;
 /// Frames up to this are copied out of what was read. What is decoded from them may be kept for long, and would keep the other
@@ -130,8 +133,13 @@ fn decode(frame: Bytes) -> Result<Frame, FrameError> {
                 return Err(FrameError::TooManyMessages(count));
             }
             let mut messages = Vec::new();
+            let mut begin = HEAD_BYTES;
             for _ in 0..count {
+                if begin >= MESSAGES_BEGIN_MAX {
+                    return Err(FrameError::Malformed);
+                }
                 let length = decoder.u32()? as usize;
+                begin = begin.saturating_add(LENGTH_BYTES).saturating_add(length);
                 messages.push(NodeMessage::decode(decoder.take(length)?)?);
             }
             Frame::Messages(messages)
@@ -168,27 +176,25 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Appends a message. One that would make the frame longer than that is left out; `false` then.
+    /// Appends a message; `false` if the frame is full, or would be longer than that with it.
     pub fn push(&mut self, message: &NodeMessage, frame_bytes_max: usize) -> bool {
         if self.bytes.is_empty() {
             self.bytes.extend_from_slice(&[0; HEAD_BYTES]);
         }
         let before = self.bytes.len();
+        if before >= MESSAGES_BEGIN_MAX || self.count >= FRAME_MESSAGES_MAX {
+            return false;
+        }
         self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
         message.encode(&mut self.bytes);
         let length = self.bytes.len() - before - LENGTH_BYTES;
-        if self.bytes.len() - LENGTH_BYTES > frame_bytes_max || self.count >= FRAME_MESSAGES_MAX {
+        if self.bytes.len() - LENGTH_BYTES > frame_bytes_max {
             self.bytes.truncate(before);
             return false;
         }
         put_u32(&mut self.bytes, before, length);
         self.count += 1;
         true
-    }
-
-    /// How many bytes and messages it has.
-    pub fn size(&self) -> (usize, u32) {
-        (self.bytes.len(), self.count)
     }
 
     /// The frame and the number of its messages; what follows begins a new one. `None` if it has no message.

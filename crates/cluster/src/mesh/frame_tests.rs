@@ -138,6 +138,30 @@ fn a_message_that_does_not_fit_is_left_out() {
 }
 
 #[test]
+fn messages_begin_within_the_first_mebibyte() {
+    let body = Bytes::from(vec![7; MESSAGES_BEGIN_MAX / 2]);
+    let request = NodeMessage::Request { number: 1, set: SetId(1), body };
+    let mut writer = FrameWriter::default();
+    let max = 10 * MESSAGES_BEGIN_MAX;
+    assert!(writer.push(&request, max) && writer.push(&request, max));
+    assert!(!writer.push(&request, max), "the third would begin behind it");
+    let (mut bytes, _) = writer.take().unwrap();
+    let read = |bytes: &[u8]| {
+        let mut reader = FrameReader::new(max);
+        reader.room().extend_from_slice(bytes);
+        reader.next_frame()
+    };
+    assert!(matches!(read(&bytes), Ok(Some(Frame::Messages(messages))) if messages.len() == 2));
+    // Nor is one read that does.
+    let ping = [0, 0, 0, 10, 1, 4, 0, 0, 0, 0, 0, 0, 0, 1];
+    bytes.extend_from_slice(&ping);
+    let length = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&length.to_be_bytes());
+    bytes[8] = 3;
+    assert_eq!(read(&bytes).unwrap_err(), FrameError::Malformed);
+}
+
+#[test]
 fn a_frame_says_no_more_messages_than_it_may_have() {
     let frame = |kind: u8, rest: &[u8]| {
         let length = (rest.len() as u32 + 1).to_be_bytes();

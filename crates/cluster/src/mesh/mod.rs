@@ -33,15 +33,12 @@ use tokio::time::Instant;
 use types::NodeId;
 
 use crate::{Fingerprint, Identity};
-use frame::FrameWriter;
+use frame::{FrameWriter, LENGTH_BYTES};
 use hello::{Hello, MESH_VERSION};
 use peer::Peer;
-use told::Told;
+use told::{Subject, Told};
 use trust::Pinned;
 
-/// Messages to a node that come from one turn are cut into frames of about this size: a frame is decoded as a whole, and lost as a whole
-/// when there is no room for it.
-const FRAME_BYTES_WANTED: usize = 1024 * 1024;
 /// No bound lets a frame be longer: its length has four bytes.
 const FRAME_BYTES_LIMIT: usize = i32::MAX as usize;
 
@@ -71,7 +68,7 @@ pub struct MeshBounds {
     /// Bytes that wait to be written to one node. More is dropped.
     pub queue_bytes_max: usize,
     /// Bytes of one frame. A larger one ends the connection that it comes from; a message that does not fit into one is dropped. It must
-    /// be larger than what one write may take (half of `storage.log_segment`).
+    /// be larger than what one write may take (half of `storage.log_segment`), and no larger than the queue.
     pub frame_bytes_max: usize,
     /// Connections that are being accepted at once, and that are being dialed at once.
     pub handshakes_max: usize,
@@ -203,6 +200,8 @@ impl Mesh {
     ) -> io::Result<Arc<Mesh>> {
         let MeshOptions { cluster_id, own, identity, mut bounds } = options;
         bounds.frame_bytes_max = bounds.frame_bytes_max.min(FRAME_BYTES_LIMIT);
+        // What fits into a frame fits into an empty queue.
+        bounds.queue_bytes_max = bounds.queue_bytes_max.max(bounds.frame_bytes_max + LENGTH_BYTES);
         let pinned = Pinned::default();
         let config = trust::accepting(&identity, Arc::clone(&pinned)).map_err(io::Error::other)?;
         listener.set_nonblocking(true)?;
@@ -251,11 +250,10 @@ impl Mesh {
     /// All messages of one turn, grouped by node, one frame each, or more if they are many. Never waits.
     pub fn send_all(&self, messages: Vec<(NodeId, NodeMessage)>) {
         let peers = self.shared.peers.load();
-        let bounds = &self.shared.bounds;
         let mut batches: BTreeMap<NodeId, Batch<'_>> = BTreeMap::new();
         for (node, message) in messages {
             let Some(peer) = peers.get(&node) else { continue };
-            batches.entry(node).or_insert_with(|| Batch::new(peer, bounds)).add(&message);
+            batches.entry(node).or_insert_with(|| Batch::new(peer, &self.shared)).add(&message);
         }
         batches.into_values().for_each(Batch::finish);
     }
@@ -311,38 +309,42 @@ impl Shared {
 /// Messages of one turn for one node.
 struct Batch<'a> {
     peer: &'a Peer,
-    bounds: &'a MeshBounds,
+    shared: &'a Shared,
     /// `None` if there is no connection: then nothing needs to be encoded.
     frame: Option<FrameWriter>,
 }
 
 impl<'a> Batch<'a> {
-    fn new(peer: &'a Peer, bounds: &'a MeshBounds) -> Batch<'a> {
-        Batch { peer, bounds, frame: peer.is_sending().then(FrameWriter::default) }
+    fn new(peer: &'a Peer, shared: &'a Shared) -> Batch<'a> {
+        Batch { peer, shared, frame: peer.is_sending().then(FrameWriter::default) }
     }
 
     fn add(&mut self, message: &NodeMessage) {
-        let Some(frame) = &mut self.frame else { return self.peer.count_dropped(1) };
-        let frame_bytes_max = self.bounds.frame_bytes_max;
-        if frame.size().0 >= FRAME_BYTES_WANTED || !frame.push(message, frame_bytes_max) {
-            queue_frame(self.peer, frame, self.bounds);
-            if !frame.push(message, frame_bytes_max) {
-                tracing::error!(peer = %self.peer.node, frame_bytes_max, "a message is too large to be sent");
-                self.peer.count_dropped(1);
+        let Batch { peer, shared, frame } = self;
+        let Some(frame) = frame else { return peer.count_dropped(1) };
+        let frame_bytes_max = shared.bounds.frame_bytes_max;
+        if frame.push(message, frame_bytes_max) {
+            return;
+        }
+        queue_frame(peer, frame, shared);
+        if !frame.push(message, frame_bytes_max) {
+            peer.count_dropped(1);
+            if shared.told.is_new(Subject::Node(peer.node), "too large") {
+                tracing::error!(peer = %peer.node, frame_bytes_max, "a message is too large to be sent");
             }
         }
     }
 
     fn finish(mut self) {
         if let Some(frame) = &mut self.frame {
-            queue_frame(self.peer, frame, self.bounds);
+            queue_frame(self.peer, frame, self.shared);
             self.peer.wake_writer();
         }
     }
 }
 
-fn queue_frame(peer: &Peer, frame: &mut FrameWriter, bounds: &MeshBounds) {
+fn queue_frame(peer: &Peer, frame: &mut FrameWriter, shared: &Shared) {
     if let Some((bytes, count)) = frame.take() {
-        peer.queue(bytes, u64::from(count), bounds.queue_bytes_max);
+        peer.queue(bytes, u64::from(count), shared.bounds.queue_bytes_max);
     }
 }

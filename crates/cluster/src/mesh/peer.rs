@@ -83,17 +83,14 @@ impl Peer {
         *self.address.lock() = address;
     }
 
-    /// The node does not belong to the cluster any more.
+    /// The node does not belong to the cluster any more. That its connections broke is told by their own tasks: whoever calls this may hold
+    /// what the receiver wants.
     pub(crate) fn end(&self) {
         *self.link.lock() = None;
         let mut hearing = self.hearing.lock();
         hearing.has_ended = true;
-        let was_heard = hearing.current.take().is_some();
-        drop(hearing);
+        hearing.current = None;
         self.counted.is_heard.store(false, Ordering::Relaxed);
-        if was_heard {
-            self.receiver.link_broke(self.node);
-        }
     }
 
     /// Whether there is a connection to write to. If not, it is remembered that something would have been sent.
@@ -208,7 +205,7 @@ impl Drop for LinkGuard {
     }
 }
 
-/// A connection from a node; however it ends, that is told if it still counted.
+/// A connection from a node; however it ends, that is told.
 pub(crate) struct HearingGuard {
     peer: Arc<Peer>,
     number: u64,
@@ -237,7 +234,9 @@ impl Drop for HearingGuard {
     fn drop(&mut self) {
         let peer = &self.peer;
         let mut hearing = peer.hearing.lock();
-        if hearing.number == self.number && hearing.current.take().is_some() {
+        // Otherwise whoever took its place told it.
+        if hearing.number == self.number {
+            hearing.current = None;
             peer.counted.is_heard.store(false, Ordering::Relaxed);
             drop(hearing);
             peer.receiver.link_broke(peer.node);

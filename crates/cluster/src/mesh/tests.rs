@@ -421,6 +421,7 @@ async fn a_node_that_does_not_read_costs_no_more_than_its_queue() {
     const QUEUE_BYTES_MAX: usize = 1 << 20;
     let bounds = MeshBounds {
         queue_bytes_max: QUEUE_BYTES_MAX,
+        frame_bytes_max: QUEUE_BYTES_MAX / 2,
         silence_max: Duration::from_secs(2),
         ..MeshBounds::default()
     };
