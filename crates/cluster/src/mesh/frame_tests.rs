@@ -12,7 +12,8 @@ const FRAME_BYTES_MAX: usize = 1 << 20;
 fn message() -> impl Strategy<Value = NodeMessage> {
     let body = prop::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from);
     prop_oneof![
-        any::<i64>().prop_map(|clock_us| NodeMessage::Ping { clock_us }),
+        (any::<i64>(), any::<u64>())
+            .prop_map(|(clock_us, shown)| NodeMessage::Ping { clock_us, shown }),
         any::<u64>()
             .prop_map(|number| NodeMessage::Answer { number, answer: ProposalAnswer::Busy }),
         (any::<u64>(), any::<u32>(), body).prop_map(|(number, set, body)| {
@@ -153,7 +154,9 @@ fn messages_begin_within_the_first_mebibyte() {
     };
     assert!(matches!(read(&bytes), Ok(Some(Frame::Messages(messages))) if messages.len() == 2));
     // Nor is one read that does.
-    let ping = [0, 0, 0, 10, 1, 4, 0, 0, 0, 0, 0, 0, 0, 1];
+    let mut ping = Vec::new();
+    NodeMessage::Ping { clock_us: 1, shown: 1 }.encode(&mut ping);
+    bytes.extend_from_slice(&(ping.len() as u32).to_be_bytes());
     bytes.extend_from_slice(&ping);
     let length = (bytes.len() - 4) as u32;
     bytes[..4].copy_from_slice(&length.to_be_bytes());
@@ -179,12 +182,12 @@ fn a_frame_says_no_more_messages_than_it_may_have() {
 #[test]
 fn the_bytes_are_the_documented_ones() {
     let mut writer = FrameWriter::default();
-    assert!(writer.push(&NodeMessage::Ping { clock_us: 258 }, 100));
+    assert!(writer.push(&NodeMessage::Ping { clock_us: 258, shown: 3 }, 100));
     let answer = NodeMessage::Answer { number: 5, answer: ProposalAnswer::Lost };
     assert!(writer.push(&answer, 100));
     let wanted = [
-        &[0, 0, 0, 34, 1, 0, 0, 0, 2][..],
-        &[0, 0, 0, 10, 1, 4, 0, 0, 0, 0, 0, 0, 1, 2],
+        &[0, 0, 0, 42, 1, 0, 0, 0, 2][..],
+        &[0, 0, 0, 18, 1, 4, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3],
         &[0, 0, 0, 11, 1, 3, 0, 0, 0, 0, 0, 0, 0, 5, 3],
     ];
     assert_eq!(writer.take(), Some((wanted.concat(), 2)));

@@ -387,7 +387,7 @@ async fn what_is_no_frame_ends_the_connection() {
     let other = ByHand::new(2);
     node.mesh.set_peers(vec![other.address()]);
     let mut ping = FrameWriter::default();
-    assert!(ping.push(&NodeMessage::Ping { clock_us: 1 }, 1000));
+    assert!(ping.push(&NodeMessage::Ping { clock_us: 1, shown: 1 }, 1000));
     let (ping, _) = ping.take().unwrap();
     let mut torn = ping.clone();
     torn[13] = 9;
