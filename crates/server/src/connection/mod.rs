@@ -514,9 +514,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                 Ok(Poll::Pending) => break,
                 Ok(Poll::Ready((tag, finished))) => {
                     let is_large = finished.message.len() >= GRAIN_BYTES;
-                    let messages = self.outgoing.messages();
-                    if is_large && messages.is_empty() {
-                        *messages = finished.message;
+                    if is_large {
+                        self.outgoing.append_large(finished.message);
                     } else {
                         messages.extend_from_slice(&finished.message);
                     }
