@@ -473,8 +473,11 @@ impl Inner {
         let context = self.context(Some(parameters), call.frame.version);
         match (&call.message.request, call.statements) {
             (Request::Batch(batch), statements) => {
-                let bound: Vec<Bound<'_>> =
-                    batch.statements.iter().map(|item| Bound::of(&item.values)).collect();
+                let mut bound: Vec<Bound<'_>> = Vec::with_capacity(batch.statements.count());
+                for item in batch.statements.iter() {
+                    bound.push(Bound::default());
+                    bound.last_mut().into_iter().for_each(|bound| bound.fill(&item.values));
+                }
                 let items: Vec<BatchItem<'_>> = statements
                     .iter()
                     .zip(&bound)
@@ -488,7 +491,8 @@ impl Inner {
                 use_plan(Plan::Batch(plan::bind_batch(kind, &items, &context)?))
             }
             (_, [statement]) => {
-                let bound = Bound::of(&parameters.values);
+                let mut bound = Bound::default();
+                bound.fill(&parameters.values);
                 let variables = &statement.plan.bind_variables;
                 let is_text = matches!(call.message.request, Request::Query { .. });
                 // A prepared statement is told the numbers.
