@@ -65,7 +65,7 @@ impl Inner {
         let waits = self.waits_for_budget(call.statements());
         let ran = tokio::task::spawn_blocking(move || {
             let schema = inner.executor.schema();
-            let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&thread)));
+            let ran = call.with(|call| inner.run(&call, &schema, Pace::Own(&thread)));
             (call, ran, thread)
         });
         let ran = match patience.leaves_after {

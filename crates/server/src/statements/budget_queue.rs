@@ -45,7 +45,7 @@ impl Inner {
         call.started = world::now();
         let ran = loop {
             let schema = self.executor.schema();
-            let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
+            let ran = call.with(|call| self.run(&call, &schema, Pace::Inline));
             drop(schema);
             let Ok(Ran { executed: Executed::NoRoom(busy), patience }) = ran else { break ran };
             held_back::wait_for_room(&self.executor, busy, patience.until).await;

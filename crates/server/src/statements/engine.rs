@@ -209,12 +209,13 @@ impl Engine {
         self.0.prepared.count()
     }
 
-    /// The first step of a call whose statements are planned. `place`: among all that wait, if it has one already.
+    /// The first step of a call whose statements are planned. `place`: among all that wait, if it has one already; it
+    /// stays there when the call is over.
     fn begin(
         &self,
         call: Call<'_>,
         schema: &Schema,
-        mut place: Option<OwnedSemaphorePermit>,
+        place: &mut Option<OwnedSemaphorePermit>,
         throws: bool,
         out: &mut BytesMut,
     ) -> Step {
@@ -228,17 +229,17 @@ impl Engine {
             _ => true,
         };
         if is_change && place.is_none() {
-            place = self.0.place();
+            *place = self.0.place();
             if place.is_none() {
                 return self.0.without_place(&call, throws, out);
             }
         }
-        let Ran { executed, patience } = match self.0.run(call, schema, Pace::Inline) {
+        let Ran { executed, patience } = match self.0.run(&call, schema, Pace::Inline) {
             Ok(ran) => ran,
             Err(Failure::Execute(ExecuteError::Throttled(wait)))
                 if self.0.waits_for_budget(call.statements) =>
             {
-                let Some(place) = place.or_else(|| self.0.place()) else {
+                let Some(place) = place.take().or_else(|| self.0.place()) else {
                     return self.0.without_place(&call, throws, out);
                 };
                 let (inner, call) = (Arc::clone(&self.0), call.to_owned());
@@ -248,19 +249,13 @@ impl Engine {
                 }));
             }
             Err(failure) => {
-                let outcome = Err(failure);
-                self.0.settle(&call, &outcome);
-                return Step::Answered(encode::answer(&call.addressee(), outcome, out));
+                return Step::Answered(self.0.answer_call(&call, &Err(failure), out));
             }
         };
         match executed {
-            Executed::Done(answer) => {
-                let outcome = Ok(answer);
-                self.0.settle(&call, &outcome);
-                Step::Answered(encode::answer(&call.addressee(), outcome, out))
-            }
+            Executed::Done(answer) => Step::Answered(self.0.answer_call(&call, &Ok(answer), out)),
             Executed::Pending(pending, None) => {
-                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
+                let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place.take());
                 Step::Promised(Box::new(PromisedCall { inner, call, pending, patience, place }))
             }
             // Not here: its outcome was promised to the connection.
@@ -274,14 +269,14 @@ impl Engine {
                 Step::Answered(encode::error(&call, &failure, out))
             }
             Executed::NoRoom(busy) => {
-                let inner = Arc::clone(&self.0);
+                let (inner, place) = (Arc::clone(&self.0), place.take());
                 Step::HeldBack(Box::pin(async move {
                     held_back::wait_for_room(&inner.executor, busy, patience.until).await;
                     place
                 }))
             }
             Executed::TooLong => {
-                let Some(place) = place.or_else(|| self.0.place()) else {
+                let Some(place) = place.take().or_else(|| self.0.place()) else {
                     return self.0.without_place(&call, throws, out);
                 };
                 let head = call.bare_head();
@@ -396,6 +391,11 @@ impl Statements for Engine {
             Arc::clone(&self.0.gate).log_in(address, name.to_owned(), password.to_owned());
         Box::pin(async move { checked.await.map_err(|error| login_refused(&error)) })
     }
+}
+
+/// Whether a call was planned by a definition that is not in force any more; nothing was done then.
+fn is_stale(ran: &Result<Ran, Failure>) -> bool {
+    matches!(ran, Err(Failure::Write(CommitError::Stale, _)))
 }
 
 enum Found {
@@ -528,27 +528,39 @@ impl Inner {
 
     pub(super) fn run(
         &self,
-        call: Call<'_>,
+        call: &Call<'_>,
         schema: &Schema,
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
-        let mut ran = self.with_plan(&call, |plan| self.run_plan(call, plan, schema, pace));
-        for _ in 0..PLANS_MAX {
-            let Err(Failure::Write(CommitError::Stale, _)) = ran else { break };
-            let schema = self.executor.schema();
-            let statements = match &call.message.request {
-                Request::Batch(_) => self.batch_statements(&call, &schema)?,
-                _ => vec![self.statement(&call, &schema)?],
-            };
-            let call = Call { statements: &statements, ..call };
-            ran = self.with_plan(&call, |plan| self.run_plan(call, plan, &schema, pace));
+        let ran = self.with_plan(call, |plan| self.run_plan(call, plan, schema, pace));
+        if is_stale(&ran) {
+            return self.run_again(call, pace);
         }
         ran
     }
 
+    /// Plans and runs a call again whose table was altered meanwhile.
+    #[cold]
+    fn run_again(&self, call: &Call<'_>, pace: Pace<'_>) -> Result<Ran, Failure> {
+        let mut tries = 1;
+        loop {
+            let schema = self.executor.schema();
+            let statements = match &call.message.request {
+                Request::Batch(_) => self.batch_statements(call, &schema)?,
+                _ => vec![self.statement(call, &schema)?],
+            };
+            let call = Call { statements: &statements, ..*call };
+            let ran = self.with_plan(&call, |plan| self.run_plan(&call, plan, &schema, pace));
+            if tries == PLANS_MAX || !is_stale(&ran) {
+                return ran;
+            }
+            tries += 1;
+        }
+    }
+
     fn run_plan(
         &self,
-        call: Call<'_>,
+        call: &Call<'_>,
         plan: Plan<'_>,
         schema: &Schema,
         pace: Pace<'_>,
@@ -568,7 +580,7 @@ impl Inner {
         }
         if let Plan::Roles(statement) = &plan {
             let executed =
-                Executed::Done(role_statements::run(&self.roles, &call, statement, schema)?);
+                Executed::Done(role_statements::run(&self.roles, call, statement, schema)?);
             return Ok(Ran { executed, patience });
         }
         let in_turn = InTurn::new(until);
@@ -615,9 +627,17 @@ impl Inner {
         matches!(plan, Plan::Select(select) if self.executor.is_short_lookup(select))
     }
 
-    /// Accounts for a call that is done.
-    fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
-        self.count(call.statements, call.charge(), call.started, outcome);
+    /// Appends the answer of a call that is done, and accounts for it.
+    fn answer_call(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        outcome: &Result<Answer, Failure>,
+        out: &mut BytesMut,
+    ) -> Effect {
+        let to = call.addressee();
+        let effect = encode::answer(&to, outcome, out);
+        let latency = self.count(to.statements, to.charge, call.started, outcome);
         self.traces.keep(call);
+        Effect { latency, ..effect }
     }
 }
