@@ -19,7 +19,7 @@ use crate::commit::{
 use crate::committer::Committer;
 use crate::core::Core;
 use crate::data_dir::DataDir;
-use crate::entry::EntryKind;
+use crate::entry::{Entries, Entry, EntryBody, EntryKind, Mutations};
 use crate::error::{CommitError, OpenError, ReadError, TreeError};
 use crate::group::raise_commits;
 use crate::index;
@@ -312,34 +312,47 @@ impl Storage {
         answer_to: Option<AnswerTo<'_>>,
         without_room: WithoutRoom,
     ) -> Committed {
-        let change: LocatedMutations = change.into_iter().collect();
         if self.is_closed.load(Ordering::Acquire) {
             return Committed::Now(Err(CommitError::Closed));
         }
         if let Some(why) = self.core.poison.get() {
             return Committed::Now(Err(CommitError::LogFailed(Arc::clone(why))));
         }
-        for (_, mutation) in &change {
-            if let Err(error) = validate(mutation) {
-                return Committed::Now(Err(error));
-            }
-        }
-        if change.len() > 1 {
-            for (set, mutation) in &change {
-                if let Err(error) = foresee(&self.core, *set, mutation) {
-                    return Committed::Now(Err(error));
-                }
-            }
-        }
+        let (entries, mutation_count) = match self.entries_of(change.into_iter()) {
+            Ok(entries) => entries,
+            Err(error) => return Committed::Now(Err(error)),
+        };
         let waits = without_room == WithoutRoom::Waits;
         if waits && let Err(error) = self.core.pressure.admit() {
             return Committed::Now(Err(error));
         }
-        let mutation_count = change.len();
-        let entries = split_by_set(change);
         let committed = self.committer.commit(entries, mutation_count, answer_to, waits);
         self.maintenance.after_write();
         committed
+    }
+
+    /// What a change appends, and how many mutations it has. Refuses what could not be stored, before it is logged.
+    fn entries_of(
+        &self,
+        mut change: impl Iterator<Item = (SetId, Mutation)>,
+    ) -> Result<(Entries, usize), CommitError> {
+        let Some((set, mutation)) = change.next() else { return Ok((Entries::new(), 0)) };
+        validate(&mutation)?;
+        let Some(second) = change.next() else {
+            let mut entries = Entries::new();
+            entries.push(Entry::of(set, EntryBody::Change(Mutations::from_buf([mutation]))));
+            return Ok((entries, 1));
+        };
+        let mut all: LocatedMutations = vec![(set, mutation), second];
+        all.extend(change);
+        for (_, mutation) in all.iter().skip(1) {
+            validate(mutation)?;
+        }
+        for (set, mutation) in &all {
+            foresee(&self.core, *set, mutation)?;
+        }
+        let mutation_count = all.len();
+        Ok((split_by_set(all), mutation_count))
     }
 
     /// Ends replica sets, so that their keys can be given to others, and no two sets ever apply changes
