@@ -59,7 +59,7 @@ fn changed_walking(
         deletion: None,
         cells,
     };
-    merge_walking(before, &change, walked_max, Vec::new()).map(|after| after.bytes)
+    merge_walking(&before, &change, walked_max, Vec::new()).map(|after| after.bytes)
 }
 
 fn of_list(action: CellAction) -> CellChange {
