@@ -89,20 +89,24 @@ impl<'l, 'a> Lists<'l, 'a> {
         }
     }
 
-    /// The paths of the elements that have one of those values.
+    /// The paths of the elements that have one of those values. A removal from before an element was written takes nothing
+    /// away, and writes nothing.
     pub(crate) fn paths_with(
         &mut self,
         column: ColumnId,
         values: &[Bytes],
+        removed_us: i64,
         written: &[CellRef<'a>],
     ) -> Result<Vec<Option<&'a [u8]>>, CorruptRow> {
         self.ask(written)?;
         if let Some(positions) = &self.positions {
-            return Ok(positions.paths_with(column, values));
+            return Ok(positions.paths_with(column, values, removed_us));
         }
         let removed = RemovedValues::new(values);
         let elements = live_elements(*self.before, self.change, column, written)?.into_iter();
-        let found = elements.filter(|element| removed.contain(element.value()));
+        let found = elements.filter(|element| {
+            element.timestamp_us <= removed_us && removed.contain(element.value())
+        });
         Ok(found.map(|element| element.path).collect())
     }
 }

@@ -555,7 +555,7 @@ fn resolve_cells<'a>(
                 (Some(path), CellState::Dead { deleted_at_s: *deleted_at_s })
             }
             CellAction::ListRemoveValues { values, deleted_at_s } => {
-                for path in lists.paths_with(column, values, cells)? {
+                for path in lists.paths_with(column, values, timestamp_us, cells)? {
                     let state = CellState::Dead { deleted_at_s: *deleted_at_s };
                     let removed = CellRef { column, path, timestamp_us, state };
                     lists.note(&removed);
