@@ -187,6 +187,7 @@ async fn count_rates(node: Arc<Node>) {
     loop {
         rounds.tick().await;
         node.engine.tick();
+        node.world.tick();
     }
 }
 

@@ -11,6 +11,7 @@ use schema::{Index, Table};
 use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, SetId, TableId};
 
 use crate::apply::foresee;
+use crate::cache::Lookups;
 use crate::clock::Clock;
 use crate::commit::{
     AppliedThrough, Appliers, Committed, Durable, Ends, LocatedMutations, SetLocks, Truncation,
@@ -105,8 +106,14 @@ pub struct Statistics {
     pub row_cache_count: u64,
     /// How many bytes the row cache may hold now.
     pub row_cache_capacity_bytes: u64,
+    pub row_cache_lookups: Lookups,
     /// Bytes in the cache of partition heads.
     pub head_cache_bytes: u64,
+    /// Heads in it.
+    pub head_cache_count: u64,
+    /// How many bytes it may hold.
+    pub head_cache_capacity_bytes: u64,
+    pub head_cache_lookups: Lookups,
     /// Whether changes are taken.
     pub writing: Writing,
 }
@@ -631,10 +638,19 @@ impl Storage {
             row_cache_bytes: self.core.cache.bytes(),
             row_cache_count: self.core.cache.count(),
             row_cache_capacity_bytes: self.core.cache.capacity_bytes(),
+            row_cache_lookups: self.core.cache.lookups(),
             head_cache_bytes: self.core.heads.bytes(),
+            head_cache_count: self.core.heads.count(),
+            head_cache_capacity_bytes: self.core.heads.capacity_bytes(),
+            head_cache_lookups: self.core.heads.lookups(),
             damaged: self.core.damage.list(),
             writing: self.writing(),
         }
+    }
+
+    /// How often the row cache was asked, and the cache of partition heads.
+    pub fn cache_lookups(&self) -> [Lookups; 2] {
+        [self.core.cache.lookups(), self.core.heads.lookups()]
     }
 
     /// Whether changes are taken.

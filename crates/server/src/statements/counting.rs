@@ -58,7 +58,9 @@ impl Inner {
             let latency =
                 *measured.get_or_insert_with(|| world::now().saturating_duration_since(started));
             let rows = match (&answer.reply, access) {
-                (Reply::Rows(rows), Access::Read | Access::Scan) => Some(u64::from(rows.row_count)),
+                (Reply::Rows(rows), Access::Read | Access::Scan) => {
+                    Some((u64::from(rows.row_count), rows.tombstone_count))
+                }
                 _ => None,
             };
             let counters = statement.counters.get_or_init(|| self.traffic.of(table.id));

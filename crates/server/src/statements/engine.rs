@@ -29,6 +29,7 @@ use super::cache::{PreparedStatements, Statement};
 use super::call::{self, Call, ChargePayload, strength};
 use super::plans::Patience;
 use super::promised::PromisedCall;
+use super::running::{RunningQueries, RunningQuery};
 use super::table_counters::Traffic;
 use super::traces::TraceKeeper;
 use super::values::Bound;
@@ -95,6 +96,7 @@ pub(super) struct Inner {
     batch_limits: BatchLimits,
     prepared: PreparedStatements,
     pub(super) traffic: Traffic,
+    pub(super) running: Arc<RunningQueries>,
     /// Turns of scans: so many run at a time.
     pub(super) scans: Arc<Semaphore>,
     pub(super) scans_begun: Arc<Semaphore>,
@@ -143,6 +145,7 @@ impl Engine {
             batch_limits: parts.batch_limits,
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             traffic: Traffic::default(),
+            running: Arc::default(),
             waiting_max: parts.waiting_max,
             scans_max: parts.scans_max,
             scans: Arc::new(Semaphore::new(parts.scans_max)),
@@ -177,6 +180,11 @@ impl Engine {
     /// What requests came to, table by table.
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.0.traffic
+    }
+
+    /// The requests that run now, but for those that are over in the turn of their connection.
+    pub(crate) fn running(&self) -> Vec<RunningQuery> {
+        self.0.running.list(world::now())
     }
 
     /// Works out the rates of requests; to be called every [`TICK`](super::TICK).
