@@ -1,5 +1,5 @@
 //! Asking the budgets before the work is done, and settling with them afterwards. Where nothing is
-//! provisioned this is one look at an empty map.
+//! provisioned this is one look at a flag.
 
 use partition::PartitionMap;
 use plan::{LogicalPartitions, SelectPlan};

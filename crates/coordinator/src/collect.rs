@@ -171,6 +171,11 @@ impl<'a, 'p> Collector<'a, 'p> {
 
     /// The rows, and where the next page begins. Asked once; it is not consumed, because to move it costs more
     /// than a small read may.
+    /// Tombstones that were met so far.
+    pub(crate) fn tombstone_count(&self) -> u64 {
+        self.scratch.tombstone_count
+    }
+
     pub(crate) fn finish(&mut self) -> Result<(RowsBody, Option<PageState>), ExecuteError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
@@ -337,6 +342,11 @@ impl<'a, 'p> Collector<'a, 'p> {
             let ruler = meter.ruler_for(live, self.plan.table);
             let value_bytes = ruler.map_or(Ok(0), |ruler| value_bytes(live, ruler))?;
             meter.on_row(live, ruler, value_bytes);
+        }
+        if let Some(cells) = live.row
+            && !cells.each_plain(|_, _| {})?
+        {
+            self.scratch.tombstone_count += cells.tombstone_count()?;
         }
         let row = StoredRow::new(self.plan.layout, live)?;
         if !self.plan.filters.accepts(&row) {
@@ -591,6 +601,10 @@ impl RowSink for Collector<'_, '_> {
             self.stopped = Some(Stop::OutOfBounds(bound));
         }
         !self.is_done()
+    }
+
+    fn on_tombstones(&mut self, count: u64) {
+        self.scratch.tombstone_count += count;
     }
 
     fn on_entries(&mut self, count: u64) {

@@ -214,21 +214,19 @@ impl Executor {
         let mut tries = 0;
         loop {
             let map = self.view.writing.load();
-            let change = mutations
-                .into_iter()
-                .map(|mutation| match map.locate(mutation.table, mutation.key.ring()) {
-                    Some(partition) => {
-                        if tries == 0 {
-                            let (table, key) = (mutation.table, &mutation.key);
-                            let charge = estimate(&mutation).micros();
-                            self.traffic.note(partition, table, key, charge);
-                        }
-                        Ok((partition.set, mutation))
-                    }
-                    None => Err(self.no_place_for(mutation.table)),
-                })
-                .collect::<Result<SmallVec<[(SetId, Mutation); 1]>, ExecuteError>>()?;
+            let locate = |mutation: &Mutation| {
+                let (table, key) = (mutation.table, &mutation.key);
+                let found = map.locate(table, key.ring());
+                let partition = found.ok_or_else(|| self.no_place_for(table))?;
+                if tries == 0 {
+                    self.traffic.note(partition, table, key, estimate(mutation).micros());
+                }
+                Ok(partition.set)
+            };
+            let sets: SmallVec<[SetId; 4]> =
+                mutations.iter().map(locate).collect::<Result<_, ExecuteError>>()?;
             drop(map);
+            let change = sets.into_iter().zip(mutations);
             match self.replicas.commit_many(
                 change,
                 request.given_us,

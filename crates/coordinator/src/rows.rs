@@ -12,6 +12,8 @@ pub struct Rows {
     pub columns: Arc<[ResultColumn]>,
     /// How many rows there are.
     pub row_count: u32,
+    /// Tombstones that were met on the way to them.
+    pub tombstone_count: u64,
     /// The values of all rows, one after the other.
     pub body: Vec<u8>,
     /// Where the next page begins, where there is one.
@@ -63,6 +65,7 @@ impl Rows {
         Rows {
             columns: columns.into(),
             row_count: body.row_count,
+            tombstone_count: 0,
             body: body.bytes,
             paging_state: None,
         }

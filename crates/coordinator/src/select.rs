@@ -55,6 +55,7 @@ impl Executor {
         Ok(Rows {
             columns: Arc::clone(plan.selection.columns()),
             row_count: body.row_count,
+            tombstone_count: collector.tombstone_count(),
             body: body.bytes,
             paging_state: next.map(|state| state.seal(&self.paging_secret)),
         })

@@ -251,22 +251,41 @@ pub fn push_record(
     let length = (head.len() + body.len()) as u32;
     let head_length = head.len() as u16;
     let checksum = record_checksum(chain, length, kind as u8, head, body_checksum);
-    out.extend_from_slice(&length.to_be_bytes());
-    out.push(kind as u8);
-    out.extend_from_slice(&checksum.to_be_bytes());
-    out.extend_from_slice(&head_length.to_be_bytes());
+    let [l0, l1, l2, l3] = length.to_be_bytes();
+    let [c0, c1, c2, c3] = checksum.to_be_bytes();
+    let [h0, h1] = head_length.to_be_bytes();
+    out.reserve(record_bytes(head.len(), body.len()));
+    out.extend_from_slice(&[l0, l1, l2, l3, kind as u8, c0, c1, c2, c3, h0, h1]);
     out.extend_from_slice(head);
     out.extend_from_slice(body);
     checksum
 }
 
+/// Heads up to this long, of two entries, are summed in one step: a sum of few bytes costs hardly more than beginning it.
+const SUMMED_AT_ONCE: usize = 4 + 1 + 2 + 2 * ENTRY_HEAD_BYTES + 4;
+
 fn record_checksum(chain: u32, length: u32, kind: u8, head: &[u8], body_checksum: u32) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(chain);
-    hasher.update(&length.to_be_bytes());
-    hasher.update(&[kind]);
-    hasher.update(&(head.len() as u16).to_be_bytes());
-    hasher.update(head);
-    hasher.update(&body_checksum.to_be_bytes());
+    let [l0, l1, l2, l3] = length.to_be_bytes();
+    let [h0, h1] = (head.len() as u16).to_be_bytes();
+    let begin = [l0, l1, l2, l3, kind, h0, h1];
+    let parts: [&[u8]; 3] = [&begin, head, &body_checksum.to_be_bytes()];
+    let mut space = [0; SUMMED_AT_ONCE];
+    let mut used = 0;
+    for part in parts {
+        match space.get_mut(used..used + part.len()) {
+            Some(place) => {
+                place.copy_from_slice(part);
+                used += part.len();
+            }
+            None => {
+                hasher.update(space.get(..used).unwrap_or_default());
+                used = 0;
+                hasher.update(part);
+            }
+        }
+    }
+    hasher.update(space.get(..used).unwrap_or_default());
     hasher.finalize()
 }
 

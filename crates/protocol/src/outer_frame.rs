@@ -33,7 +33,8 @@ use crate::error::{FramePart, ProtocolError};
 pub const PAYLOAD_BYTES_MAX: usize = (1 << 17) - 1;
 
 const LENGTH_MASK: u64 = PAYLOAD_BYTES_MAX as u64;
-const PLAIN_HEADER_BYTES: usize = 6;
+/// What stands before the payload of a plain frame.
+pub(crate) const PLAIN_HEADER_BYTES: usize = 6;
 const PLAIN_SELF_CONTAINED: u64 = 1 << 17;
 const LZ4_HEADER_BYTES: usize = 8;
 const LZ4_PLAIN_LENGTH_SHIFT: u32 = 17;
@@ -133,6 +134,18 @@ pub(crate) fn encode(payload: &[u8], self_contained: bool, lz4: bool, out: &mut 
     } else {
         out.put_slice(payload);
     }
+    close(out, start, lz4, plain_length, self_contained);
+}
+
+/// Makes a plain frame of whole messages out of bytes that begin with room for its header.
+pub(crate) fn close_plain(frame: &mut BytesMut) {
+    debug_assert!(frame.len() <= PLAIN_HEADER_BYTES + PAYLOAD_BYTES_MAX);
+    close(frame, 0, false, 0, true);
+}
+
+/// The frame that begins at `start`, with room for its header, gets its header and its trailer.
+fn close(out: &mut BytesMut, start: usize, lz4: bool, plain_length: u64, self_contained: bool) {
+    let header_bytes = if lz4 { LZ4_HEADER_BYTES } else { PLAIN_HEADER_BYTES };
     let sent = out.get(start + header_bytes..).unwrap_or_default();
     let length = sent.len() as u64;
     let trailer = crc32(sent);

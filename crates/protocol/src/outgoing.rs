@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 use crate::compression::Compression;
 use crate::frame::{Framing, HEADER_BYTES, HEADER_LENGTH_AT, RawHeader};
 use crate::opcode::Flags;
-use crate::outer_frame::{self, PAYLOAD_BYTES_MAX};
+use crate::outer_frame::{self, PAYLOAD_BYTES_MAX, PLAIN_HEADER_BYTES};
 use crate::version::Version;
 use crate::wire;
 
@@ -23,8 +23,10 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 pub struct Outgoing {
     framing: Framing,
     compression: Option<Compression>,
-    /// Whole messages, uncompressed, not framed.
+    /// Whole messages, uncompressed, not framed; before them the room that they are framed with.
     messages: BytesMut,
+    /// Messages that fit into one plain outer frame become one where they lie: room for its header is before them.
+    header_room: usize,
     /// Ready to be written to the socket.
     sealed: BytesMut,
 }
@@ -56,6 +58,7 @@ impl Outgoing {
             framing: Framing::Plain,
             compression: None,
             messages: BytesMut::new(),
+            header_room: 0,
             sealed: BytesMut::new(),
         }
     }
@@ -68,6 +71,10 @@ impl Outgoing {
         self.seal();
         self.framing = Framing::after_startup(version);
         self.compression = compression;
+        self.header_room = match (self.framing, self.compression) {
+            (Framing::Outer, None) => PLAIN_HEADER_BYTES,
+            (Framing::Outer, Some(_)) | (Framing::Plain, _) => 0,
+        };
     }
 
     /// Takes the room of a connection that waits away, for another one. Nothing may wait to be written.
@@ -82,18 +89,33 @@ impl Outgoing {
     pub fn use_room(&mut self, room: OutgoingRoom) {
         if self.is_empty() {
             self.messages = room.messages;
+            self.messages.clear();
             self.sealed = room.sealed;
         }
     }
 
-    /// Where messages are appended, each one whole.
+    /// Where messages are appended, each one whole. What is there already is left alone.
     pub fn messages(&mut self) -> &mut BytesMut {
+        if self.messages.is_empty() {
+            self.messages.put_bytes(0, self.header_room);
+        }
         &mut self.messages
+    }
+
+    /// Appends a large message that was made elsewhere. It is framed at once, and never in memory three times.
+    pub fn append_large(&mut self, message: BytesMut) {
+        self.seal();
+        self.frame(message, 0);
+    }
+
+    /// The bytes of messages that are not framed.
+    fn gathered_bytes(&self) -> usize {
+        self.messages.len().saturating_sub(self.header_room)
     }
 
     /// How much waits to be written.
     pub fn length_bytes(&self) -> usize {
-        self.messages.len() + self.sealed.len()
+        self.gathered_bytes() + self.sealed.len()
     }
 
     /// How much room the buffers take.
@@ -103,32 +125,47 @@ impl Outgoing {
 
     /// Whether nothing waits to be written.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.sealed.is_empty()
+        self.gathered_bytes() == 0 && self.sealed.is_empty()
     }
 
     /// Frames all messages appended so far and returns everything that is ready. The writer
     /// consumes it from the front; what remains is kept for the next call.
     pub fn seal(&mut self) -> &mut BytesMut {
+        if self.gathered_bytes() > 0 {
+            let messages = std::mem::take(&mut self.messages);
+            self.messages = self.frame(messages, self.header_room);
+        }
+        &mut self.sealed
+    }
+
+    /// Frames messages that have so much room before them. Returns what is of use for the next ones, emptied.
+    fn frame(&mut self, mut messages: BytesMut, header_room: usize) -> BytesMut {
+        let gathered = messages.get(header_room..).unwrap_or_default();
         match (self.framing, self.compression) {
             (Framing::Plain, None) => {
                 if self.sealed.is_empty() {
-                    std::mem::swap(&mut self.sealed, &mut self.messages);
+                    std::mem::swap(&mut self.sealed, &mut messages);
                 } else {
-                    self.sealed.extend_from_slice(&self.messages);
+                    self.sealed.extend_from_slice(gathered);
                 }
             }
             (Framing::Plain, Some(compression)) => {
-                compress_messages(&self.messages, compression, &mut self.sealed);
+                compress_messages(gathered, compression, &mut self.sealed);
+            }
+            (Framing::Outer, None)
+                if header_room == PLAIN_HEADER_BYTES
+                    && gathered.len() <= PAYLOAD_BYTES_MAX
+                    && self.sealed.is_empty() =>
+            {
+                outer_frame::close_plain(&mut messages);
+                std::mem::swap(&mut self.sealed, &mut messages);
             }
             (Framing::Outer, compression) => {
-                pack_messages(&self.messages, compression.is_some(), &mut self.sealed);
+                pack_messages(gathered, compression.is_some(), &mut self.sealed);
             }
         }
-        self.messages.clear();
-        if self.messages.capacity() > KEPT_BYTES_MAX {
-            self.messages = BytesMut::new();
-        }
-        &mut self.sealed
+        messages.clear();
+        if messages.capacity() > KEPT_BYTES_MAX { BytesMut::new() } else { messages }
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! A budget is a short lock: it lets at most ten thousand requests a second through by its nature, and
 //! is held for a few dozen instructions. Where nothing is provisioned there is none, and admission is
-//! one look at an empty map.
+//! one look at a flag.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -61,6 +62,8 @@ pub struct BudgetState {
 /// The budgets of a node.
 pub struct Budgets {
     by_set: ArcSwap<HashMap<SetId, Arc<Mutex<Budget>>, FixedState>>,
+    /// Whether there are any: asked with every request, and most nodes have none.
+    has_any: AtomicBool,
     /// Microseconds of a clock that never goes back.
     now_us: fn() -> u64,
 }
@@ -78,12 +81,12 @@ struct Taken {
 impl Budgets {
     /// No budgets yet. `now_us` tells the microseconds of a clock that never goes back.
     pub fn new(now_us: fn() -> u64) -> Budgets {
-        Budgets { by_set: ArcSwap::default(), now_us }
+        Budgets { by_set: ArcSwap::default(), has_any: AtomicBool::new(false), now_us }
     }
 
     /// Whether no set has a budget.
     pub fn is_empty(&self) -> bool {
-        self.by_set.load().is_empty()
+        !self.has_any.load(Ordering::Relaxed)
     }
 
     /// From now on these sets have budgets, and no others. Who had one keeps its debt.
@@ -102,7 +105,9 @@ impl Budgets {
             };
             next.insert(allowance.set, budget);
         }
+        let has_any = !next.is_empty();
         self.by_set.store(Arc::new(next));
+        self.has_any.store(has_any, Ordering::Relaxed);
     }
 
     /// Takes what a request is reckoned to cost each set, or nothing at all and says when it may come.

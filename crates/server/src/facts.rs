@@ -120,6 +120,13 @@ impl NodeWorld {
         let _ = self.cluster.set(source);
     }
 
+    /// Works out what `system_views` tells as rates.
+    pub(crate) fn tick(&self) {
+        if let Some(views) = self.views.get() {
+            views.tick();
+        }
+    }
+
     /// From now on what is counted can be shown.
     pub(crate) fn set_views(&self, views: Views) {
         let _ = self.views.set(views);

@@ -301,6 +301,7 @@ impl Node {
             metrics: Arc::clone(&metrics),
             load: Arc::clone(&load),
             properties: views::properties(loaded),
+            cache_rates: Default::default(),
         });
         Ok(Node {
             storage,

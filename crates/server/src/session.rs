@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use protocol::{
@@ -79,8 +79,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) is_again: bool,
     /// Its connection was held back since something arrived last.
     pub(crate) was_slowed: bool,
-    /// The place among all that wait that it was held back for.
-    pub(crate) place: Option<OwnedSemaphorePermit>,
+    /// A place among all that wait: the one that it was held back for, or that a request before it in this turn left.
+    pub(crate) place: &'a mut Option<OwnedSemaphorePermit>,
 }
 
 /// How far a request is after its first step.
@@ -116,6 +116,8 @@ pub(crate) struct Effect {
     /// The code, if the answer is an error.
     pub(crate) error_code: Option<i32>,
     pub(crate) change: SessionChange,
+    /// How long it took until its answer was there, if somebody looked at the clock then.
+    pub(crate) latency: Option<Duration>,
 }
 
 /// What a request changes about its connection.
@@ -139,7 +141,7 @@ impl Effect {
     }
 
     pub(crate) fn of(change: SessionChange) -> Effect {
-        Effect { error_code: None, change }
+        Effect { change, ..Effect::default() }
     }
 
     /// Appends an error, and is its effect.
@@ -150,7 +152,7 @@ impl Effect {
     ) -> Effect {
         head.error(error, out);
         let error_code = Some(error.for_version(head.version).kind.code());
-        Effect { error_code, change: SessionChange::Nothing }
+        Effect { error_code, ..Effect::default() }
     }
 }
 

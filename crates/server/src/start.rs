@@ -212,6 +212,7 @@ async fn count_rates(node: Arc<Node>) {
     loop {
         rounds.tick().await;
         node.engine.tick();
+        node.world.tick();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tables of `system_views` that tell what the server counts. A value that nobody counts is null, never a guess.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use coordinator::Catalog;
 use cql::ast::BatchKind;
@@ -8,13 +9,13 @@ use plan::Access;
 use schema::Table;
 use schema::system::NamedRow;
 use schema::system::values::{bigint, double, int, text, timestamp};
-use storage::Storage;
+use storage::{Lookups, Storage};
 
 use crate::config::Loaded;
 use crate::load::Load;
 use crate::log;
 use crate::metrics::{Metrics, RequestKind};
-use crate::statements::{Distribution, Engine};
+use crate::statements::{Distribution, Engine, Rate, RunningQuery, TableCounters};
 
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -27,7 +28,12 @@ pub(crate) struct Views {
     pub(crate) load: Arc<Load>,
     /// What the node was started with.
     pub(crate) properties: Vec<(&'static str, String)>,
+    /// How often caches are asked, and have what is asked for: that of rows, and that of heads.
+    pub(crate) cache_rates: [[Rate; 2]; 2],
 }
+
+/// What the rates of caches are averages over, as in Cassandra.
+const CACHE_RATE_PERIOD: Duration = Duration::from_secs(15 * 60);
 
 /// What of the process and its settings stands for Java's system properties.
 pub(crate) fn properties(loaded: &Loaded) -> Vec<(&'static str, String)> {
@@ -54,11 +60,22 @@ impl Views {
             "cql_metrics" => self.cql_metrics(),
             "disk_usage" => self.disk_usage(),
             "max_partition_size" => self.max_partition_size(),
-            "rows_per_read" => self.rows_per_read(),
+            "queries" => self.queries(),
+            "rows_per_read" => self.per_read(|counters| counters.rows()),
             "system_logs" => log::kept().iter().map(log_line).collect(),
             "system_properties" => self.properties.iter().map(property).collect(),
             "thread_pools" => self.thread_pools(),
+            "tombstones_per_read" => self.per_read(|counters| counters.tombstones()),
             _ => Vec::new(),
+        }
+    }
+
+    /// Works out the rates of caches; to be called every [`TICK`](crate::statements::TICK).
+    pub(crate) fn tick(&self) {
+        for ([requests, hits], lookups) in self.cache_rates.iter().zip(self.storage.cache_lookups())
+        {
+            requests.tick(lookups.request_count, CACHE_RATE_PERIOD);
+            hits.tick(lookups.hit_count, CACHE_RATE_PERIOD);
         }
     }
 
@@ -96,11 +113,11 @@ impl Views {
         })
     }
 
-    fn rows_per_read(&self) -> Vec<NamedRow> {
+    fn per_read(&self, of: impl Fn(&TableCounters) -> Distribution) -> Vec<NamedRow> {
         let engine = self.engine.upgrade();
         self.each_table(|table| {
             let counters = engine.as_ref().and_then(|engine| engine.traffic().if_asked(table.id));
-            let found = counters.map(|counters| counters.rows()).unwrap_or_default();
+            let found = counters.map(|counters| of(&counters)).unwrap_or_default();
             vec![
                 ("count", bigint(signed(found.count))),
                 ("max", double(found.largest as f64)),
@@ -130,14 +147,30 @@ impl Views {
 
     fn caches(&self) -> Vec<NamedRow> {
         let stored = self.storage.statistics();
-        vec![
+        let [of_rows, of_heads] = &self.cache_rates;
+        let per_second = |rate: &Rate| bigint(rate.per_second() as i64);
+        let row = |name: &str, sizes: [u64; 3], lookups: Lookups, [requests, hits]: &[Rate; 2]| {
+            let [capacity_bytes, entry_count, size_bytes] = sizes;
             vec![
-                ("name", text("rows")),
-                ("capacity_bytes", bigint(signed(stored.row_cache_capacity_bytes))),
-                ("entry_count", int(i32::try_from(stored.row_cache_count).unwrap_or(i32::MAX))),
-                ("size_bytes", bigint(signed(stored.row_cache_bytes))),
-            ],
-            vec![("name", text("heads")), ("size_bytes", bigint(signed(stored.head_cache_bytes)))],
+                ("name", text(name)),
+                ("capacity_bytes", bigint(signed(capacity_bytes))),
+                ("entry_count", int(i32::try_from(entry_count).unwrap_or(i32::MAX))),
+                ("hit_count", bigint(signed(lookups.hit_count))),
+                // Not a number where nothing was asked for, as in Cassandra.
+                ("hit_ratio", double(lookups.hit_count as f64 / lookups.request_count as f64)),
+                ("recent_hit_rate_per_second", per_second(hits)),
+                ("recent_request_rate_per_second", per_second(requests)),
+                ("request_count", bigint(signed(lookups.request_count))),
+                ("size_bytes", bigint(signed(size_bytes))),
+            ]
+        };
+        let rows =
+            [stored.row_cache_capacity_bytes, stored.row_cache_count, stored.row_cache_bytes];
+        let heads =
+            [stored.head_cache_capacity_bytes, stored.head_cache_count, stored.head_cache_bytes];
+        vec![
+            row("rows", rows, stored.row_cache_lookups, of_rows),
+            row("heads", heads, stored.head_cache_lookups, of_heads),
         ]
     }
 
@@ -174,6 +207,20 @@ impl Views {
             row("partitions_per_logged_batch", traffic.batches(BatchKind::Logged)),
             row("partitions_per_unlogged_batch", traffic.batches(BatchKind::Unlogged)),
         ]
+    }
+
+    fn queries(&self) -> Vec<NamedRow> {
+        let Some(engine) = self.engine.upgrade() else { return Vec::new() };
+        let micros = |time: Duration| bigint(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
+        let row = |query: RunningQuery| {
+            vec![
+                ("thread_id", text(&format!("Native-Transport-Requests-{}", query.number))),
+                ("queued_micros", micros(query.queued)),
+                ("running_micros", micros(query.running)),
+                ("task", text(&query.task)),
+            ]
+        };
+        engine.running().into_iter().map(row).collect()
     }
 
     /// Requests run on the threads of their connections, and wait for the log, a thread or their budget; long reads have

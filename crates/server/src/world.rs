@@ -28,13 +28,13 @@ pub(crate) fn steady_us() -> u64 {
 
 /// Microseconds since 1970, as the node counts them: never behind what it gave before, see [`NodeClock`].
 pub(crate) fn now_us() -> i64 {
-    CLOCK.now(wall_us(), steady_us())
+    CLOCK.now(wall_us(), steady_us)
 }
 
 /// The time that the node gives to writes that bring none: microseconds since 1970, later than all before
 /// also when the clock goes back. A later write would lose against an earlier one otherwise.
 pub(crate) fn write_us() -> i64 {
-    CLOCK.next(wall_us(), steady_us())
+    CLOCK.next(wall_us(), steady_us)
 }
 
 /// The last time that was given to a write.
@@ -83,10 +83,14 @@ struct NodeClock {
     offset_us: AtomicI64,
     /// No time after this is given, but for the steps between one write and the next.
     ceiling_us: AtomicI64,
+    /// The machine's clock when it was last found not to be behind; [`NOT_CHECKED`] while it is.
+    checked_us: AtomicI64,
 }
 
-/// So far the offset may be behind: it is not written for every request.
+/// So far the offset may be behind: it is not written for every request. For as long the machine's clock is believed
+/// without asking the steady one, which would be half of what a look at the time costs.
 const OFFSET_BEHIND_US_MAX: i64 = 1000;
+const NOT_CHECKED: i64 = i64::MAX;
 
 impl NodeClock {
     const fn new() -> NodeClock {
@@ -94,14 +98,15 @@ impl NodeClock {
             last_us: AtomicI64::new(0),
             offset_us: AtomicI64::new(i64::MIN / 2),
             ceiling_us: AtomicI64::new(i64::MAX),
+            checked_us: AtomicI64::new(NOT_CHECKED),
         }
     }
 
-    fn now(&self, wall_us: i64, steady_us: u64) -> i64 {
+    fn now(&self, wall_us: i64, steady_us: impl FnOnce() -> u64) -> i64 {
         self.below_ceiling(wall_us, steady_us).max(self.last_us.load(Ordering::Relaxed))
     }
 
-    fn next(&self, wall_us: i64, steady_us: u64) -> i64 {
+    fn next(&self, wall_us: i64, steady_us: impl FnOnce() -> u64) -> i64 {
         let now_us = self.below_ceiling(wall_us, steady_us);
         let later = |last: i64| now_us.max(last.saturating_add(1));
         let last = self
@@ -110,11 +115,17 @@ impl NodeClock {
         later(last.unwrap_or(0))
     }
 
-    fn below_ceiling(&self, wall_us: i64, steady_us: u64) -> i64 {
-        self.at(wall_us, steady_us).min(self.ceiling_us.load(Ordering::Relaxed))
+    fn below_ceiling(&self, wall_us: i64, steady_us: impl FnOnce() -> u64) -> i64 {
+        let passed_us = wall_us.wrapping_sub(self.checked_us.load(Ordering::Relaxed));
+        let now_us = match (0..OFFSET_BEHIND_US_MAX).contains(&passed_us) {
+            true => wall_us,
+            false => self.at(wall_us, steady_us()),
+        };
+        now_us.min(self.ceiling_us.load(Ordering::Relaxed))
     }
 
     /// The time as it is, whether it may be given or not.
+    #[inline(never)]
     fn at(&self, wall_us: i64, steady_us: u64) -> i64 {
         let slowed_us = slowed(steady_us);
         let offset_us = self.offset_us.load(Ordering::Relaxed);
@@ -122,6 +133,9 @@ impl NodeClock {
         if wall_offset_us > offset_us.saturating_add(OFFSET_BEHIND_US_MAX) {
             self.offset_us.fetch_max(wall_offset_us, Ordering::Relaxed);
         }
+        let is_behind = wall_offset_us < offset_us;
+        let checked_us = if is_behind { NOT_CHECKED } else { wall_us };
+        self.checked_us.store(checked_us, Ordering::Relaxed);
         wall_us.max(offset_us.saturating_add(slowed_us))
     }
 
@@ -129,6 +143,7 @@ impl NodeClock {
         self.last_us.fetch_max(given_us, Ordering::Relaxed);
         let offset_us = given_us.saturating_sub(slowed(steady_us));
         self.offset_us.fetch_max(offset_us, Ordering::Relaxed);
+        self.checked_us.store(NOT_CHECKED, Ordering::Relaxed);
     }
 }
 
@@ -263,7 +278,7 @@ mod tests {
     #[test]
     fn the_time_of_writes_never_goes_back_and_never_repeats() {
         let clock = NodeClock::new();
-        let given = [100, 100, 200, 50, 50, 202, 300].map(|now_us| clock.next(now_us, 0));
+        let given = [100, 100, 200, 50, 50, 202, 300].map(|now_us| clock.next(now_us, || 0));
         assert_eq!(given, [100, 101, 200, 201, 202, 203, 300]);
     }
 
@@ -275,9 +290,9 @@ mod tests {
         let mut steady = 0;
         let mut last = 0;
         let mut ask = |wall_us: i64, steady_us: u64| {
-            let now = clock.now(wall_us, steady_us);
+            let now = clock.now(wall_us, || steady_us);
             assert!(now >= last, "{now} < {last}");
-            last = clock.next(wall_us, steady_us);
+            last = clock.next(wall_us, || steady_us);
             now
         };
         assert_eq!(ask(wall, steady), 1_000 * SECOND);
@@ -300,20 +315,20 @@ mod tests {
     fn a_clock_that_leaps_ahead_stands_at_its_ceiling() {
         let clock = NodeClock::new();
         clock.ceiling_us.store(2_000, Ordering::Relaxed);
-        let given = [1_000, 3_000, 9_000, 1_500].map(|now_us| clock.next(now_us, 0));
+        let given = [1_000, 3_000, 9_000, 1_500].map(|now_us| clock.next(now_us, || 0));
         assert_eq!(given, [1_000, 2_000, 2_001, 2_002]);
         clock.ceiling_us.store(20_000, Ordering::Relaxed);
-        assert_eq!(clock.next(9_500, 0), 9_500);
+        assert_eq!(clock.next(9_500, || 0), 9_500);
     }
 
     #[test]
     fn a_clock_goes_on_from_what_was_given_before() {
         let clock = NodeClock::new();
         clock.go_on_from(5_000_000, 1_000_000);
-        assert_eq!(clock.now(1_000_000, 1_000_000), 5_000_000);
-        assert_eq!(clock.next(1_000_000, 1_000_000), 5_000_001);
-        assert_eq!(clock.now(2_000_000, 2_000_000), 5_900_000);
-        assert_eq!(clock.now(9_000_000, 3_000_000), 9_000_000);
+        assert_eq!(clock.now(1_000_000, || 1_000_000), 5_000_000);
+        assert_eq!(clock.next(1_000_000, || 1_000_000), 5_000_001);
+        assert_eq!(clock.now(2_000_000, || 2_000_000), 5_900_000);
+        assert_eq!(clock.now(9_000_000, || 3_000_000), 9_000_000);
     }
 
     #[test]

@@ -126,11 +126,88 @@ fn what_is_shown_was_counted() {
     let prepared = one("cql_metrics", "name = 'prepared_statements_executed'");
     assert_eq!(prepared["value"], 20.0);
     assert_eq!(one("cql_metrics", "name = 'prepared_statements_count'")["value"], 1.0);
-    assert!(one("caches", "name = 'rows'")["capacity_bytes"].as_u64().unwrap() > 0);
+    let cache = one("caches", "name = 'rows'");
+    assert!(cache["capacity_bytes"].as_u64().unwrap() > 0, "{cache}");
+    assert!(cache["hit_count"].as_u64() <= cache["request_count"].as_u64(), "{cache}");
     let pool = one("thread_pools", "name = 'Native-Transport-Requests'");
     assert!(pool["completed_tasks"].as_u64().unwrap() > 30, "{pool}");
     assert_eq!(one("disk_usage", table)["mebibytes"], 0);
     assert_eq!(one("max_partition_size", table)["mebibytes"], 0);
     assert_eq!(one("system_properties", "name = 'os.name'")["value"], std::env::consts::OS);
     assert!(rows(&mut client, "SELECT JSON * FROM system_views.internode_inbound").is_empty());
+}
+
+#[test]
+fn tombstones_and_lookups_are_counted() {
+    let node = Node::start(Path::new(BINARY), &[]).unwrap();
+    let mut client = Client::connect(&node.address()).unwrap();
+    for statement in [
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE k.t (p int, c int, v text, PRIMARY KEY (p, c))",
+        "CREATE TABLE k.one (p int PRIMARY KEY, v text)",
+    ] {
+        rows(&mut client, statement);
+    }
+    for c in 0..20 {
+        rows(&mut client, &format!("INSERT INTO k.t (p, c, v) VALUES (1, {c}, 'x')"));
+    }
+    for c in 0..10 {
+        rows(&mut client, &format!("DELETE FROM k.t WHERE p = 1 AND c = {c}"));
+    }
+    for statement in [
+        // A value that is null, and a range of rows: one tombstone, and two.
+        "INSERT INTO k.t (p, c, v) VALUES (2, 1, 'x')",
+        "INSERT INTO k.t (p, c, v) VALUES (2, 2, null)",
+        "INSERT INTO k.t (p, c, v) VALUES (3, 9, 'x')",
+        "DELETE FROM k.t WHERE p = 3 AND c > 3 AND c < 7",
+        "INSERT INTO k.t (p, c, v) VALUES (4, 1, 'x')",
+        "DELETE FROM k.t WHERE p = 5",
+    ] {
+        rows(&mut client, statement);
+    }
+    let mut read = |client: &mut Client, key: i32| {
+        client.query(&format!("SELECT * FROM k.t WHERE p = {key}"), &Execution::default()).unwrap();
+        let table = "keyspace_name = 'k' AND table_name = 't'";
+        let found = rows(
+            client,
+            &format!("SELECT JSON count, max FROM system_views.tombstones_per_read WHERE {table}"),
+        );
+        (found[0]["count"].as_u64().unwrap(), found[0]["max"].as_f64().unwrap())
+    };
+    // As in Cassandra, deletions of whole partitions are none.
+    assert_eq!(read(&mut client, 4), (1, 0.0));
+    assert_eq!(read(&mut client, 5), (2, 0.0));
+    assert_eq!(read(&mut client, 2), (3, 1.0));
+    assert_eq!(read(&mut client, 3), (4, 2.0));
+    assert_eq!(read(&mut client, 1), (5, 10.0));
+    client.query("SELECT * FROM k.t", &Execution::default()).unwrap();
+    assert_eq!(read(&mut client, 4), (7, 13.0));
+
+    let cache = |client: &mut Client| {
+        let found = rows(client, "SELECT JSON * FROM system_views.caches WHERE name = 'rows'");
+        let number = |name: &str| found[0][name].as_u64().unwrap();
+        (number("hit_count"), number("request_count"))
+    };
+    rows(&mut client, "INSERT INTO k.one (p, v) VALUES (1, 'x')");
+    let (hits, requests) = cache(&mut client);
+    for _ in 0..5 {
+        client.query("SELECT * FROM k.one WHERE p = 1", &Execution::default()).unwrap();
+    }
+    client.query("SELECT * FROM k.one WHERE p = 2", &Execution::default()).unwrap();
+    let (more_hits, more_requests) = cache(&mut client);
+    assert_eq!((more_hits - hits, more_requests - requests), (5, 6));
+}
+
+#[test]
+fn a_query_sees_itself_run() {
+    let node = Node::start(Path::new(BINARY), &[]).unwrap();
+    let mut client = Client::connect(&node.address()).unwrap();
+    let text = "SELECT JSON * FROM system_views.queries";
+    let found = rows(&mut client, text);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["thread_id"], "Native-Transport-Requests-1");
+    let task = found[0]["task"].as_str().unwrap();
+    assert!(task.starts_with(&format!("QUERY {text} [pageSize = ")), "{task}");
+    assert!(task.contains("] at consistency "), "{task}");
+    assert!(found[0]["running_micros"].as_u64().is_some(), "{found:?}");
 }

@@ -450,7 +450,7 @@ impl<'c> RowsChange<'c> {
             self.keep_frozen(index, frozen);
             return Ok(());
         }
-        let after = merge(before, change, out).map_err(|error| self.of_merge(error))?;
+        let after = merge(&before, change, out).map_err(|error| self.of_merge(error))?;
         if after.exceeds(self.spill_bounds()) && head_length == 0 && !after.is_empty {
             let frozen = self.freeze(&after, None, &Loaded::default())?;
             self.keep_frozen(index, frozen);

@@ -25,6 +25,14 @@ use tree::engine::TreeBytes;
 /// A row's value in the tree; `None` when it is known that there is none.
 pub(crate) type CachedRow = Option<TreeBytes>;
 
+/// How often a cache was asked, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// And had what was asked for.
+    pub hit_count: u64,
+    pub request_count: u64,
+}
+
 /// Store number and tree key. Most keys lie in the cache's entry itself: a lookup that had to follow a
 /// pointer to compare the key waited for memory once more, for a tenth of a read's time.
 pub(crate) type RowKey = SmallVec<[u8; INLINE_KEY_BYTES]>;
@@ -65,6 +73,9 @@ pub(crate) struct RowCache {
     /// Bytes of rows that were missed since it was last asked whether to grow, and how many are enough to ask.
     missed_bytes: AtomicU64,
     missed_bytes_max: AtomicU64,
+    /// How often a row was looked for that is not here. Its finds the library counts itself, but what is not here it would
+    /// count twice: when it is looked for, and when it is brought.
+    missed_count: AtomicU64,
 }
 
 impl fmt::Debug for RowCache {
@@ -94,11 +105,13 @@ impl RowCache {
             bytes_max,
             missed_bytes: AtomicU64::new(0),
             missed_bytes_max: AtomicU64::new(bytes / MISSED_SHARE),
+            missed_count: AtomicU64::new(0),
         }
     }
 
-    /// A row that is not here was found elsewhere.
+    /// A row that is not here was looked for elsewhere.
     pub(crate) fn note_missed(&self, row: &CachedRow) {
+        self.missed_count.fetch_add(1, Ordering::Relaxed);
         let Some(row) = row else { return };
         let bytes = ENTRY_BYTES + row.len() as u64;
         let missed_bytes = self.missed_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -120,6 +133,13 @@ impl RowCache {
         self.rows.set_capacity(next);
         *capacity = next;
         self.missed_bytes_max.store(next / MISSED_SHARE, Ordering::Relaxed);
+    }
+
+    /// How often rows were looked for, and were here.
+    pub(crate) fn lookups(&self) -> Lookups {
+        let hit_count = self.rows.hits();
+        let request_count = hit_count + self.missed_count.load(Ordering::Relaxed);
+        Lookups { hit_count, request_count }
     }
 
     /// Rows that are here.
@@ -216,6 +236,17 @@ mod tests {
         let absent: Result<CachedRow, ()> = cache.get_or_load(b"key", || Ok(None));
         assert_eq!(absent, Ok(None));
         assert_eq!(cache.get(b"key"), Some(None));
+    }
+
+    #[test]
+    fn what_is_found_and_what_is_not_is_counted_once() {
+        let cache = RowCache::new(1 << 20, 1 << 20);
+        for _ in 0..3 {
+            if cache.get(b"key").is_none() {
+                let _: Result<CachedRow, ()> = cache.get_or_load(b"key", || Ok(row(b"value")));
+            }
+        }
+        assert_eq!(cache.lookups(), Lookups { hit_count: 2, request_count: 3 });
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub type CommitResult = Result<AllDone, CommitError>;
 pub type AllDone = SmallVec<[Done; 1]>;
 
 /// The mutations of a change, each with the set that its key lies in.
-pub(crate) type LocatedMutations = SmallVec<[(SetId, Mutation); 1]>;
+pub(crate) type LocatedMutations = Vec<(SetId, Mutation)>;
 
 /// A commit, done or on its way.
 #[derive(Debug)]
@@ -85,13 +85,6 @@ const WAITING_GROUPS_MAX: usize = 8;
 /// Splits a change by replica set, keeping the order within each.
 pub(crate) fn split_by_set(change: LocatedMutations) -> Entries {
     let mut entries = Entries::new();
-    if change.len() == 1 {
-        for (set, mutation) in change {
-            let mutations = SmallVec::from_buf([mutation]);
-            entries.push(Entry::of(set, EntryBody::Change(mutations)));
-        }
-        return entries;
-    }
     let mut known: HashMap<SetId, usize, FixedState> = HashMap::default();
     for (slot, (set, mutation)) in change.into_iter().enumerate() {
         let index = match entries.last() {
@@ -251,7 +244,10 @@ pub(crate) struct Outcomes(CommitResult);
 impl Outcomes {
     pub(crate) fn new(count: usize) -> Outcomes {
         let applied = || Done { outcome: Outcome::Applied, weight: 0 };
-        Outcomes(Ok((0..count).map(|_| applied()).collect()))
+        Outcomes(Ok(match count {
+            1 => AllDone::from_buf([applied()]),
+            _ => (0..count).map(|_| applied()).collect(),
+        }))
     }
 
     pub(crate) fn set(&mut self, slot: usize, outcome: Result<Done, CommitError>) {

@@ -67,7 +67,7 @@ struct KnownTable {
 }
 
 /// Whether a mutation can be appended as things are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
     /// It can.
     Defined,
@@ -84,15 +84,15 @@ impl Definitions {
         mutations: impl Iterator<Item = (SetId, &'m Mutation)>,
     ) -> Standing {
         let known = self.0.lock();
-        let mut standing = Standing::Defined;
-        for (set, mutation) in mutations {
-            match known.versions.get(&(mutation.table, set)) {
-                Some(version) if *version == mutation.table_version => {}
-                Some(version) if *version > mutation.table_version => return Standing::Stale,
-                Some(_) | None => standing = Standing::Undefined,
-            }
-        }
-        standing
+        let standing = |(set, mutation): (SetId, &Mutation)| match known
+            .versions
+            .get(&(mutation.table, set))
+        {
+            Some(version) if *version == mutation.table_version => Standing::Defined,
+            Some(version) if *version > mutation.table_version => Standing::Stale,
+            Some(_) | None => Standing::Undefined,
+        };
+        mutations.map(standing).max().unwrap_or(Standing::Defined)
     }
 
     /// The newest definition of a table, made once for each version.

@@ -58,6 +58,7 @@ mod weigh;
 #[cfg(test)]
 mod test_folder;
 
+pub use cache::Lookups;
 pub use check::{CheckReport, Finding, check, sorted_bytes};
 pub use clock::Clock;
 pub use commit::{AllDone, CommitResult, Committed};

@@ -20,7 +20,7 @@ pub fn merge_row(row: Option<&[u8]>, change: &RowChange) -> Result<Vec<u8>, Corr
         hidden: &[],
         measure: None,
     };
-    merge(before, change, Vec::new()).map(|after| after.bytes).map_err(|_| CorruptRow)
+    merge(&before, change, Vec::new()).map(|after| after.bytes).map_err(|_| CorruptRow)
 }
 
 /// Appends the record of a change to a buffer, as the log does before it writes; returns the next

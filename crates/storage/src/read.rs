@@ -36,6 +36,9 @@ const GATHERED_POINTS_MAX: usize = 64;
 /// After so many rows that are not wanted, a scan seeks the next partition instead.
 const SKIPPED_ROWS_MAX: u32 = 32;
 
+/// A deleted range counts as the two tombstones that it begins and ends with, as in Cassandra.
+const BOUNDS_PER_RANGE: u64 = 2;
+
 thread_local! {
     static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -63,6 +66,7 @@ pub(crate) fn read(
                 sink,
                 rows_unasked: 0,
                 entries_followed: 0,
+                tombstones_met: 0,
                 seqno: LATEST,
             };
             if let Some(question) = &command.index
@@ -77,10 +81,14 @@ pub(crate) fn read(
                     return found;
                 }
             }
-            match &command.scope {
+            let done = match &command.scope {
                 ReadScope::Partition(key) => reader.read_partition(key).map(|_| ()),
                 ReadScope::Ring(range) => reader.scan(*range),
+            };
+            if reader.tombstones_met > 0 {
+                reader.sink.on_tombstones(reader.tombstones_met);
             }
+            done
         }
     });
     let result = result.map_err(ReadError::of_tree(command.table));
@@ -140,6 +148,8 @@ struct Reader<'r> {
     rows_unasked: usize,
     /// Of a secondary index.
     entries_followed: u64,
+    /// Of rows that are dead, and of ranges.
+    tombstones_met: u64,
     /// As of when spilled cells are read: with the rows that are being offered.
     seqno: SeqNo,
 }
@@ -366,6 +376,7 @@ impl<'r> Reader<'r> {
         let cells =
             LiveCells::new(view, covering_us, self.command.now_s).hiding(&self.command.hidden);
         if !cells.is_live()? {
+            self.tombstones_met += cells.tombstone_count()?;
             return Ok(Offered::Dead);
         }
         let static_row = self.live_static(partition)?;
@@ -693,8 +704,9 @@ impl Scan<'_, '_> {
     }
 
     fn begin(&mut self, split: &keys::RowKey<'_>, value: &TreeBytes) -> Result<(), TreeError> {
-        let reader = &self.reader;
+        let reader = &mut self.reader;
         let deletions = reader.load_deletions(split.prefix, self.seqno)?;
+        reader.tombstones_met += BOUNDS_PER_RANGE * deletions.ranges.len() as u64;
         let mut current = Current {
             prefix: split.prefix.to_vec(),
             cut_key: split.partition_key.is_none().then(|| value.clone()),

@@ -151,7 +151,7 @@ pub(crate) fn thaw<'w>(
     for value in values.iter().chain(loaded.elements.values()) {
         cells.push(decode_cell(value)?);
     }
-    cells.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
+    cells.sort_by(CellRef::cmp_place);
     let mut writer =
         RowWriter::new(out, view.liveness(), view.deletion(), view.original_clustering());
     cells.iter().for_each(|cell| writer.push(cell));

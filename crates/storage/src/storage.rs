@@ -11,6 +11,7 @@ use schema::{Index, Table};
 use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, SetId, TableId};
 
 use crate::apply::foresee;
+use crate::cache::Lookups;
 use crate::clock::Clock;
 use crate::commit::{
     AppliedThrough, Appliers, Committed, Durable, Ends, LocatedMutations, SetLocks, Truncation,
@@ -19,7 +20,7 @@ use crate::commit::{
 use crate::committer::Committer;
 use crate::core::Core;
 use crate::data_dir::DataDir;
-use crate::entry::EntryKind;
+use crate::entry::{Entries, Entry, EntryBody, EntryKind, Mutations};
 use crate::error::{CommitError, OpenError, ReadError, TreeError};
 use crate::group::raise_commits;
 use crate::index;
@@ -105,8 +106,14 @@ pub struct Statistics {
     pub row_cache_count: u64,
     /// How many bytes the row cache may hold now.
     pub row_cache_capacity_bytes: u64,
+    pub row_cache_lookups: Lookups,
     /// Bytes in the cache of partition heads.
     pub head_cache_bytes: u64,
+    /// Heads in it.
+    pub head_cache_count: u64,
+    /// How many bytes it may hold.
+    pub head_cache_capacity_bytes: u64,
+    pub head_cache_lookups: Lookups,
     /// Whether changes are taken.
     pub writing: Writing,
 }
@@ -312,34 +319,47 @@ impl Storage {
         answer_to: Option<AnswerTo<'_>>,
         without_room: WithoutRoom,
     ) -> Committed {
-        let change: LocatedMutations = change.into_iter().collect();
         if self.is_closed.load(Ordering::Acquire) {
             return Committed::Now(Err(CommitError::Closed));
         }
         if let Some(why) = self.core.poison.get() {
             return Committed::Now(Err(CommitError::LogFailed(Arc::clone(why))));
         }
-        for (_, mutation) in &change {
-            if let Err(error) = validate(mutation) {
-                return Committed::Now(Err(error));
-            }
-        }
-        if change.len() > 1 {
-            for (set, mutation) in &change {
-                if let Err(error) = foresee(&self.core, *set, mutation) {
-                    return Committed::Now(Err(error));
-                }
-            }
-        }
+        let (entries, mutation_count) = match self.entries_of(change.into_iter()) {
+            Ok(entries) => entries,
+            Err(error) => return Committed::Now(Err(error)),
+        };
         let waits = without_room == WithoutRoom::Waits;
         if waits && let Err(error) = self.core.pressure.admit() {
             return Committed::Now(Err(error));
         }
-        let mutation_count = change.len();
-        let entries = split_by_set(change);
         let committed = self.committer.commit(entries, mutation_count, answer_to, waits);
         self.maintenance.after_write();
         committed
+    }
+
+    /// What a change appends, and how many mutations it has. Refuses what could not be stored, before it is logged.
+    fn entries_of(
+        &self,
+        mut change: impl Iterator<Item = (SetId, Mutation)>,
+    ) -> Result<(Entries, usize), CommitError> {
+        let Some((set, mutation)) = change.next() else { return Ok((Entries::new(), 0)) };
+        validate(&mutation)?;
+        let Some(second) = change.next() else {
+            let mut entries = Entries::new();
+            entries.push(Entry::of(set, EntryBody::Change(Mutations::from_buf([mutation]))));
+            return Ok((entries, 1));
+        };
+        let mut all: LocatedMutations = vec![(set, mutation), second];
+        all.extend(change);
+        for (_, mutation) in all.iter().skip(1) {
+            validate(mutation)?;
+        }
+        for (set, mutation) in &all {
+            foresee(&self.core, *set, mutation)?;
+        }
+        let mutation_count = all.len();
+        Ok((split_by_set(all), mutation_count))
     }
 
     /// Ends replica sets, so that their keys can be given to others, and no two sets ever apply changes
@@ -618,10 +638,19 @@ impl Storage {
             row_cache_bytes: self.core.cache.bytes(),
             row_cache_count: self.core.cache.count(),
             row_cache_capacity_bytes: self.core.cache.capacity_bytes(),
+            row_cache_lookups: self.core.cache.lookups(),
             head_cache_bytes: self.core.heads.bytes(),
+            head_cache_count: self.core.heads.count(),
+            head_cache_capacity_bytes: self.core.heads.capacity_bytes(),
+            head_cache_lookups: self.core.heads.lookups(),
             damaged: self.core.damage.list(),
             writing: self.writing(),
         }
+    }
+
+    /// How often the row cache was asked, and the cache of partition heads.
+    pub fn cache_lookups(&self) -> [Lookups; 2] {
+        [self.core.cache.lookups(), self.core.heads.lookups()]
     }
 
     /// Whether changes are taken.

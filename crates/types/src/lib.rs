@@ -39,6 +39,7 @@ pub use read::{
     RowSelection, RowSink, Statics,
 };
 pub use row::{
-    CellRef, CellState, CorruptRow, RowView, RowWriter, SpilledKind, SpilledPart, with_spilled,
+    CellRef, CellState, Cells, CorruptRow, RowView, RowWriter, SpilledKind, SpilledPart,
+    with_spilled,
 };
 pub use token::{RingRange, RingToken, Token};

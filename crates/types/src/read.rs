@@ -130,6 +130,9 @@ pub trait RowSink {
 
     /// Told how many entries of a secondary index were followed to find the rows.
     fn on_entries(&mut self, _count: u64) {}
+
+    /// Told of tombstones that were met outside of the rows that were handed out.
+    fn on_tombstones(&mut self, _count: u64) {}
 }
 
 /// A row in which something is live, with the deletions that lie over it.
@@ -194,6 +197,24 @@ impl<'a> LiveCells<'a> {
             Some(Ok(_)) => Ok(true),
             Some(Err(corrupt)) => Err(corrupt),
         }
+    }
+
+    /// Tombstones that a read of the row meets: its cells that are deleted or expired, and where there are none and nothing
+    /// is live, its own deletion. As in Cassandra, what lies under a deletion is not met.
+    pub fn tombstone_count(&self) -> Result<u64, CorruptRow> {
+        let (mut dead_count, mut live_count) = (0, u64::from(self.has_liveness()));
+        for cell in self.view.cells() {
+            let cell = cell?;
+            if cell.timestamp_us <= self.shadow_us || cell.deletes_elements() {
+                continue;
+            }
+            match cell.is_live(self.now_s) {
+                true => live_count += 1,
+                false => dead_count += 1,
+            }
+        }
+        let is_deleted = dead_count == 0 && live_count == 0 && self.view.deletion().is_some();
+        Ok(dead_count + u64::from(is_deleted))
     }
 
     /// Hands out the columns and values of a row whose cells were all written with it, which most are:

@@ -20,6 +20,7 @@
 //! the value of its cell, 1 the value of one element, 2 all elements), path (v + n, kind 1), length of
 //! the value (v, kinds 0 and 1). A cell whose value was spilled stands in the row with an empty one.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use crate::ids::ColumnId;
@@ -121,9 +122,14 @@ impl<'a> CellRef<'a> {
         }
     }
 
-    /// The order of cells in a row.
-    pub fn sort_key(&self) -> (ColumnId, bool, Option<&'a [u8]>) {
-        (self.column, !self.deletes_elements(), self.path)
+    /// The order of cells in a row: by column, in it what deletes the elements before them.
+    #[inline]
+    pub fn cmp_place(&self, other: &CellRef<'_>) -> Ordering {
+        let within = || {
+            let place = |cell: &CellRef<'_>| !cell.deletes_elements();
+            place(self).cmp(&place(other)).then_with(|| self.path.cmp(&other.path))
+        };
+        self.column.cmp(&other.column).then_with(within)
     }
 }
 

@@ -47,6 +47,8 @@ pub enum Copied {
 pub struct ProjectionScratch {
     bytes: Vec<u8>,
     ends: SmallVec<[usize; 4]>,
+    /// Tombstones in the rows that were copied.
+    pub tombstone_count: u64,
 }
 
 /// Values by their place in `wanted`.
@@ -109,10 +111,10 @@ impl Projection {
             return Ok(Copied::Nothing);
         }
         if let Some(cells) = row.static_row {
-            value_bytes += self.find_cells(cells, ruler, &mut values)?;
+            value_bytes += self.find_cells(cells, ruler, None, &mut values)?;
         }
         if let Some(cells) = row.row {
-            value_bytes += self.find_cells(cells, ruler, &mut values)?;
+            value_bytes += self.find_cells(cells, ruler, Some(scratch), &mut values)?;
         }
         self.decode_clustering(row.clustering.unwrap_or_default(), scratch)?;
         for source in &self.outputs {
@@ -137,6 +139,7 @@ impl Projection {
         &self,
         cells: &LiveCells<'a>,
         ruler: Option<Ruler<'_>>,
+        counted: Option<&mut ProjectionScratch>,
         values: &mut Values<'a>,
     ) -> Result<u64, CorruptRow> {
         let (mut place, mut value_bytes) = (0, 0);
@@ -146,6 +149,10 @@ impl Projection {
         })?;
         if is_plain {
             return Ok(value_bytes);
+        }
+        // The static row comes with each of its rows.
+        if let Some(scratch) = counted {
+            scratch.tombstone_count += cells.tombstone_count()?;
         }
         self.find_any_cells(cells, ruler, values)
     }

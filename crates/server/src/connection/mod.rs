@@ -311,12 +311,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     /// Serves the request again that there was no room for.
     fn poll_held_back(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(held_back) = &mut self.held_back else { return false };
-        let Poll::Ready(place) = held_back.wait.as_mut().poll(cx) else { return false };
+        let Poll::Ready(mut place) = held_back.wait.as_mut().poll(cx) else { return false };
         let Some(HeldBack { frame, arrived, .. }) = self.held_back.take() else { return false };
         self.was_slowed = true;
         self.waiting_bytes -= frame.body.len();
         if let Some(kind) = kind_of(frame.opcode) {
-            self.serve_now(&frame, kind, arrived, place, true);
+            self.serve_now(&frame, kind, arrived, &mut place, true);
         }
         true
     }
@@ -331,6 +331,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         {
             self.outgoing.use_room(room);
         }
+        // Changes need a place while they are served. Who is done with it leaves it to the next, until the turn ends.
+        let mut place = None;
         let mut served_count = 0;
         while served_count < REQUESTS_PER_WRITE_MAX && self.may_serve() {
             match self.decoder.decode(&mut self.inbound) {
@@ -339,7 +341,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                     self.give_up_large();
                     break;
                 }
-                Ok(Some(frame)) => self.serve_frame(&frame, arrived),
+                Ok(Some(frame)) => self.serve_frame(&frame, arrived, &mut place),
                 Err(error) => {
                     let version = self.decoder.version();
                     ResponseHead::frame_error(version, &error, self.outgoing.messages());
@@ -359,7 +361,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         served_count > 0
     }
 
-    fn serve_frame(&mut self, frame: &Frame, arrived: Instant) {
+    fn serve_frame(
+        &mut self,
+        frame: &Frame,
+        arrived: Instant,
+        place: &mut Option<OwnedSemaphorePermit>,
+    ) {
         let Some(kind) = kind_of(frame.opcode) else { return };
         let is_late = kind.is_statement() && self.turn_requests == 0;
         // Only for clients that asked for it: the others wait.
@@ -371,7 +378,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             return;
         }
         self.turn_requests -= usize::from(kind.is_statement());
-        self.serve_now(frame, kind, arrived, None, false);
+        self.serve_now(frame, kind, arrived, place, false);
     }
 
     fn serve_now(
@@ -379,7 +386,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         frame: &Frame,
         kind: RequestKind,
         arrived: Instant,
-        place: Option<OwnedSemaphorePermit>,
+        place: &mut Option<OwnedSemaphorePermit>,
         is_again: bool,
     ) {
         let before_bytes = self.outgoing.messages().len();
@@ -437,7 +444,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
 
     /// Counts an answered request and does what it changes.
     fn settle(&mut self, kind: RequestKind, started: Instant, effect: Effect) {
-        self.shard.add_request(kind, world::now().saturating_duration_since(started));
+        let measure = || world::now().saturating_duration_since(started);
+        self.shard.add_request(kind, effect.latency.unwrap_or_else(measure));
         if let Some(code) = effect.error_code {
             self.shard.add_error(code);
         }
@@ -514,11 +522,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                 Ok(Poll::Pending) => break,
                 Ok(Poll::Ready((tag, finished))) => {
                     let is_large = finished.message.len() >= GRAIN_BYTES;
-                    let messages = self.outgoing.messages();
-                    if is_large && messages.is_empty() {
-                        *messages = finished.message;
+                    if is_large {
+                        self.outgoing.append_large(finished.message);
                     } else {
-                        messages.extend_from_slice(&finished.message);
+                        self.outgoing.messages().extend_from_slice(&finished.message);
                     }
                     self.settle_tagged(&tag, finished.effect);
                     if is_large {

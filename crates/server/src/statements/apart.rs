@@ -11,6 +11,7 @@ use super::bounds::{Abandon, OwnThread};
 use super::call::OwnedCall;
 use super::engine::{Inner, Pace, Ran};
 use super::plans::Patience;
+use super::running::{Shown, task_of};
 use crate::reply::Failure;
 use crate::session::{Effect, Finished};
 
@@ -38,6 +39,12 @@ impl Drop for OwnTask {
 }
 
 impl Inner {
+    /// Shows a call among those that run; for as long as what comes back is there.
+    pub(super) fn show(&self, call: &OwnedCall) -> Shown {
+        let task = call.with(|call| Ok(task_of(&call))).unwrap_or_default();
+        self.running.show(task, call.started)
+    }
+
     /// Runs a call that takes long on a thread of its own.
     pub(super) async fn run_apart(
         self: Arc<Self>,
@@ -45,6 +52,7 @@ impl Inner {
         patience: Patience,
     ) -> Finished {
         let abandon = Abandon::default();
+        let shown = self.show(&call);
         // Scans wait for each other, so that they leave room for everything else.
         let (mut scan, mut begun) = (None, None);
         if patience.is_scan {
@@ -64,8 +72,10 @@ impl Inner {
         let head = call.bare_head();
         let waits = self.waits_for_budget(call.statements());
         let ran = tokio::task::spawn_blocking(move || {
+            shown.begin();
             let schema = inner.executor.schema();
-            let ran = call.with(|call| inner.run(call, &schema, Pace::Own(&thread)));
+            let ran = call.with(|call| inner.run(&call, &schema, Pace::Own(&thread)));
+            drop(shown);
             (call, ran, thread)
         });
         let ran = match patience.leaves_after {

@@ -35,17 +35,19 @@ impl Inner {
         let Ok(_place) = Arc::clone(&self.waiting_for_budget).try_acquire_owned() else {
             return self.finished(&call, Err(Failure::Execute(ExecuteError::Throttled(wait))));
         };
+        let shown = self.show(&call);
         if wait > SERVER_WAIT_MAX {
             tokio::time::sleep(SERVER_WAIT_MAX).await;
             let failure = call.with(|call| self.timed_out(&call)).unwrap_or_else(|failure| failure);
             return self.finished(&call, Err(failure));
         }
         tokio::time::sleep(wait).await;
+        drop(shown);
         call.has_waited = true;
         call.started = world::now();
         let ran = loop {
             let schema = self.executor.schema();
-            let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
+            let ran = call.with(|call| self.run(&call, &schema, Pace::Inline));
             drop(schema);
             let Ok(Ran { executed: Executed::NoRoom(busy), patience }) = ran else { break ran };
             held_back::wait_for_room(&self.executor, busy, patience.until).await;

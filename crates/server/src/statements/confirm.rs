@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use coordinator::{ExecuteError, Executed};
 use plan::Plan;
 use protocol::Consistency;
@@ -13,10 +14,10 @@ use types::SetId;
 use units::ReadStrength;
 
 use super::call::{Call, OwnedCall, strength};
-use super::engine::{Inner, Pace, Ran};
+use super::engine::{Engine, Inner, Pace, Ran};
 use super::plans::Patience;
 use crate::reply::Failure;
-use crate::session::Finished;
+use crate::session::{Finished, Step};
 use crate::world;
 
 /// While a set has no leader it is asked again so often.
@@ -26,6 +27,32 @@ const ASKED_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct Confirmation {
     sets: Vec<SetId>,
     patience: Patience,
+}
+
+impl Engine {
+    /// The step of a read that must know first what was committed before it; `None` for everything else.
+    #[cold]
+    pub(super) fn confirm_first(
+        &self,
+        groups: &Groups,
+        call: &Call<'_>,
+        place: &mut Option<OwnedSemaphorePermit>,
+        throws: bool,
+        out: &mut BytesMut,
+    ) -> Option<Step> {
+        match self.0.read_confirmation(groups, call) {
+            Ok(None) => None,
+            Ok(Some(confirmation)) => {
+                let Some(place) = place.take().or_else(|| self.0.place()) else {
+                    return Some(self.0.without_place(call, throws, out));
+                };
+                let confirmed =
+                    Arc::clone(&self.0).run_confirmed(call.to_owned(), confirmation, place);
+                Some(Step::Waits(Box::pin(confirmed)))
+            }
+            Err(failure) => Some(Step::Answered(self.0.answer_call(call, &Err(failure), out))),
+        }
+    }
 }
 
 impl Inner {
@@ -75,7 +102,7 @@ impl Inner {
             return self.finished(&call, Err(ExecuteError::ReadTimedOut.into()));
         }
         let schema = self.executor.schema();
-        let ran = call.with(|call| self.run(call, &schema, Pace::Inline));
+        let ran = call.with(|call| self.run(&call, &schema, Pace::Inline));
         match ran {
             Ok(Ran { executed: Executed::Done(answer), .. }) => self.finished(&call, Ok(answer)),
             Ok(Ran { executed: Executed::TooLong, patience }) => {

@@ -1,7 +1,7 @@
 //! What a call that is done came to: for its statement, and for its tables.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use coordinator::{Answer, Reply};
 use plan::Access;
@@ -13,17 +13,16 @@ use crate::reply::Failure;
 use crate::world;
 
 impl Inner {
-    /// Counts what a call cost and gave.
+    /// Counts what a call cost and gave. Returns how long it took, where it looked at the clock.
     pub(super) fn count(
         &self,
         statements: &[Arc<Statement>],
         charge: Charge,
         started: Instant,
         outcome: &Result<Answer, Failure>,
-    ) {
-        if let Ok(answer) = outcome {
-            self.count_tables(statements, started, answer);
-        }
+    ) -> Option<Duration> {
+        let latency =
+            outcome.as_ref().ok().and_then(|answer| self.count_tables(statements, started, answer));
         if let [statement] = statements
             && let Some(statistics) = statement.statistics.get()
             && self.charging.counts
@@ -36,11 +35,17 @@ impl Inner {
                 _ => statistics.add(charge, 0, 0),
             }
         }
+        latency
     }
 
     /// Counts how long the tables of a call took, and what they gave.
-    fn count_tables(&self, statements: &[Arc<Statement>], started: Instant, answer: &Answer) {
-        let mut latency = None;
+    fn count_tables(
+        &self,
+        statements: &[Arc<Statement>],
+        started: Instant,
+        answer: &Answer,
+    ) -> Option<Duration> {
+        let mut measured = None;
         let mut previous = None;
         for statement in statements {
             let Some(access) = statement.access else { continue };
@@ -51,9 +56,11 @@ impl Inner {
             }
             previous = Some(table.id);
             let latency =
-                *latency.get_or_insert_with(|| world::now().saturating_duration_since(started));
+                *measured.get_or_insert_with(|| world::now().saturating_duration_since(started));
             let rows = match (&answer.reply, access) {
-                (Reply::Rows(rows), Access::Read | Access::Scan) => Some(u64::from(rows.row_count)),
+                (Reply::Rows(rows), Access::Read | Access::Scan) => {
+                    Some((u64::from(rows.row_count), rows.tombstone_count))
+                }
                 _ => None,
             };
             let counters = statement.counters.get_or_init(|| self.traffic.of(table.id));
@@ -62,5 +69,6 @@ impl Inner {
                 self.traffic.of(table.id).add(access, latency, rows);
             }
         }
+        measured
     }
 }

@@ -19,12 +19,12 @@ use crate::session::{Effect, SessionChange};
 /// Appends the answer to a call.
 pub(super) fn answer(
     to: &Addressee<'_>,
-    outcome: Result<Answer, Failure>,
+    outcome: &Result<Answer, Failure>,
     out: &mut BytesMut,
 ) -> Effect {
     let answer = match outcome {
         Ok(answer) => answer,
-        Err(failure) => return failed(to, &failure, out),
+        Err(failure) => return failed(to, failure, out),
     };
     let (payload, mut space) = (to.payload(to.charge), Default::default());
     let payload = payload.pairs(&mut space);

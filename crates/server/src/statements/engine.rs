@@ -29,6 +29,7 @@ use super::cache::{PreparedStatements, Statement};
 use super::call::{self, Call, ChargePayload, strength};
 use super::plans::Patience;
 use super::promised::PromisedCall;
+use super::running::{RunningQueries, RunningQuery};
 use super::table_counters::Traffic;
 use super::traces::TraceKeeper;
 use super::values::Bound;
@@ -84,7 +85,7 @@ pub(crate) struct Charging {
 }
 
 /// Runs the statements of all clients.
-pub(crate) struct Engine(Arc<Inner>);
+pub(crate) struct Engine(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) executor: Arc<Executor>,
@@ -95,6 +96,7 @@ pub(super) struct Inner {
     batch_limits: BatchLimits,
     prepared: PreparedStatements,
     pub(super) traffic: Traffic,
+    pub(super) running: Arc<RunningQueries>,
     /// Turns of scans: so many run at a time.
     pub(super) scans: Arc<Semaphore>,
     pub(super) scans_begun: Arc<Semaphore>,
@@ -143,6 +145,7 @@ impl Engine {
             batch_limits: parts.batch_limits,
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             traffic: Traffic::default(),
+            running: Arc::default(),
             waiting_max: parts.waiting_max,
             scans_max: parts.scans_max,
             scans: Arc::new(Semaphore::new(parts.scans_max)),
@@ -179,6 +182,11 @@ impl Engine {
         &self.0.traffic
     }
 
+    /// The requests that run now, but for those that are over in the turn of their connection.
+    pub(crate) fn running(&self) -> Vec<RunningQuery> {
+        self.0.running.list(world::now())
+    }
+
     /// Works out the rates of requests; to be called every [`TICK`](super::TICK).
     pub(crate) fn tick(&self) {
         let schema = self.0.executor.schema();
@@ -209,12 +217,13 @@ impl Engine {
         self.0.prepared.count()
     }
 
-    /// The first step of a call whose statements are planned. `place`: among all that wait, if it has one already.
+    /// The first step of a call whose statements are planned. `place`: among all that wait, if it has one already; it
+    /// stays there when the call is over.
     fn begin(
         &self,
         call: Call<'_>,
         schema: &Schema,
-        mut place: Option<OwnedSemaphorePermit>,
+        place: &mut Option<OwnedSemaphorePermit>,
         throws: bool,
         out: &mut BytesMut,
     ) -> Step {
@@ -228,35 +237,22 @@ impl Engine {
             _ => true,
         };
         if is_change && place.is_none() {
-            place = self.0.place();
+            *place = self.0.place();
             if place.is_none() {
                 return self.0.without_place(&call, throws, out);
             }
         }
-        if let Some(groups) = self.0.executor.groups() {
-            match self.0.read_confirmation(groups, &call) {
-                Ok(None) => {}
-                Ok(Some(confirmation)) => {
-                    let Some(place) = place.or_else(|| self.0.place()) else {
-                        return self.0.without_place(&call, throws, out);
-                    };
-                    let confirmed =
-                        Arc::clone(&self.0).run_confirmed(call.to_owned(), confirmation, place);
-                    return Step::Waits(Box::pin(confirmed));
-                }
-                Err(failure) => {
-                    let outcome = Err(failure);
-                    self.0.settle(&call, &outcome);
-                    return Step::Answered(encode::answer(&call.addressee(), outcome, out));
-                }
-            }
+        if let Some(groups) = self.0.executor.groups()
+            && let Some(step) = self.confirm_first(groups, &call, place, throws, out)
+        {
+            return step;
         }
-        let Ran { executed, patience } = match self.0.run(call, schema, Pace::Inline) {
+        let Ran { executed, patience } = match self.0.run(&call, schema, Pace::Inline) {
             Ok(ran) => ran,
             Err(Failure::Execute(ExecuteError::Throttled(wait)))
                 if self.0.waits_for_budget(call.statements) =>
             {
-                let Some(place) = place.or_else(|| self.0.place()) else {
+                let Some(place) = place.take().or_else(|| self.0.place()) else {
                     return self.0.without_place(&call, throws, out);
                 };
                 let (inner, call) = (Arc::clone(&self.0), call.to_owned());
@@ -266,19 +262,13 @@ impl Engine {
                 }));
             }
             Err(failure) => {
-                let outcome = Err(failure);
-                self.0.settle(&call, &outcome);
-                return Step::Answered(encode::answer(&call.addressee(), outcome, out));
+                return Step::Answered(self.0.answer_call(&call, &Err(failure), out));
             }
         };
         match executed {
-            Executed::Done(answer) => {
-                let outcome = Ok(answer);
-                self.0.settle(&call, &outcome);
-                Step::Answered(encode::answer(&call.addressee(), outcome, out))
-            }
+            Executed::Done(answer) => Step::Answered(self.0.answer_call(&call, &Ok(answer), out)),
             Executed::Pending(pending, None) => {
-                let (inner, call) = (Arc::clone(&self.0), call.to_owned());
+                let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place.take());
                 Step::Promised(Box::new(PromisedCall { inner, call, pending, patience, place }))
             }
             // Not here: its outcome was promised to the connection.
@@ -292,14 +282,14 @@ impl Engine {
                 Step::Answered(encode::error(&call, &failure, out))
             }
             Executed::NoRoom(busy) => {
-                let inner = Arc::clone(&self.0);
+                let (inner, place) = (Arc::clone(&self.0), place.take());
                 Step::HeldBack(Box::pin(async move {
                     held_back::wait_for_room(&inner.executor, busy, patience.until).await;
                     place
                 }))
             }
             Executed::TooLong => {
-                let Some(place) = place.or_else(|| self.0.place()) else {
+                let Some(place) = place.take().or_else(|| self.0.place()) else {
                     return self.0.without_place(&call, throws, out);
                 };
                 let head = call.bare_head();
@@ -416,6 +406,11 @@ impl Statements for Engine {
     }
 }
 
+/// Whether a call was planned by a definition that is not in force any more; nothing was done then.
+fn is_stale(ran: &Result<Ran, Failure>) -> bool {
+    matches!(ran, Err(Failure::Write(CommitError::Stale, _)))
+}
+
 enum Found {
     One(Arc<Statement>),
     Batch(Vec<Arc<Statement>>),
@@ -492,8 +487,11 @@ impl Inner {
         let given_us = context.default_timestamp_us.is_none().then_some(context.now_us);
         match (&call.message.request, call.statements) {
             (Request::Batch(batch), statements) => {
-                let bound: Vec<Bound<'_>> =
-                    batch.statements.iter().map(|item| Bound::of(&item.values)).collect();
+                let mut bound: Vec<Bound<'_>> = Vec::with_capacity(batch.statements.count());
+                for item in batch.statements.iter() {
+                    bound.push(Bound::default());
+                    bound.last_mut().into_iter().for_each(|bound| bound.fill(&item.values));
+                }
                 let items: Vec<BatchItem<'_>> = statements
                     .iter()
                     .zip(&bound)
@@ -507,7 +505,8 @@ impl Inner {
                 use_plan(Plan::Batch(plan::bind_batch(kind, &items, &context)?), given_us)
             }
             (_, [statement]) => {
-                let bound = Bound::of(&parameters.values);
+                let mut bound = Bound::default();
+                bound.fill(&parameters.values);
                 let variables = &statement.plan.bind_variables;
                 let is_text = matches!(call.message.request, Request::Query { .. });
                 // A prepared statement is told the numbers.
@@ -543,29 +542,42 @@ impl Inner {
 
     pub(super) fn run(
         &self,
-        call: Call<'_>,
+        call: &Call<'_>,
         schema: &Schema,
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
         let run = |plan: Plan<'_>, given_us| self.run_plan(call, plan, given_us, schema, pace);
-        let mut ran = self.with_plan(&call, run);
-        for _ in 0..PLANS_MAX {
-            let Err(Failure::Write(CommitError::Stale, _)) = ran else { break };
-            let schema = self.executor.schema();
-            let statements = match &call.message.request {
-                Request::Batch(_) => self.batch_statements(&call, &schema)?,
-                _ => vec![self.statement(&call, &schema)?],
-            };
-            let call = Call { statements: &statements, ..call };
-            let run = |plan: Plan<'_>, given_us| self.run_plan(call, plan, given_us, &schema, pace);
-            ran = self.with_plan(&call, run);
+        let ran = self.with_plan(call, run);
+        if is_stale(&ran) {
+            return self.run_again(call, pace);
         }
         ran
     }
 
+    /// Plans and runs a call again whose table was altered meanwhile.
+    #[cold]
+    fn run_again(&self, call: &Call<'_>, pace: Pace<'_>) -> Result<Ran, Failure> {
+        let mut tries = 1;
+        loop {
+            let schema = self.executor.schema();
+            let statements = match &call.message.request {
+                Request::Batch(_) => self.batch_statements(call, &schema)?,
+                _ => vec![self.statement(call, &schema)?],
+            };
+            let call = Call { statements: &statements, ..*call };
+            let run =
+                |plan: Plan<'_>, given_us| self.run_plan(&call, plan, given_us, &schema, pace);
+            let ran = self.with_plan(&call, run);
+            if tries == PLANS_MAX || !is_stale(&ran) {
+                return ran;
+            }
+            tries += 1;
+        }
+    }
+
     fn run_plan(
         &self,
-        call: Call<'_>,
+        call: &Call<'_>,
         plan: Plan<'_>,
         given_us: Option<i64>,
         schema: &Schema,
@@ -586,7 +598,7 @@ impl Inner {
         }
         if let Plan::Roles(statement) = &plan {
             let executed =
-                Executed::Done(role_statements::run(&self.roles, &call, statement, schema)?);
+                Executed::Done(role_statements::run(&self.roles, call, statement, schema)?);
             return Ok(Ran { executed, patience });
         }
         let in_turn = InTurn::new(until);
@@ -634,9 +646,17 @@ impl Inner {
         matches!(plan, Plan::Select(select) if self.executor.is_short_lookup(select))
     }
 
-    /// Accounts for a call that is done.
-    fn settle(self: &Arc<Self>, call: &Call<'_>, outcome: &Result<Answer, Failure>) {
-        self.count(call.statements, call.charge(), call.started, outcome);
+    /// Appends the answer of a call that is done, and accounts for it.
+    fn answer_call(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        outcome: &Result<Answer, Failure>,
+        out: &mut BytesMut,
+    ) -> Effect {
+        let to = call.addressee();
+        let effect = encode::answer(&to, outcome, out);
+        let latency = self.count(to.statements, to.charge, call.started, outcome);
         self.traces.keep(call);
+        Effect { latency, ..effect }
     }
 }

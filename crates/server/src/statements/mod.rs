@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`engine`] (the way of each request), [`cache`] (prepared statements), [`values`]
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
-//! [`promised`] (what waits for the log), [`held_back`] (what there is no room for), [`apart`] (what takes
+//! [`promised`] (what waits for the log), [`running`] (what is shown while it runs), [`held_back`] (what there is no room for), [`apart`] (what takes
 //! long), [`bounds`] (what a request may take), [`encode`] (answers as messages), [`access`] (who may),
 //! [`consistency`] (which levels make no sense), [`role_statements`], [`counting`] and [`table_counters`] (what a call came to),
 //! [`trace`], [`traces`].
@@ -21,6 +21,7 @@ mod held_back;
 mod plans;
 mod promised;
 mod role_statements;
+mod running;
 mod statistics;
 mod table_counters;
 mod trace;
@@ -29,4 +30,5 @@ mod values;
 
 pub(crate) use encode::schema_change;
 pub(crate) use engine::{Charging, Engine, Parts};
-pub(crate) use table_counters::{Distribution, TICK};
+pub(crate) use running::RunningQuery;
+pub(crate) use table_counters::{Distribution, Rate, TICK, TableCounters};

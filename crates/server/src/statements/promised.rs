@@ -82,13 +82,14 @@ impl Inner {
         outcome: Result<Answer, Failure>,
     ) -> Finished {
         let mut message = BytesMut::new();
-        let effect = self.answer(call, outcome, &mut message);
+        // It is there when its connection takes it.
+        let effect = Effect { latency: None, ..self.answer(call, outcome, &mut message) };
         let mut finished = Finished::new(message, effect);
         finished.holding = Holding::of(&self.load, finished.message.capacity());
         finished
     }
 
-    /// Accounts for a call that waited, and appends its answer.
+    /// Appends the answer of a call that waited, and accounts for it.
     fn answer(
         self: &Arc<Self>,
         call: &OwnedCall,
@@ -96,7 +97,8 @@ impl Inner {
         out: &mut BytesMut,
     ) -> Effect {
         let to = call.addressee();
-        self.count(to.statements, to.charge, call.started, &outcome);
+        let effect = encode::answer(&to, &outcome, out);
+        let latency = self.count(to.statements, to.charge, call.started, &outcome);
         if call.trace.is_some() {
             let kept = call.with(|call| {
                 self.traces.keep(&call);
@@ -106,6 +108,6 @@ impl Inner {
                 tracing::warn!(?failure, "a trace is not kept: its request cannot be read again");
             }
         }
-        encode::answer(&to, outcome, out)
+        Effect { latency, ..effect }
     }
 }

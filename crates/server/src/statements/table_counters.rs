@@ -45,6 +45,8 @@ pub(crate) struct TableCounters {
     latencies: [Sharded; 3],
     /// Rows of reads and scans.
     rows: Sharded,
+    /// Tombstones of those that met any; the others are the rest of what `rows` counts.
+    tombstones: Sharded,
     rates: [Rate; 3],
 }
 
@@ -58,9 +60,9 @@ pub(crate) struct Tally {
     largest: AtomicU64,
 }
 
-/// Requests per second over the last minute.
+/// Something per second over the last while.
 #[derive(Default)]
-struct Rate {
+pub(crate) struct Rate {
     counted: AtomicU64,
     per_second_bits: AtomicU64,
 }
@@ -99,7 +101,7 @@ impl Traffic {
     }
 
     pub(crate) fn batches(&self, kind: cql::ast::BatchKind) -> Distribution {
-        self.batches.get(batch_place(kind)).map_or(Distribution::default(), |tally| sum([tally]))
+        self.batches.get(batch_place(kind)).map_or(Distribution::default(), |tally| sum([tally], 0))
     }
 
     /// Works out the rates; to be called every [`TICK`]. Tables that are gone are forgotten.
@@ -107,7 +109,7 @@ impl Traffic {
         self.tables.write().retain(|table, _| is_known(*table));
         for counters in self.tables.read().values() {
             for (rate, latencies) in counters.rates.iter().zip(&counters.latencies) {
-                rate.tick(latencies.sum().count);
+                rate.tick(latencies.sum().count, RATE_PERIOD);
             }
         }
     }
@@ -122,14 +124,17 @@ fn batch_place(kind: cql::ast::BatchKind) -> usize {
 }
 
 impl TableCounters {
-    /// Counts a request, and the rows of one that read.
-    pub(super) fn add(&self, access: Access, latency: Duration, rows: Option<u64>) {
+    /// Counts a request, and the rows of one that read, with the tombstones that it met.
+    pub(super) fn add(&self, access: Access, latency: Duration, rows: Option<(u64, u64)>) {
         let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         if let Some(latencies) = self.latencies.get(access as usize) {
             latencies.add(latency_us);
         }
-        if let Some(rows) = rows {
+        if let Some((rows, tombstones)) = rows {
             self.rows.add(rows);
+            if tombstones > 0 {
+                self.tombstones.add(tombstones);
+            }
         }
     }
 
@@ -144,6 +149,10 @@ impl TableCounters {
     pub(crate) fn rows(&self) -> Distribution {
         self.rows.sum()
     }
+
+    pub(crate) fn tombstones(&self) -> Distribution {
+        sum(&self.tombstones.0, self.rows.sum().count)
+    }
 }
 
 impl Sharded {
@@ -154,7 +163,7 @@ impl Sharded {
     }
 
     fn sum(&self) -> Distribution {
-        sum(&self.0)
+        sum(&self.0, 0)
     }
 }
 
@@ -177,21 +186,23 @@ impl Tally {
 }
 
 impl Rate {
-    fn tick(&self, count: u64) {
+    /// So many there are by now; to be called every [`TICK`].
+    pub(crate) fn tick(&self, count: u64, period: Duration) {
         let before = self.counted.swap(count, Ordering::Relaxed);
         let now = count.saturating_sub(before) as f64 / TICK.as_secs_f64();
-        let share = 1.0 - (-TICK.as_secs_f64() / RATE_PERIOD.as_secs_f64()).exp();
+        let share = 1.0 - (-TICK.as_secs_f64() / period.as_secs_f64()).exp();
         let per_second = self.per_second();
         let next = per_second + share * (now - per_second);
         self.per_second_bits.store(next.to_bits(), Ordering::Relaxed);
     }
 
-    fn per_second(&self) -> f64 {
+    pub(crate) fn per_second(&self) -> f64 {
         f64::from_bits(self.per_second_bits.load(Ordering::Relaxed))
     }
 }
 
-fn sum<'t>(tallies: impl IntoIterator<Item = &'t Tally>) -> Distribution {
+/// What tallies come to. Of `count_min` values those that no tally has are zeros.
+fn sum<'t>(tallies: impl IntoIterator<Item = &'t Tally>, count_min: u64) -> Distribution {
     let mut counts = [0_u64; CLASS_COUNT];
     let mut largest = 0;
     for tally in tallies {
@@ -200,7 +211,11 @@ fn sum<'t>(tallies: impl IntoIterator<Item = &'t Tally>) -> Distribution {
         }
         largest = largest.max(tally.largest.load(Ordering::Relaxed));
     }
-    let count: u64 = counts.iter().sum();
+    let counted: u64 = counts.iter().sum();
+    let count = counted.max(count_min);
+    if let Some(zeros) = counts.first_mut() {
+        *zeros += count - counted;
+    }
     let percentile = |per_thousand: u64| {
         let wanted = (count * per_thousand).div_ceil(1000).max(1);
         let mut below = 0;
@@ -252,7 +267,11 @@ mod tests {
         let traffic = Traffic::default();
         let table = TableId(7);
         for micros in 1..=1000 {
-            traffic.of(table).add(Access::Read, Duration::from_micros(micros), Some(3));
+            traffic.of(table).add(
+                Access::Read,
+                Duration::from_micros(micros),
+                Some((3, micros / 991)),
+            );
         }
         let counters = traffic.if_asked(table).unwrap();
         let latency = counters.latency(Access::Read);
@@ -260,6 +279,9 @@ mod tests {
         assert!((500..=600).contains(&latency.p50), "{latency:?}");
         assert!((990..=1000).contains(&latency.p99), "{latency:?}");
         assert_eq!((counters.rows().p50, counters.rows().largest), (3, 3));
+        let tombstones = counters.tombstones();
+        assert_eq!((tombstones.count, tombstones.p50, tombstones.p99), (1000, 0, 0));
+        assert_eq!((tombstones.p999, tombstones.largest), (1, 1));
         assert_eq!(counters.latency(Access::Scan), Distribution::default());
         traffic.tick(|_| true);
         let rate = counters.latency(Access::Read).per_second;

@@ -3,43 +3,32 @@
 use std::collections::HashMap;
 
 use plan::Value;
+use smallvec::SmallVec;
 
 /// Values kept without an allocation.
 const FEW: usize = 16;
 
 /// The values of one statement.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack for one call; a box would be the allocation that it avoids"
-)]
-pub(super) enum Bound<'a> {
-    Few {
-        values: [Value<'a>; FEW],
-        count: usize,
-    },
-    Many(Vec<Value<'a>>),
-    /// In the order they came, and by name the place of each.
-    Named(Vec<Value<'a>>, HashMap<&'a str, usize>),
+#[derive(Default)]
+pub(super) struct Bound<'a> {
+    /// In the order they came.
+    values: SmallVec<[Value<'a>; FEW]>,
+    /// By name the place of each, where they have names.
+    places: Option<HashMap<&'a str, usize>>,
 }
 
 impl<'a> Bound<'a> {
-    pub(super) fn of(values: &protocol::Values<'a>) -> Bound<'a> {
+    /// Takes the values of a request. It is filled where it lies: moved, it would be copied with all of its room.
+    pub(super) fn fill(&mut self, values: &protocol::Values<'a>) {
         if values.is_named() {
             // Of two values of one name the last one counts, as in Cassandra.
             let names = values.iter_named().enumerate();
-            let places = names.map(|(place, (name, _))| (name, place)).collect();
-            return Bound::Named(values.iter_named().map(|it| convert(it.1)).collect(), places);
+            self.places = Some(names.map(|(place, (name, _))| (name, place)).collect());
+            self.values.extend(values.iter_named().map(|(_, value)| convert(value)));
+            return;
         }
-        if values.count() > FEW {
-            return Bound::Many(values.iter().map(convert).collect());
-        }
-        let mut few = [Value::Null; FEW];
-        let mut count = 0;
-        for (slot, value) in few.iter_mut().zip(values.iter()) {
-            *slot = convert(value);
-            count += 1;
-        }
-        Bound::Few { values: few, count }
+        self.values.reserve(values.count());
+        values.iter().for_each(|value| self.values.push(convert(value)));
     }
 }
 
@@ -53,27 +42,18 @@ fn convert(value: protocol::Value<'_>) -> Value<'_> {
 
 impl plan::Values for Bound<'_> {
     fn count(&self) -> usize {
-        match self {
-            Bound::Few { count, .. } => *count,
-            Bound::Many(values) | Bound::Named(values, _) => values.len(),
-        }
+        self.values.len()
     }
 
     fn at(&self, index: usize) -> Option<Value<'_>> {
-        match self {
-            Bound::Few { values, count } => values.get(..*count)?.get(index).copied(),
-            Bound::Many(values) | Bound::Named(values, _) => values.get(index).copied(),
-        }
+        self.values.get(index).copied()
     }
 
     fn is_named(&self) -> bool {
-        matches!(self, Bound::Named(..))
+        self.places.is_some()
     }
 
     fn named(&self, name: &str) -> Option<Value<'_>> {
-        match self {
-            Bound::Named(values, places) => values.get(*places.get(name)?).copied(),
-            Bound::Few { .. } | Bound::Many(_) => None,
-        }
+        self.values.get(*self.places.as_ref()?.get(name)?).copied()
     }
 }

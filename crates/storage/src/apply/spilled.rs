@@ -92,7 +92,7 @@ impl RowsChange<'_> {
             thawed_first = found.row;
             first_row = Some(RowView::decode(&thawed_first).map_err(|it| of_tree(it.into()))?);
         }
-        let merged = merge(Before { row, first_row, ..before }, change, out);
+        let merged = merge(&Before { row, first_row, ..before }, change, out);
         let after = merged.map_err(|error| self.of_merge(error))?;
         self.freeze(&after, before.row, &loaded)
     }

@@ -31,6 +31,8 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::cache::Lookups;
+
 pub(crate) use head::{Head, HeadBounds, HeadRow, HeadStatic, Unfit, has_spilled, may_live};
 
 const SHARDS_MAX: u64 = 64;
@@ -63,6 +65,7 @@ struct Shard {
     bytes: usize,
     seen: Box<[u32]>,
     next_version: u64,
+    lookups: Lookups,
 }
 
 /// The mark of a partition.
@@ -100,6 +103,7 @@ impl Heads {
                 bytes: 0,
                 seen: vec![0; SEEN_PER_SHARD].into_boxed_slice(),
                 next_version: 1,
+                lookups: Lookups::default(),
             })
         });
         let head_bytes = HEAD_BYTES_MAX.min(shard_bytes / 4);
@@ -123,6 +127,31 @@ impl Heads {
         self.shards.iter().map(|shard| shard.lock().bytes as u64).sum()
     }
 
+    /// How often heads were looked for, and were here.
+    pub(crate) fn lookups(&self) -> Lookups {
+        let add = |sum: Lookups, shard: &Mutex<Shard>| {
+            let Lookups { hit_count, request_count } = shard.lock().lookups;
+            Lookups {
+                hit_count: sum.hit_count + hit_count,
+                request_count: sum.request_count + request_count,
+            }
+        };
+        self.shards.iter().fold(Lookups::default(), add)
+    }
+
+    /// Heads that are here.
+    pub(crate) fn count(&self) -> u64 {
+        let heads = |shard: &Mutex<Shard>| {
+            shard.lock().slots.values().filter(|slot| slot.head.is_some()).count() as u64
+        };
+        self.shards.iter().map(heads).sum()
+    }
+
+    /// How many bytes all of them may take.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        (self.shard_bytes_max as u64).saturating_mul(self.shards.len() as u64)
+    }
+
     fn shard(&self, key: &[u8]) -> Option<(u64, MutexGuard<'_, Shard>)> {
         let hash = FixedState::default().hash_one(key);
         // The map takes the low bits, the shard the high ones.
@@ -140,7 +169,10 @@ impl Heads {
         wants_snapshot: impl FnOnce(&Head) -> bool,
     ) -> Found<S> {
         let Some((hash, mut shard)) = self.shard(key) else { return Found::Nothing };
+        let shard = &mut *shard;
+        shard.lookups.request_count += 1;
         if let Some(slot) = shard.slots.get_mut(key) {
+            shard.lookups.hit_count += u64::from(slot.head.is_some());
             slot.is_touched = true;
             slot.finds = slot.finds.saturating_add(1);
             let version = slot.version;

@@ -10,6 +10,7 @@ use super::shape::{CoveredRow, Entry, RowName};
 use super::tree::IndexTree;
 use crate::error::TreeError;
 use crate::spill::thaw_value;
+use crate::steps;
 use crate::sure::tail;
 use crate::tree::deletions::PartitionDeletions;
 use crate::tree::keys::{self, SPACE_ROWS};
@@ -143,10 +144,11 @@ pub(crate) fn remove_covered(
     operations: &[Operation],
     seqno: SeqNo,
 ) -> Result<u64, TreeError> {
-    let ranges = || operations.iter().filter_map(|operation| deleted_range(partition, operation));
+    let ranges = operations.iter().filter_map(|operation| deleted_range(partition, operation));
+    let ranges = united(ranges.collect());
     let mut row_count = 0;
-    for (start, end) in ranges() {
-        let rows = partition.tree.range(&start, &end, LATEST);
+    for (start, end) in &ranges {
+        let rows = partition.tree.range(start, end, LATEST);
         // One too many is enough to know.
         row_count += rows.take(ROWS_AT_ONCE_MAX + 1 - row_count).count();
         if row_count > ROWS_AT_ONCE_MAX {
@@ -159,8 +161,8 @@ pub(crate) fn remove_covered(
         return Ok(partition.tree.insert(&note_key(prefix), note_value(), seqno));
     }
     let mut bytes = 0;
-    for (start, end) in ranges() {
-        for item in partition.tree.range(&start, &end, LATEST) {
+    for (start, end) in &ranges {
+        for item in partition.tree.range(start, end, LATEST) {
             let (key, value) = item?;
             let value = thaw_value(partition.tree, &key, value, LATEST)?;
             bytes += remove_entries(indexes, partition, &key, &value, seqno)?;
@@ -170,7 +172,7 @@ pub(crate) fn remove_covered(
 }
 
 /// The rows that an operation deletes, if it deletes more than one.
-fn deleted_range(partition: &DeletedIn<'_>, operation: &Operation) -> Option<(Vec<u8>, Vec<u8>)> {
+fn deleted_range(partition: &DeletedIn<'_>, operation: &Operation) -> Option<KeyRange> {
     let mut start = partition.prefix.to_vec();
     let mut end = partition.prefix.to_vec();
     match operation {
@@ -185,6 +187,29 @@ fn deleted_range(partition: &DeletedIn<'_>, operation: &Operation) -> Option<(Ve
         }
     }
     Some((start, end))
+}
+
+/// A range of keys: its first key, and the first behind it.
+type KeyRange = (Vec<u8>, Vec<u8>);
+
+/// The same keys in ranges that do not meet: each row is looked at once, however many deletions lie over it.
+fn united(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    ranges.sort_unstable_by(|(a, _), (b, _)| {
+        steps::note();
+        a.cmp(b)
+    });
+    let mut united: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+    for (start, end) in ranges {
+        match united.last_mut() {
+            Some((_, last_end)) if start <= *last_end => {
+                if end > *last_end {
+                    *last_end = end;
+                }
+            }
+            _ => united.push((start, end)),
+        }
+    }
+    united
 }
 
 fn remove_entries(
@@ -223,4 +248,39 @@ pub(crate) fn read_row<'a>(
     };
     let name = RowName::new(key, &split, cut_key).ok_or(CorruptRow)?;
     Ok(Some((name, RowView::decode(row)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::steps::check_growth;
+
+    fn range(start: usize, end: usize) -> KeyRange {
+        let key = |number: usize| (number as u32).to_be_bytes().to_vec();
+        (key(start), key(end))
+    }
+
+    #[test]
+    fn ranges_that_meet_become_one() {
+        let all =
+            vec![range(5, 7), range(1, 3), range(2, 4), range(4, 5), range(9, 9), range(8, 9)];
+        assert_eq!(united(all), [range(1, 7), range(8, 9)]);
+        assert_eq!(united(vec![range(1, 9), range(2, 3)]), [range(1, 9)]);
+        assert!(united(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn rows_under_many_deletions_are_met_once() {
+        check_growth("deleted ranges over each other", 1024, |size| {
+            let rows: BTreeSet<Vec<u8>> = (0..size).map(|number| range(number, 0).0).collect();
+            let deleted = (0..size).map(|number| range(number / 2, size)).rev().collect();
+            let met = united(deleted).into_iter().map(|(start, end)| {
+                let rows = rows.range(start..end);
+                rows.inspect(|_| steps::note()).count()
+            });
+            assert_eq!(met.sum::<usize>(), size);
+        });
+    }
 }

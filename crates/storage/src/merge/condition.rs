@@ -68,7 +68,12 @@ pub(super) fn judge_walking<'c>(
         let Some((column, whole)) = wholes.get(&id) else { return Ok(false) };
         let whole = whole.as_ref().map_err(|corrupt| *corrupt)?.as_deref();
         let current = match part {
-            ColumnPart::Whole => (whole, Some(&column.cql_type)),
+            ColumnPart::Whole => {
+                if let Some(holds) = parts.contains(column, operator, values_of(values), whole) {
+                    return Ok(holds);
+                }
+                (whole, Some(&column.cql_type))
+            }
             _ => parts.part_of(column, part, whole),
         };
         Ok(value_holds(column, part, operator, values_of(values), current))

@@ -59,7 +59,7 @@ fn changed_walking(
         deletion: None,
         cells,
     };
-    merge_walking(before, &change, walked_max, Vec::new()).map(|after| after.bytes)
+    merge_walking(&before, &change, walked_max, Vec::new()).map(|after| after.bytes)
 }
 
 fn of_list(action: CellAction) -> CellChange {
@@ -112,6 +112,23 @@ fn elements_are_set_and_deleted_by_their_positions() {
     check_growth("removals of one value each", SIZE, |size| {
         let removals = (0..size).rev().map(|number| removal([number].into_iter())).collect();
         assert!(values(&changed(&row_with_list(size), removals).unwrap()).is_empty());
+    });
+    check_growth("late removals of one value", SIZE, |size| {
+        // Each element is newer than all the removals, of which each names all of them.
+        let all = |column, timestamp_us, action| CellChange { column, timestamp_us, action };
+        let mut cells: Vec<CellChange> = (0..size)
+            .map(|number| {
+                let path = Some(Bytes::copy_from_slice(&name(number)));
+                let value = Bytes::from_static(b"x");
+                all(LIST, 2, CellAction::Set { path, value, expiry: None })
+            })
+            .collect();
+        let removed = CellAction::ListRemoveValues {
+            values: [Bytes::from_static(b"x")].into_iter().collect(),
+            deleted_at_s: 1,
+        };
+        cells.extend((0..size).map(|_| all(LIST, 1, removed.clone())));
+        assert_eq!(values(&changed(&row_with_list(size), cells).unwrap()).len(), size);
     });
 }
 
@@ -177,9 +194,13 @@ fn table(types: impl Iterator<Item = CqlType>) -> Table {
 }
 
 fn equals(column: usize, part: ColumnPart, value: usize) -> Check {
+    comparison(Comparison::Equal, column, part, value)
+}
+
+fn comparison(operator: Comparison, column: usize, part: ColumnPart, value: usize) -> Check {
     let column = ColumnId(u32::try_from(column).unwrap());
     let values = vec![Some(Bytes::copy_from_slice(&name(value)))];
-    Check::Column { column, part, operator: Comparison::Equal, values }
+    Check::Column { column, part, operator, values }
 }
 
 fn key(number: usize) -> ColumnPart {
@@ -253,6 +274,19 @@ fn many_columns_and_parts_are_checked() {
         let table = table([of_blobs(true, true)].into_iter());
         let checks: Vec<_> = (0..size).map(|it| equals(1, key(it), it)).collect();
         judge(&row_of_value(&encoded_map(0..size)), &table, &checks);
+        judge(&row_of_value(&encoded_map((0..size).rev())), &table, &checks);
+    });
+    check_growth("checked contents", SIZE, |size| {
+        let checks = |operator| -> Vec<Check> {
+            (0..size).map(|it| comparison(operator, 1, ColumnPart::Whole, it)).collect()
+        };
+        let list = table([of_blobs(false, false)].into_iter());
+        judge(&row_with_list(size), &list, &checks(Comparison::Contains));
+        let map = table([of_blobs(true, true)].into_iter());
+        let row = row_of_value(&encoded_map((0..size).rev()));
+        judge(&row, &map, &checks(Comparison::Contains));
+        judge(&row, &map, &checks(Comparison::ContainsKey));
+        judge(&row_with_list(0), &list, &checks(Comparison::NotContains));
     });
 }
 
@@ -269,11 +303,16 @@ fn many_checks_are_judged_as_a_few_are() {
     for number in 0..7 {
         for value in 0..7 {
             for part in [ColumnPart::Whole, key(value), index(value), ColumnPart::Field(1)] {
-                for operator in [Comparison::Equal, Comparison::NotEqual, Comparison::Less] {
-                    let mut check = equals(number, part.clone(), value);
-                    if let Check::Column { operator: known, .. } = &mut check {
-                        *known = operator;
-                    }
+                for operator in [
+                    Comparison::Equal,
+                    Comparison::NotEqual,
+                    Comparison::Less,
+                    Comparison::Contains,
+                    Comparison::NotContains,
+                    Comparison::ContainsKey,
+                    Comparison::NotContainsKey,
+                ] {
+                    let check = comparison(operator, number, part.clone(), value);
                     let checks = [check, Check::Refused("no".into())];
                     same(&row_of_blobs(3), &blobs, &checks);
                     same(&row_with_list(4), &list, &checks);

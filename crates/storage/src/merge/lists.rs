@@ -19,8 +19,8 @@ const VALUES_SCANNED_MAX: usize = 16;
 pub(crate) const POSITIONS_WALKED_MAX: usize = 4;
 
 /// The lists of a row while a change is worked out.
-pub(crate) struct Lists<'a> {
-    before: Before<'a>,
+pub(crate) struct Lists<'l, 'a> {
+    before: &'l Before<'a>,
     change: &'a RowChange,
     walked_max: usize,
     /// Whether anything was looked for yet: most changes name no position and pay nothing.
@@ -29,9 +29,13 @@ pub(crate) struct Lists<'a> {
     positions: Option<Positions<'a>>,
 }
 
-impl<'a> Lists<'a> {
+impl<'l, 'a> Lists<'l, 'a> {
     /// For up to `walked_max` positions in the change the row is walked each time.
-    pub(crate) fn new(before: Before<'a>, change: &'a RowChange, walked_max: usize) -> Lists<'a> {
+    pub(crate) fn new(
+        before: &'l Before<'a>,
+        change: &'a RowChange,
+        walked_max: usize,
+    ) -> Lists<'l, 'a> {
         Lists { before, change, walked_max, is_asked: false, positions: None }
     }
 
@@ -42,7 +46,7 @@ impl<'a> Lists<'a> {
         }
         let looks = self.change.cells.iter().filter(|cell| looks_at_list(&cell.action)).count();
         if looks > self.walked_max {
-            let mut positions = Positions::new(self.before, self.change)?;
+            let mut positions = Positions::new(*self.before, self.change)?;
             written.iter().for_each(|cell| positions.note(cell));
             self.positions = Some(positions);
         }
@@ -73,7 +77,7 @@ impl<'a> Lists<'a> {
                 (positions.live_count(column), path)
             }
             None => {
-                let elements = live_elements(self.before, self.change, column, written)?;
+                let elements = live_elements(*self.before, self.change, column, written)?;
                 let found = place.and_then(|place| elements.get(place));
                 (elements.len(), found.and_then(|element| element.path))
             }
@@ -85,20 +89,24 @@ impl<'a> Lists<'a> {
         }
     }
 
-    /// The paths of the elements that have one of those values.
+    /// The paths of the elements that have one of those values. A removal from before an element was written takes nothing
+    /// away, and writes nothing.
     pub(crate) fn paths_with(
         &mut self,
         column: ColumnId,
         values: &[Bytes],
+        removed_us: i64,
         written: &[CellRef<'a>],
     ) -> Result<Vec<Option<&'a [u8]>>, CorruptRow> {
         self.ask(written)?;
         if let Some(positions) = &self.positions {
-            return Ok(positions.paths_with(column, values));
+            return Ok(positions.paths_with(column, values, removed_us));
         }
         let removed = RemovedValues::new(values);
-        let elements = live_elements(self.before, self.change, column, written)?.into_iter();
-        let found = elements.filter(|element| removed.contain(element.value()));
+        let elements = live_elements(*self.before, self.change, column, written)?.into_iter();
+        let found = elements.filter(|element| {
+            element.timestamp_us <= removed_us && removed.contain(element.value())
+        });
         Ok(found.map(|element| element.path).collect())
     }
 }

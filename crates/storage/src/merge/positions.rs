@@ -92,20 +92,22 @@ impl<'a> Positions<'a> {
         list.paths.get(list.place_at(index)).copied()
     }
 
-    /// The paths of the live elements that have one of those values.
-    pub(crate) fn paths_with(&self, column: ColumnId, values: &[Bytes]) -> Vec<Option<&'a [u8]>> {
+    /// The paths of the live elements that have one of those values and are not newer than their removal.
+    pub(crate) fn paths_with(
+        &self,
+        column: ColumnId,
+        values: &[Bytes],
+        removed_us: i64,
+    ) -> Vec<Option<&'a [u8]>> {
         let Some(list) = self.lists.get(&column) else { return Vec::new() };
         let values: BTreeSet<&[u8]> = values.iter().map(Bytes::as_ref).collect();
         let mut paths = Vec::new();
         for value in values {
             steps::note();
-            for (_, place) in list.by_value.iter().flat_map(|it| it.range((value, 0)..)) {
+            let removed = (value, i64::MIN, 0)..=(value, removed_us, usize::MAX);
+            for (_, _, place) in list.by_value.iter().flat_map(|it| it.range(removed.clone())) {
                 steps::note();
-                let cell = list.cells.get(*place).copied().flatten();
-                match cell.filter(|cell| cell.value() == value) {
-                    Some(cell) => paths.push(cell.path),
-                    None => break,
-                }
+                paths.push(list.paths.get(*place).copied());
             }
         }
         paths
@@ -125,8 +127,8 @@ struct LaidOut<'a> {
     live_count: usize,
     /// Elements up to this time are deleted.
     gone_us: Option<i64>,
-    /// The live elements by value and place; only where values are removed.
-    by_value: Option<BTreeSet<(&'a [u8], usize)>>,
+    /// The live elements by value, time and place; only where values are removed.
+    by_value: Option<BTreeSet<(&'a [u8], i64, usize)>>,
 }
 
 impl<'a> LaidOut<'a> {
@@ -168,10 +170,10 @@ impl<'a> LaidOut<'a> {
         let new = cell.filter(|cell| cell.is_live(now_s));
         if let Some(by_value) = &mut self.by_value {
             if let Some(old) = old {
-                by_value.remove(&(old.value(), place));
+                by_value.remove(&(old.value(), old.timestamp_us, place));
             }
             if let Some(new) = new {
-                by_value.insert((new.value(), place));
+                by_value.insert((new.value(), new.timestamp_us, place));
             }
         }
         match (old.is_some(), new.is_some()) {

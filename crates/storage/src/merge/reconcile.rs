@@ -6,7 +6,13 @@ use types::{CellRef, CellState, Deletion, Liveness};
 
 /// The cell that stays, of two at the same place. The order of the two never matters.
 pub(crate) fn newer_cell<'a>(a: CellRef<'a>, b: CellRef<'a>) -> CellRef<'a> {
-    if compare_cells(&a, &b) == Ordering::Less { b } else { a }
+    *newer(&a, &b)
+}
+
+/// The same, where they lie.
+#[inline]
+pub(crate) fn newer<'r, 'a>(a: &'r CellRef<'a>, b: &'r CellRef<'a>) -> &'r CellRef<'a> {
+    if compare_cells(a, b) == Ordering::Less { b } else { a }
 }
 
 fn compare_cells(a: &CellRef<'_>, b: &CellRef<'_>) -> Ordering {

@@ -2,12 +2,11 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::iter::Peekable;
 
 use smallvec::SmallVec;
 use types::value::{ArithmeticOperator, apply_arithmetic};
 use types::{
-    CellAction, CellChange, CellRef, CellState, ColumnId, CorruptRow, Deletion, Expiry,
+    CellAction, CellChange, CellRef, CellState, Cells, ColumnId, CorruptRow, Deletion, Expiry,
     HiddenCells, LiveCells, Liveness, Refusal, RowChange, RowView, RowWriter,
 };
 
@@ -16,7 +15,7 @@ use super::lists::{Lists, POSITIONS_WALKED_MAX};
 use crate::spill::SpillBounds;
 use crate::steps;
 
-use super::reconcile::{newer_cell, newer_deletion, newer_liveness};
+use super::reconcile::{newer, newer_deletion, newer_liveness};
 
 /// A row before it is changed.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +138,7 @@ impl After {
 
 /// Merges a change into a row, appending the result to `out`.
 pub(crate) fn merge(
-    before: Before<'_>,
+    before: &Before<'_>,
     change: &RowChange,
     out: Vec<u8>,
 ) -> Result<After, MergeError> {
@@ -148,17 +147,20 @@ pub(crate) fn merge(
 
 /// The same; for up to so many positions in lists the row is walked each time.
 pub(super) fn merge_walking(
-    before: Before<'_>,
+    before: &Before<'_>,
     change: &RowChange,
     walked_max: usize,
     out: Vec<u8>,
 ) -> Result<After, MergeError> {
-    let counters = counter_values(before, change)?;
-    let sums = added_values(before, change)?;
+    // Most changes write what they say, whatever the row holds.
+    let (counters, sums) = match change.cells.iter().any(is_computed) {
+        true => (counter_values(before, change)?, added_values(before, change)?),
+        false => (Vec::new(), Vec::new()),
+    };
     let mut cells = ChangedCells::new();
     let lists = Lists::new(before, change, walked_max);
     resolve_cells(lists, change, Computed { counters: &counters, sums: &sums }, &mut cells)?;
-    cells.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
+    cells.sort_by(CellRef::cmp_place);
     let head = Head {
         liveness: newer_liveness(before.liveness(), change.liveness),
         deletion: newer_deletion(before.deletion(), change.deletion),
@@ -171,6 +173,11 @@ pub(super) fn merge_walking(
         },
     };
     Ok(write_row(head, before, Changed { cells: &cells, counters: &counters }, out)?)
+}
+
+/// Whether what a cell becomes is worked out from what it was.
+fn is_computed(cell: &CellChange) -> bool {
+    matches!(cell.action, CellAction::CounterAdd(_) | CellAction::AddValue { .. })
 }
 
 impl Before<'_> {
@@ -228,7 +235,7 @@ struct Head<'a> {
 
 fn write_row(
     head: Head<'_>,
-    before: Before<'_>,
+    before: &Before<'_>,
     changed: Changed<'_>,
     out: Vec<u8>,
 ) -> Result<After, CorruptRow> {
@@ -238,126 +245,127 @@ fn write_row(
     let liveness = head.liveness.filter(|liveness| liveness.timestamp_us > shadow_us);
     let mut is_empty = liveness.is_none() && deletion.is_none();
     let mut writer = RowWriter::new(out, liveness, deletion, head.original_clustering);
-    let old_sum = before.measure.zip(before.row.as_ref());
-    let mut merged = MergedCells {
-        old: before.row.map(|row| row.cells()).into_iter().flatten().peekable(),
-        new: changed.cells.iter().copied().peekable(),
-        counters: changed.counters,
-        horizon_s: before.horizon_s,
-        old_sum: old_sum.map(|(measure, row)| OldSum::new(row, covering_us, measure)),
-    };
     let mut sum = match before.measure {
         Some(measure) => LiveSum::of_liveness(liveness, shadow_us, measure),
         None => LiveSum::default(),
     };
     let mut elements_gone: Option<(ColumnId, i64)> = None;
     let (mut largest_value, mut most_elements, mut elements) = (0, 0, (None, 0));
-    while let Some(cell) = merged.next_cell()? {
+    let mut old = OldCells::new(before)?;
+    let mut new = changed.cells;
+    // Two sorted runs become one, one cell for each place. Cells are large, and looked at where they lie.
+    loop {
+        let order = match (&old.next, new.first()) {
+            (Some(old), Some(new)) => old.cmp_place(new),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => break,
+        };
+        let newest = if order == Ordering::Less { None } else { take_newest(&mut new) };
+        let cell = match (&old.next, newest) {
+            // A counter's new value was made from the old one.
+            (Some(_), Some(new)) if changed.is_counter(new.column) => new,
+            (Some(old), Some(new)) if order == Ordering::Equal => newer(old, new),
+            (_, Some(new)) => new,
+            (Some(old), None) => old,
+            (None, None) => break,
+        };
         let over_us = match elements_gone {
             Some((column, gone_us)) if column == cell.column => shadow_us.max(gone_us),
             _ => shadow_us,
         };
-        if cell.timestamp_us <= over_us {
-            continue;
+        if cell.timestamp_us > over_us {
+            if cell.deletes_elements() {
+                elements_gone = Some((cell.column, cell.timestamp_us));
+            }
+            is_empty = false;
+            largest_value = largest_value.max(cell.value().len());
+            if cell.path.is_some() {
+                elements = (
+                    Some(cell.column),
+                    if elements.0 == Some(cell.column) { elements.1 + 1 } else { 1 },
+                );
+                most_elements = most_elements.max(elements.1);
+            }
+            if let Some(measure) = before.measure {
+                sum.add(cell, measure);
+            }
+            writer.push(cell);
         }
-        if cell.deletes_elements() {
-            elements_gone = Some((cell.column, cell.timestamp_us));
+        if order != Ordering::Greater {
+            old.advance()?;
         }
-        is_empty = false;
-        largest_value = largest_value.max(cell.value().len());
-        if cell.path.is_some() {
-            elements = (
-                Some(cell.column),
-                if elements.0 == Some(cell.column) { elements.1 + 1 } else { 1 },
-            );
-            most_elements = most_elements.max(elements.1);
-        }
-        if let Some(measure) = before.measure {
-            sum.add(&cell, measure);
-        }
-        writer.push(&cell);
     }
-    let sum_before = merged.old_sum.map(|old| old.sum).unwrap_or_default();
+    let sum_before = old.sum.map(|old| old.sum).unwrap_or_default();
     Ok(After { bytes: writer.finish(), is_empty, largest_value, most_elements, sum_before, sum })
 }
 
-/// Two sorted runs of cells as one, one cell per place.
-struct MergedCells<'a, A, B>
-where
-    A: Iterator<Item = Result<CellRef<'a>, CorruptRow>>,
-    B: Iterator<Item = CellRef<'a>>,
-{
-    old: Peekable<A>,
-    new: Peekable<B>,
-    counters: &'a [CounterValue],
-    /// Old cells that died before are left out.
-    horizon_s: u32,
-    /// What was live of the old ones so far.
-    old_sum: Option<OldSum<'a>>,
+/// Takes the first cell; a change may name the same place twice.
+fn take_newest<'r, 'a>(cells: &mut &'r [CellRef<'a>]) -> Option<&'r CellRef<'a>> {
+    let (mut newest, mut rest) = cells.split_first()?;
+    while let Some((same, behind)) = rest.split_first()
+        && same.cmp_place(newest) == Ordering::Equal
+    {
+        newest = newer(newest, same);
+        rest = behind;
+    }
+    *cells = rest;
+    Some(newest)
 }
 
-impl<'a, A, B> MergedCells<'a, A, B>
-where
-    A: Iterator<Item = Result<CellRef<'a>, CorruptRow>>,
-    B: Iterator<Item = CellRef<'a>>,
-{
-    fn next_cell(&mut self) -> Result<Option<CellRef<'a>>, CorruptRow> {
-        while let Some(Ok(old)) = self.old.peek()
-            && is_dead_before(self.horizon_s, old)
-        {
-            self.old.next();
-        }
-        let order = match (self.old.peek(), self.new.peek()) {
-            (Some(Err(corrupt)), _) => return Err(*corrupt),
-            (Some(Ok(old)), Some(new)) => old.sort_key().cmp(&new.sort_key()),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => return Ok(None),
+/// The cells of the old row, one after the other, but for those that died too long ago.
+struct OldCells<'a> {
+    cells: Option<Cells<'a>>,
+    next: Option<CellRef<'a>>,
+    horizon_s: u32,
+    /// What is live of those that were met.
+    sum: Option<OldSum<'a>>,
+}
+
+impl<'a> OldCells<'a> {
+    fn new(before: &Before<'a>) -> Result<OldCells<'a>, CorruptRow> {
+        let measured = before.measure.zip(before.row.as_ref());
+        let mut old = OldCells {
+            cells: before.row.map(|row| row.cells()),
+            next: None,
+            horizon_s: before.horizon_s,
+            sum: measured.map(|(measure, row)| OldSum::new(row, before.covering_us, measure)),
         };
-        let old = match order {
-            Ordering::Less | Ordering::Equal => self.next_old()?,
-            Ordering::Greater => None,
-        };
-        let new = match order {
-            Ordering::Greater | Ordering::Equal => self.next_new(),
-            Ordering::Less => None,
-        };
-        Ok(match (old, new) {
-            // A counter's new value was made from the old one.
-            (Some(_), Some(new)) if self.is_counter(new.column) => Some(new),
-            (Some(old), Some(new)) => Some(newer_cell(old, new)),
-            (old, new) => old.or(new),
-        })
+        old.advance()?;
+        Ok(old)
     }
 
-    #[inline]
-    fn next_old(&mut self) -> Result<Option<CellRef<'a>>, CorruptRow> {
-        let cell = self.old.next().transpose()?;
-        if let (Some(cell), Some(sum)) = (&cell, &mut self.old_sum) {
-            sum.add(cell);
+    /// Goes on to the next cell.
+    fn advance(&mut self) -> Result<(), CorruptRow> {
+        self.next = None;
+        for cell in self.cells.iter_mut().flatten() {
+            let cell = self.next.insert(cell?);
+            if !is_dead_before(self.horizon_s, cell) {
+                if let Some(sum) = &mut self.sum {
+                    sum.add(cell);
+                }
+                return Ok(());
+            }
         }
-        Ok(cell)
+        self.next = None;
+        Ok(())
     }
+}
 
+impl Changed<'_> {
     fn is_counter(&self, column: ColumnId) -> bool {
         find_counter(self.counters, column)
             .and_then(|place| self.counters.get(place))
             .is_some_and(|counter| counter.is_changed)
     }
-
-    /// A change may name the same place twice.
-    fn next_new(&mut self) -> Option<CellRef<'a>> {
-        let mut cell = self.new.next()?;
-        while let Some(same) = self.new.next_if(|next| next.sort_key() == cell.sort_key()) {
-            cell = newer_cell(cell, same);
-        }
-        Some(cell)
-    }
 }
 
 /// The value each counter of the change will have, in the order of the columns. The row is walked once, however many
 /// there are.
-fn counter_values(before: Before<'_>, change: &RowChange) -> Result<Vec<CounterValue>, CorruptRow> {
+fn counter_values(
+    before: &Before<'_>,
+    change: &RowChange,
+) -> Result<Vec<CounterValue>, CorruptRow> {
     let added = || {
         change.cells.iter().filter_map(|cell| match cell.action {
             CellAction::CounterAdd(delta) => Some((cell, delta)),
@@ -450,7 +458,7 @@ impl CounterValue {
 /// The sums of a change's additions to numbers and texts, in the order of its cells; `None` for other
 /// cells and where there is nothing to add to.
 fn added_values(
-    before: Before<'_>,
+    before: &Before<'_>,
     change: &RowChange,
 ) -> Result<Vec<Option<Vec<u8>>>, MergeError> {
     let is_added = |cell: &&CellChange| matches!(cell.action, CellAction::AddValue { .. });
@@ -508,7 +516,7 @@ struct Computed<'a> {
 
 /// The cells a change writes, list positions and counters looked up.
 fn resolve_cells<'a>(
-    mut lists: Lists<'a>,
+    mut lists: Lists<'_, 'a>,
     change: &'a RowChange,
     computed: Computed<'a>,
     cells: &mut ChangedCells<'a>,
@@ -547,7 +555,7 @@ fn resolve_cells<'a>(
                 (Some(path), CellState::Dead { deleted_at_s: *deleted_at_s })
             }
             CellAction::ListRemoveValues { values, deleted_at_s } => {
-                for path in lists.paths_with(column, values, cells)? {
+                for path in lists.paths_with(column, values, timestamp_us, cells)? {
                     let state = CellState::Dead { deleted_at_s: *deleted_at_s };
                     let removed = CellRef { column, path, timestamp_us, state };
                     lists.note(&removed);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use types::{ClusteringRange, CorruptRow, Flow, PartitionKey, Statics};
 
 use super::spilled::has_spilled;
-use super::{KEY, Offered, Partition, Reader, Resume, row_bytes};
+use super::{BOUNDS_PER_RANGE, KEY, Offered, Partition, Reader, Resume, row_bytes};
 use crate::apply::CACHE_ID_BYTES;
 use crate::error::TreeError;
 use crate::heads::{self, Found, Head, HeadRow, HeadStatic, Heads, may_live};
@@ -326,9 +326,11 @@ impl<'s, 'r> Slice<'s, 'r> {
                 if let Some(gathered) = &mut self.gathered {
                     gathered.end_after(clustering);
                 }
+                self.reader.tombstones_met += BOUNDS_PER_RANGE * covering.range_count;
                 return Ok(flow);
             }
         }
+        self.reader.tombstones_met += BOUNDS_PER_RANGE * covering.range_count;
         if let Some(gathered) = &mut self.gathered {
             // Its bounds are already those of the range.
             gathered.is_open = false;

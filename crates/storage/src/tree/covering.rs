@@ -27,6 +27,8 @@ pub(crate) struct Covering {
     /// The range behind it; only used forwards.
     next: Option<RangeDeletion>,
     ranges: Option<TreeIter>,
+    /// Ranges that were met.
+    pub(crate) range_count: u64,
 }
 
 impl Covering {
@@ -41,6 +43,7 @@ impl Covering {
             current: None,
             next: None,
             ranges: None,
+            range_count: 0,
         };
         if !deleted.may_contain(part.prefix) {
             return Ok(covering);
@@ -64,7 +67,10 @@ impl Covering {
             let mut behind = key(&|key| push_range_deletion(key, part.from));
             behind.push(0);
             if let Some(item) = tree.range(&first, &behind, part.seqno).next_back() {
-                covering.current = Some(decode_range(item?)?);
+                let before = decode_range(item?)?;
+                covering.range_count +=
+                    u64::from(before.end.as_deref().is_none_or(|end| end > part.from));
+                covering.current = Some(before);
             }
             covering.ranges = Some(tree.range(&behind, &end, part.seqno));
             covering.next = covering.draw()?;
@@ -75,6 +81,7 @@ impl Covering {
     fn draw(&mut self) -> Result<Option<RangeDeletion>, TreeError> {
         let Some(ranges) = &mut self.ranges else { return Ok(None) };
         let item = if self.reversed { ranges.next_back() } else { ranges.next() };
+        self.range_count += u64::from(item.is_some());
         item.map(|item| decode_range(item?)).transpose()
     }
 

@@ -170,7 +170,7 @@ fn without_covered(
         deletion: None,
         cells: Vec::new(),
     };
-    let after = merge(before, &nothing, out).map_err(|_| CorruptRow)?;
+    let after = merge(&before, &nothing, out).map_err(|_| CorruptRow)?;
     Ok((!after.is_empty).then_some(after.bytes))
 }
 
