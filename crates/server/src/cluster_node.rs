@@ -45,6 +45,7 @@ pub(crate) struct ClusterNode {
     mesh: Mutex<Option<Arc<Mesh>>>,
     data_center: String,
     rack: String,
+    bounds: MeshBounds,
 }
 
 /// Hands what other nodes say to the members.
@@ -72,6 +73,15 @@ impl Transport for Voice {
 
 fn clock() -> Now {
     Now { ms: world::steady_us() / 1000, clock_us: world::now_us() }
+}
+
+/// A frame holds the largest write there can be, and a queue several of them.
+fn bounds(config: &Config) -> MeshBounds {
+    let defaults = MeshBounds::default();
+    let segment = usize::try_from(config.storage.log_segment).unwrap_or(usize::MAX);
+    let frame_bytes_max = defaults.frame_bytes_max.max(segment);
+    let queue_bytes_max = defaults.queue_bytes_max.max(frame_bytes_max.saturating_mul(2));
+    MeshBounds { frame_bytes_max, queue_bytes_max, ..defaults }
 }
 
 impl ClusterNode {
@@ -111,6 +121,7 @@ impl ClusterNode {
             mesh: Mutex::new(None),
             data_center: config.server.data_center.clone(),
             rack: config.server.rack.clone(),
+            bounds: bounds(config),
         })
     }
 
@@ -121,6 +132,8 @@ impl ClusterNode {
         roles: &Arc<RoleKeeper>,
     ) -> Result<(), StartError> {
         let Some((driver, identity)) = self.driver.lock().take() else { return Ok(()) };
+        roles.share(self.shared_roles());
+        roles.follow().map_err(StartError::Roles)?;
         let Some(own) = self.membership.own() else { return Ok(()) };
         let address = own.mesh;
         let listening = door::listen(address).and_then(|listener| listener.into_std());
@@ -133,7 +146,7 @@ impl ClusterNode {
             cluster_id: self.membership.cluster_id,
             own: self.membership.own,
             identity,
-            bounds: MeshBounds::default(),
+            bounds: self.bounds,
         };
         let mesh = Mesh::open(options, listener, Arc::new(Ears(self.groups.clone())))
             .map_err(StartError::Runtime)?;
@@ -221,8 +234,14 @@ impl ClusterNode {
         ClusterFacts { peers: peers.collect(), replicas: replicas(self.membership.own, &told) }
     }
 
+    /// Tells what the system tables show, as long as the node runs.
+    pub(crate) fn teller(self: &Arc<ClusterNode>) -> Box<dyn Fn() -> ClusterFacts + Send + Sync> {
+        let told = Arc::downgrade(self);
+        Box::new(move || told.upgrade().map(|cluster| cluster.facts()).unwrap_or_default())
+    }
+
     /// The roles, as all nodes agree on them.
-    pub(crate) fn shared_roles(&self) -> Box<dyn SharedRoles> {
+    fn shared_roles(&self) -> Box<dyn SharedRoles> {
         Box::new(RolesDocument(self.agreement.documents().clone()))
     }
 

@@ -137,6 +137,14 @@ fn uuid(object: &Map<String, Value>, name: &str) -> Option<u128> {
     (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok())?
 }
 
+/// What a folder says of the cluster of its node, with the node's key.
+pub(crate) fn of_folder(data_dir: &DataDir) -> Result<Option<(Membership, Identity)>, StartError> {
+    match Membership::load(data_dir)? {
+        Some(membership) => Ok(Some((membership, own_key(data_dir)?))),
+        None => Ok(None),
+    }
+}
+
 /// The key of a node, made where there is none.
 pub(crate) fn own_key(data_dir: &DataDir) -> Result<Identity, StartError> {
     if let Some(bytes) = data_dir.load_document(KEY_DOCUMENT)? {

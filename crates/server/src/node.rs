@@ -202,10 +202,7 @@ impl Node {
     ) -> Result<Node, StartError> {
         let config = &loaded.config;
         let identity = Identity::of(&data_dir)?;
-        let membership = match Membership::load(&data_dir)? {
-            Some(membership) => Some((membership, membership::own_key(&data_dir)?)),
-            None => None,
-        };
+        let membership = membership::of_folder(&data_dir)?;
         let schema = Arc::new(ArcSwap::from_pointee(kept_schema(&data_dir)?));
         let map = kept_map(&data_dir)?;
         let options = storage_options(config, descriptor_limit);
@@ -230,12 +227,7 @@ impl Node {
             Some((membership, _)) => membership.paging_secret,
             None => roles.paging_secret().unwrap_or(identity.paging_secret),
         };
-        let cluster = match membership {
-            Some((membership, key)) => {
-                Some(Arc::new(ClusterNode::open(membership, key, &storage, config)?))
-            }
-            None => None,
-        };
+        let cluster = open_cluster(membership, &storage, config)?;
         let mut settings = coordinator_settings(config, paging_secret);
         let mut replicas =
             ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(world::steady_us)));
@@ -253,13 +245,8 @@ impl Node {
                 .map_err(StartError::Catalog)?;
         let catalog = Arc::new(catalog);
         if let Some(cluster) = &cluster {
-            roles.share(cluster.shared_roles());
-            roles.follow().map_err(StartError::Roles)?;
             cluster.start(&catalog, &roles)?;
-            let told = Arc::downgrade(cluster);
-            world.set_cluster(Box::new(move || {
-                told.upgrade().map(|cluster| cluster.facts()).unwrap_or_default()
-            }));
+            world.set_cluster(cluster.teller());
         }
         let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
         let held_bytes_max = config.memory.requests.unwrap_or(share);
@@ -325,6 +312,20 @@ impl Node {
             cluster.close();
         }
         self.storage.close().map_err(|error| error.to_string())
+    }
+}
+
+/// What a node has that is not alone.
+fn open_cluster(
+    membership: Option<(Membership, cluster::Identity)>,
+    storage: &Arc<Storage>,
+    config: &Config,
+) -> Result<Option<Arc<ClusterNode>>, StartError> {
+    match membership {
+        Some((membership, key)) => {
+            Ok(Some(Arc::new(ClusterNode::open(membership, key, storage, config)?)))
+        }
+        None => Ok(None),
     }
 }
 

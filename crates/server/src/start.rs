@@ -83,14 +83,7 @@ async fn serve(
             Certificates::open(&tls, world::now()).map_err(StartError::Tls)?.map(Arc::new)
         }
     };
-    let mut wanted = config.server.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
-    // A node of a cluster listens where the others were told, unless somebody says otherwise.
-    if !loaded.is_given("server.listen")
-        && let Some(membership) = Membership::load(&data_dir)?
-        && let Some(own) = membership.own()
-    {
-        wanted = own.clients;
-    }
+    let wanted = wanted_address(loaded, &data_dir)?;
     let listener = door::listen(wanted).map_err(|error| StartError::Listen {
         setting: "server.listen",
         address: wanted,
@@ -119,16 +112,8 @@ async fn serve(
         certificates: certificates.clone(),
     });
     let (stop, stopping) = watch::channel(false);
-    if let Some(cluster) = &node.cluster {
-        let told = tokio::spawn(Arc::clone(cluster).watch(Arc::clone(&node.hub)));
-        let agreed = tokio::select! {
-            () = cluster.ready(&node.catalog, &node.roles) => true,
-            () = signals.wait(certificates.as_deref()) => false,
-        };
-        if !agreed {
-            told.abort();
-            return close(node, kept_time).await;
-        }
+    if !agreed_with_others(&node, &mut signals, certificates.as_deref()).await {
+        return close(node, kept_time).await;
     }
     let open_door = tokio::spawn(door.open(listener, stopping));
     serve_metrics(loaded, &node)?;
@@ -166,6 +151,30 @@ async fn serve(
     admin::remove(&folder);
     keeping_time.abort();
     close(node, kept_time).await
+}
+
+/// Where clients are to connect. A node of a cluster listens where the others were told, unless somebody says otherwise.
+fn wanted_address(loaded: &Loaded, data_dir: &DataDir) -> Result<SocketAddr, StartError> {
+    let set = loaded.config.server.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
+    if loaded.is_given("server.listen") {
+        return Ok(set);
+    }
+    let membership = Membership::load(data_dir)?;
+    Ok(membership.as_ref().and_then(Membership::own).map_or(set, |own| own.clients))
+}
+
+/// Waits until the nodes of a cluster agree for the first time; `false` if the node is told to stop before.
+async fn agreed_with_others(
+    node: &Arc<Node>,
+    signals: &mut Signals,
+    certificates: Option<&Certificates>,
+) -> bool {
+    let Some(cluster) = &node.cluster else { return true };
+    tokio::spawn(Arc::clone(cluster).watch(Arc::clone(&node.hub)));
+    tokio::select! {
+        () = cluster.ready(&node.catalog, &node.roles) => true,
+        () = signals.wait(certificates) => false,
+    }
 }
 
 /// Makes everything durable.

@@ -176,7 +176,9 @@ impl Groups {
 
     /// The link to a node broke, or was made anew.
     pub fn link_broke(&self, node: NodeId) {
-        let _ = self.ask(Question::LinkBroke(node));
+        // However many wait: who waits for an answer of that node must not wait for it in vain.
+        self.0.inbox.lock().questions.push(Question::LinkBroke(node));
+        self.0.wake();
     }
 
     /// A set that is new, with a member on each of these nodes, this one among them. One that is known is left as it is.
@@ -222,7 +224,9 @@ impl Groups {
     /// Calls `done` with `true` when this node's member has applied everything that was committed before the call; with
     /// `false` if it cannot tell.
     pub fn confirm(&self, set: SetId, done: Box<dyn FnOnce(bool) + Send>) {
-        if let Err(Question::Read { done, .. }) = self.ask(Question::Read { set, done }) {
+        if let Err(question) = self.ask(Question::Read { set, done })
+            && let Question::Read { done, .. } = *question
+        {
             done(false);
         }
     }
@@ -288,10 +292,10 @@ impl Groups {
     }
 
     /// The question comes back if too many wait.
-    fn ask(&self, question: Question) -> Result<(), Question> {
+    fn ask(&self, question: Question) -> Result<(), Box<Question>> {
         let mut inbox = self.0.inbox.lock();
         if inbox.is_closing || inbox.questions.len() >= WAITING_MAX {
-            return Err(question);
+            return Err(Box::new(question));
         }
         inbox.questions.push(question);
         let was_woken = std::mem::replace(&mut inbox.is_woken, true);

@@ -47,7 +47,7 @@ impl Engine {
                     return Some(self.0.without_place(call, throws, out));
                 };
                 let confirmed =
-                    Arc::clone(&self.0).run_confirmed(call.to_owned(), confirmation, place);
+                    Arc::clone(&self.0).run_confirmed((*call).to_owned(), confirmation, place);
                 Some(Step::Waits(Box::pin(confirmed)))
             }
             Err(failure) => Some(Step::Answered(self.0.answer_call(call, &Err(failure), out))),

@@ -647,7 +647,7 @@ impl Inner {
     }
 
     /// Appends the answer of a call that is done, and accounts for it.
-    fn answer_call(
+    pub(super) fn answer_call(
         self: &Arc<Self>,
         call: &Call<'_>,
         outcome: &Result<Answer, Failure>,
