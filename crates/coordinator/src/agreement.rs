@@ -41,6 +41,10 @@ pub struct Agreement {
     rung: Condvar,
 }
 
+/// Makes the next schema from the one before, and something beside it; nothing if there is nothing to do.
+pub(crate) type WorkOut<'w, T> =
+    dyn FnMut(&Schema) -> Result<Option<(Schema, T)>, ExecuteError> + 'w;
+
 #[derive(Default)]
 struct Bell {
     is_rung: bool,
@@ -172,7 +176,7 @@ impl Catalog {
     pub(crate) fn agree<T>(
         &self,
         agreement: &Agreement,
-        work_out: &mut dyn FnMut(&Schema) -> Result<Option<(Schema, T)>, ExecuteError>,
+        work_out: &mut WorkOut<'_, T>,
     ) -> Result<Option<T>, ExecuteError> {
         for _ in 0..RACES_MAX {
             self.catch_up(agreement)?;

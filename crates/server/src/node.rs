@@ -257,19 +257,11 @@ impl Node {
             gate: login_gate(&roles)?,
             uuids,
             timeouts: config.timeouts,
-            batch_limits: plan::BatchLimits {
-                warn_bytes: usize::try_from(config.limits.batch_size_warn).unwrap_or(usize::MAX),
-                fail_bytes: usize::try_from(config.limits.batch_size_fail).unwrap_or(usize::MAX),
-                unlogged_partitions_warn: config.limits.unlogged_batch_partitions_warn,
-            },
+            batch_limits: batch_limits(config),
             prepared_bytes_max: config.memory.prepared_statements,
             scans_max: world::core_count().max(2),
             waiting_max: config.limits.waiting_requests,
-            charging: Charging {
-                counts: config.units.charge,
-                payload: if config.units.charge { config.units.payload } else { Payload::Never },
-                retries: config.units.server_side_retry.clone(),
-            },
+            charging: charging(config),
             address,
             load: Arc::clone(&load),
             is_cosmos: config.profile == Profile::Cosmos,
@@ -441,6 +433,23 @@ fn coordinator_settings(config: &Config, paging_secret: [u8; 16]) -> Settings {
             .partition_key_bytes
             .or(cosmos_only(config, COSMOS_KEY_BYTES_MAX)),
         logical_bytes_max: config.limits.logical_partition_bytes,
+    }
+}
+
+fn batch_limits(config: &Config) -> plan::BatchLimits {
+    let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+    plan::BatchLimits {
+        warn_bytes: bytes(config.limits.batch_size_warn),
+        fail_bytes: bytes(config.limits.batch_size_fail),
+        unlogged_partitions_warn: config.limits.unlogged_batch_partitions_warn,
+    }
+}
+
+fn charging(config: &Config) -> Charging {
+    Charging {
+        counts: config.units.charge,
+        payload: if config.units.charge { config.units.payload } else { Payload::Never },
+        retries: config.units.server_side_retry.clone(),
     }
 }
 
