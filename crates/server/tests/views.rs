@@ -165,7 +165,7 @@ fn tombstones_and_lookups_are_counted() {
     ] {
         rows(&mut client, statement);
     }
-    let mut read = |client: &mut Client, key: i32| {
+    let read = |client: &mut Client, key: i32| {
         client.query(&format!("SELECT * FROM k.t WHERE p = {key}"), &Execution::default()).unwrap();
         let table = "keyspace_name = 'k' AND table_name = 't'";
         let found = rows(
