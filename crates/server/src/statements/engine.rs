@@ -601,6 +601,10 @@ impl Inner {
                 Executed::Done(role_statements::run(&self.roles, call, statement, schema)?);
             return Ok(Ran { executed, patience });
         }
+        // Whoever asks what runs is shown too. On a thread of its own a call is shown in any case.
+        let is_computed = matches!(&plan, Plan::Select(select) if select.table.is_virtual);
+        let _shown =
+            (is_computed && matches!(pace, Pace::Inline)).then(|| self.running.show_call(call));
         let in_turn = InTurn::new(until);
         let apart;
         let bounds: &dyn Bounds = match pace {

@@ -1,7 +1,7 @@
 //! The requests that run or wait by themselves, as `system_views.queries` shows them.
 //!
-//! A request that is served in the turn of its connection is not among them: it is over before anybody could look, and to
-//! write down that it runs would cost it more than it is worth.
+//! A request that is served in the turn of its connection is not among them, unless it is about the tables that the node
+//! computes: it is over before anybody could look, and to write down that it runs would cost it more than it is worth.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -50,6 +50,13 @@ impl RunningQueries {
         let number = number.map_or(queries.len() + 1, |(free, _)| free);
         queries.insert(number, Query { task, arrived, begun: None });
         Shown { queries: Arc::clone(self), number }
+    }
+
+    /// Shows a request that runs in the turn of its connection.
+    pub(super) fn show_call(self: &Arc<Self>, call: &Call<'_>) -> Shown {
+        let shown = self.show(task_of(call), call.started);
+        shown.begin();
+        shown
     }
 
     /// All of them at a moment.
