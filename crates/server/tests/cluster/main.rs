@@ -11,6 +11,10 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod clients;
+mod definitions;
+mod golden;
 mod lost;
 mod support;
+mod unavailable;
 mod workload;
