@@ -22,6 +22,8 @@ use crate::partitions::place;
 
 /// The name of the document.
 const CATALOG: &str = "catalog";
+/// The version of it that this node follows, beside its schema and its map.
+const FOLLOWED_DOCUMENT: &str = "agreed";
 /// The first byte of the document.
 const FORM: u8 = 1;
 /// So often a definition is worked out anew because others were faster.
@@ -216,6 +218,9 @@ impl Catalog {
     /// The caller holds the definition lock.
     fn follow(&self) -> Result<(), ExecuteError> {
         let Some(agreement) = &self.agreement else { return Ok(()) };
+        if agreement.followed() == 0 {
+            self.go_on(agreement)?;
+        }
         let Some(document) = agreement.documents.read(CATALOG)? else { return Ok(()) };
         if document.version <= agreement.followed() {
             return Ok(());
@@ -225,8 +230,31 @@ impl Catalog {
         // Which tables a set holds follows from the schema.
         let map = place(&map, &schema, &self.settings, self.world.now_us() / 1000);
         self.become_agreed(agreement, schema, map)?;
+        self.store
+            .save_document(FOLLOWED_DOCUMENT, document.version.to_string().as_bytes())
+            .map_err(failed)?;
         agreement.followed.store(document.version, Ordering::Release);
         agreement.groups.show(document.version as u64);
+        Ok(())
+    }
+
+    /// After a restart this node goes on with what it followed before. Its member of the system set may not know yet that the last
+    /// versions were agreed on: going back to an older one would drop the tables, with their rows, that came since.
+    fn go_on(&self, agreement: &Agreement) -> Result<(), ExecuteError> {
+        let Some(bytes) = self.store.load_document(FOLLOWED_DOCUMENT).map_err(failed)? else {
+            return Ok(());
+        };
+        let version = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse::<i64>().ok());
+        let version = version.filter(|version| *version > 0);
+        let version =
+            version.ok_or_else(|| failed("the version that this node follows is damaged"))?;
+        for (_, partitions) in self.view.map().spaces() {
+            for partition in partitions {
+                agreement.groups.begin(partition.set, &agreement.members);
+            }
+        }
+        agreement.followed.store(version, Ordering::Release);
+        agreement.groups.show(version as u64);
         Ok(())
     }
 

@@ -25,13 +25,6 @@ pub enum ExecuteError {
     PagingState,
     /// The time for the request was up.
     ReadTimedOut,
-    /// Too few members of a set are alive for a read.
-    Unavailable {
-        /// So many are needed.
-        required: usize,
-        /// So many are.
-        alive: usize,
-    },
     /// The read takes longer than others may be kept waiting for. Nothing was charged.
     TooLong,
     /// The result is larger than one may be.
@@ -58,9 +51,6 @@ impl fmt::Display for ExecuteError {
             ExecuteError::Corrupt(corrupt) => corrupt.fmt(f),
             ExecuteError::PagingState => f.write_str("Invalid value for the paging state"),
             ExecuteError::ReadTimedOut => f.write_str("Operation timed out"),
-            ExecuteError::Unavailable { required, alive } => {
-                write!(f, "{alive} of {required} replicas are alive")
-            }
             ExecuteError::TooLong => f.write_str("the read needs a thread of its own"),
             ExecuteError::ResultTooLarge { table, bytes_max } => write!(
                 f,

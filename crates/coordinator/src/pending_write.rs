@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use plan::modify::ConditionalResult;
 use replica::{CommitResult, Ticket};
-use types::Outcome;
+use types::{Outcome, SetId};
 use units::{Charge, Work};
 
 use crate::error::ExecuteError;
@@ -55,6 +55,13 @@ impl PendingWrite {
             }
         };
         Ok(Answer { reply, warnings })
+    }
+
+    /// The set whose rows are read for the answer, beside the outcome.
+    pub fn set_read(&self, executor: &Executor, outcome: &CommitResult) -> Option<SetId> {
+        let conditional = self.conditional.as_deref()?;
+        let outcome = &outcome.as_ref().ok()?.first()?.outcome;
+        conditional.wants_first_row(outcome).then(|| executor.set_of_condition(conditional))?
     }
 
     /// Gives back what was taken from budgets: nothing was done.

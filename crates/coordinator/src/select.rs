@@ -6,8 +6,8 @@ use bytes::Bytes;
 use plan::modify::ConditionalResult;
 use plan::{IndexLookup, SelectPlan};
 use types::{
-    CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, ReadCommand, ReadScope,
-    RowPosition, RowSelection, RowSink, RowWriter, SetId, Statics,
+    CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, Mutation, ReadCommand,
+    ReadScope, RowPosition, RowSelection, RowSink, RowWriter, SetId, Statics,
 };
 use units::Charge;
 
@@ -79,6 +79,13 @@ impl Executor {
             return Ok(None);
         }
         resume::resume(plan, state).ok_or(ExecuteError::PagingState).map(Some)
+    }
+
+    /// The set of the logical partition that a conditional write looked at.
+    pub(crate) fn set_of_condition(&self, conditional: &ConditionalResult) -> Option<SetId> {
+        let map = self.view.map();
+        let partition = map.locate(conditional.table.id, conditional.key().ring());
+        partition.map(|partition| partition.set)
     }
 
     /// The first live row of the logical partition that a conditional write looked at.
@@ -212,6 +219,16 @@ impl Executor {
                 }
             }
         }
+        sets.sort_unstable();
+        sets.dedup();
+        sets
+    }
+
+    /// The sets that changes go to.
+    pub fn sets_of_changes(&self, mutations: &[Mutation]) -> Vec<SetId> {
+        let map = self.view.map();
+        let located = mutations.iter().filter_map(|it| map.locate(it.table, it.key.ring()));
+        let mut sets: Vec<SetId> = located.map(|partition| partition.set).collect();
         sets.sort_unstable();
         sets.dedup();
         sets

@@ -265,6 +265,7 @@ impl Node {
             address,
             load: Arc::clone(&load),
             is_cosmos: config.profile == Profile::Cosmos,
+            data_center: config.server.data_center.as_str().into(),
         }));
         let source = Arc::downgrade(&engine);
         world.set_statements(Box::new(move || {

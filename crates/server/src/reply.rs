@@ -1,6 +1,7 @@
 //! From what went wrong to what the client is told: the only place that knows the codes of errors.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coordinator::ExecuteError;
@@ -14,6 +15,26 @@ use types::{CorruptRow, UuidText};
 use crate::load::Overload;
 use crate::world;
 
+/// What a request needs of the members of its replica sets, as errors tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// The level that asks for it.
+    pub(crate) level: Consistency,
+    /// So many members must answer.
+    pub(crate) required: usize,
+}
+
+impl Needs {
+    /// A node that runs alone is all that is needed.
+    pub(crate) fn alone(level: Consistency) -> Needs {
+        Needs { level, required: 1 }
+    }
+
+    fn required(self) -> i32 {
+        i32::try_from(self.required).unwrap_or(i32::MAX)
+    }
+}
+
 /// Why a request failed, from whichever room.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -24,7 +45,7 @@ pub(crate) enum Failure {
     /// Its execution.
     Execute(ExecuteError),
     /// Its change, which was one of this kind.
-    Write(CommitError, WriteType),
+    Write(CommitError, WriteType, Needs),
     /// What it found stored.
     Corrupt(CorruptRow),
     /// The rights of its sender, or what it does to roles.
@@ -32,7 +53,16 @@ pub(crate) enum Failure {
     /// The statement of this id is not kept.
     Unprepared(Vec<u8>),
     /// A change was not done in time; whether it will be is unknown.
-    WriteTimedOut(WriteType),
+    WriteTimedOut(WriteType, Needs),
+    /// A read was not done in time.
+    ReadTimedOut(Needs),
+    /// Too few members are alive: nothing was done.
+    Unavailable {
+        needs: Needs,
+        alive: usize,
+        /// Where they are too few, for levels that look at data centers one by one.
+        data_center: Arc<str>,
+    },
     /// The node has too much to do: nothing was done.
     Overloaded {
         overload: Overload,
@@ -78,9 +108,17 @@ impl From<RoleError> for Failure {
 
 impl Failure {
     /// Why a plan could not be run that makes changes of this kind, if it makes any.
-    pub(crate) fn of_execution(error: ExecuteError, write_type: WriteType) -> Failure {
+    pub(crate) fn of_execution(
+        error: ExecuteError,
+        write_type: WriteType,
+        needs: Needs,
+    ) -> Failure {
         match error {
-            ExecuteError::Commit(error) => Failure::Write(error, write_type),
+            ExecuteError::Commit(CommitError::TimedOut) => {
+                Failure::WriteTimedOut(write_type, needs)
+            }
+            ExecuteError::Commit(error) => Failure::Write(error, write_type, needs),
+            ExecuteError::ReadTimedOut => Failure::ReadTimedOut(needs),
             error => Failure::Execute(error),
         }
     }
@@ -96,7 +134,11 @@ impl Failure {
             Failure::Protocol(error) => ErrorResponse::of_protocol_error(error),
             Failure::Plan(error) => of_plan(error),
             Failure::Execute(error) => of_execute(error, consistency),
-            Failure::Write(error, write_type) => of_commit(error, consistency, *write_type),
+            Failure::Write(error, write_type, needs) => of_commit(error, *write_type, *needs),
+            Failure::Unavailable { needs, alive, data_center } => {
+                unavailable(*needs, *alive, Some(data_center))
+            }
+            Failure::ReadTimedOut(needs) => read_timeout(*needs),
             Failure::Corrupt(error) => read_failure(error, consistency),
             Failure::Role(error) => {
                 let kind = match error {
@@ -115,21 +157,7 @@ impl Failure {
                 );
                 ErrorResponse::new(ErrorKind::Unprepared { id: id.clone() }, text)
             }
-            Failure::WriteTimedOut(write_type) => {
-                let contentions = (*write_type == WriteType::Cas).then_some(0);
-                let (received, required) = (0, 1);
-                let write_type = *write_type;
-                ErrorResponse::new(
-                    ErrorKind::WriteTimeout {
-                        consistency,
-                        received,
-                        required,
-                        write_type,
-                        contentions,
-                    },
-                    "Operation timed out - received only 0 responses.",
-                )
-            }
+            Failure::WriteTimedOut(write_type, needs) => write_timeout(*write_type, *needs),
             Failure::Overloaded { overload, held_bytes: held, held_bytes_max: max } => {
                 let text = match overload {
                     Overload::Time => "Query timed out before it could start".to_owned(),
@@ -192,17 +220,13 @@ fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
         ExecuteError::Plan(error) => of_plan(error),
         ExecuteError::Schema(error) => of_schema(error),
         ExecuteError::Read(error) => read_failure(error, consistency),
-        ExecuteError::Commit(error) => of_commit(error, consistency, WriteType::Simple),
+        ExecuteError::Commit(error) => {
+            of_commit(error, WriteType::Simple, Needs::alone(consistency))
+        }
         ExecuteError::Corrupt(error) => read_failure(error, consistency),
         // Cassandra calls it a protocol error, on which drivers close the connection under all requests.
         ExecuteError::PagingState => ErrorResponse::new(ErrorKind::Invalid, error.to_string()),
-        ExecuteError::ReadTimedOut => ErrorResponse::new(
-            ErrorKind::ReadTimeout { consistency, received, required, data_present: false },
-            "Operation timed out - received only 0 responses.",
-        ),
-        ExecuteError::Unavailable { required, alive } => {
-            unavailable(consistency, *required, *alive)
-        }
+        ExecuteError::ReadTimedOut => read_timeout(Needs::alone(consistency)),
         ExecuteError::ResultTooLarge { .. } => {
             let failures = Failures { count: 1, reasons: Vec::new() };
             let data_present = true;
@@ -250,20 +274,42 @@ fn read_failure(error: &dyn Display, consistency: Consistency) -> ErrorResponse 
 }
 
 /// Cassandra's words for too few replicas.
-fn unavailable(consistency: Consistency, required: usize, alive: usize) -> ErrorResponse {
-    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-    let (required, alive) = (count(required), count(alive));
+fn unavailable(needs: Needs, alive: usize, data_center: Option<&str>) -> ErrorResponse {
+    let (consistency, required) = (needs.level, needs.required());
+    let alive = i32::try_from(alive).unwrap_or(i32::MAX);
+    let place = match (consistency, data_center) {
+        (Consistency::EachQuorum, Some(name)) => format!(" in DC {name}"),
+        _ => String::new(),
+    };
     ErrorResponse::new(
         ErrorKind::Unavailable { consistency, required, alive },
-        format!("Cannot achieve consistency level {consistency}"),
+        format!("Cannot achieve consistency level {consistency}{place}"),
     )
 }
 
-fn of_commit(
-    error: &CommitError,
-    consistency: Consistency,
-    write_type: WriteType,
-) -> ErrorResponse {
+/// Nobody answered this node in time; what the members did is not known.
+const NO_RESPONSES: &str = "Operation timed out - received only 0 responses.";
+
+fn read_timeout(needs: Needs) -> ErrorResponse {
+    let (consistency, required) = (needs.level, needs.required());
+    let (received, data_present) = (0, false);
+    ErrorResponse::new(
+        ErrorKind::ReadTimeout { consistency, received, required, data_present },
+        NO_RESPONSES,
+    )
+}
+
+fn write_timeout(write_type: WriteType, needs: Needs) -> ErrorResponse {
+    let contentions = (write_type == WriteType::Cas).then_some(0);
+    let (consistency, required) = (needs.level, needs.required());
+    let received = 0;
+    ErrorResponse::new(
+        ErrorKind::WriteTimeout { consistency, received, required, write_type, contentions },
+        NO_RESPONSES,
+    )
+}
+
+fn of_commit(error: &CommitError, write_type: WriteType, needs: Needs) -> ErrorResponse {
     match error {
         CommitError::Refused(_)
         | CommitError::TooLarge { .. }
@@ -277,15 +323,18 @@ fn of_commit(
         | CommitError::Stale
         | CommitError::TooLate => ErrorResponse::new(ErrorKind::Overloaded, error.to_string()),
         CommitError::SeveralSets => ErrorResponse::new(ErrorKind::Invalid, error.to_string()),
-        CommitError::Unavailable { required, alive } => unavailable(consistency, *required, *alive),
-        CommitError::TimedOut => Failure::WriteTimedOut(write_type).response(consistency),
+        CommitError::Unavailable { required, alive } => {
+            let required = needs.required.max(*required);
+            unavailable(Needs { required, ..needs }, *alive, None)
+        }
+        CommitError::TimedOut => write_timeout(write_type, needs),
         CommitError::LogFailed(_) | CommitError::Tree { .. } | CommitError::Closed => {
             tracing::error!(%error, "a write failed");
             ErrorResponse::new(
                 ErrorKind::WriteFailure {
-                    consistency,
+                    consistency: needs.level,
                     received: 0,
-                    required: 1,
+                    required: needs.required(),
                     failures: Failures { count: 1, reasons: Vec::new() },
                     write_type,
                 },

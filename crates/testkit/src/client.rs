@@ -1,5 +1,6 @@
 //! A client that sends one request at a time and waits for its answer.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,9 +8,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{
-    Batch, BatchBuilder, BatchKind, Consistency, Frame, FrameDecoder, MapBuilder, Outgoing,
-    PreparedResponse, QueryParameters, Request, RequestMessage, Response, ResponseMessage,
-    StatementSource, Value, ValuesBuilder, Version,
+    Batch, BatchBuilder, BatchKind, Consistency, Event, EventKinds, Frame, FrameDecoder,
+    MapBuilder, Outgoing, PreparedResponse, QueryParameters, Request, RequestMessage, Response,
+    ResponseMessage, StatementSource, Value, ValuesBuilder, Version,
 };
 
 const RESPONSE_BYTES_MAX: usize = 256 << 20;
@@ -22,6 +23,8 @@ pub struct Client {
     decoder: FrameDecoder,
     outgoing: Outgoing,
     incoming: BytesMut,
+    /// What came unasked while an answer was waited for.
+    events: VecDeque<Event>,
 }
 
 /// The connection broke, or its bytes did.
@@ -59,6 +62,17 @@ pub struct Execution {
     pub paging_state: Option<Vec<u8>>,
     /// The columns of the result are known, and wanted only where they changed.
     pub skip_metadata: bool,
+    /// Its level; ONE without.
+    pub consistency: Option<Consistency>,
+    /// The level of its condition.
+    pub serial_consistency: Option<Consistency>,
+}
+
+impl Execution {
+    /// At a level, and nothing else said.
+    pub fn at(consistency: Consistency) -> Execution {
+        Execution { consistency: Some(consistency), ..Execution::default() }
+    }
 }
 
 /// A value of a marker.
@@ -107,6 +121,7 @@ impl Client {
             decoder: FrameDecoder::for_responses(RESPONSE_BYTES_MAX),
             outgoing: Outgoing::new(),
             incoming: BytesMut::new(),
+            events: VecDeque::new(),
         })
     }
 
@@ -175,7 +190,37 @@ impl Client {
     }
 
     fn receive(&mut self) -> Result<ResponseMessage, ClientError> {
-        Ok(ResponseMessage::decode(&self.receive_frame()?)?)
+        loop {
+            let message = ResponseMessage::decode(&self.receive_frame()?)?;
+            match message.response {
+                Response::Event(event) => self.events.push_back(event),
+                _ => return Ok(message),
+            }
+        }
+    }
+
+    /// So long it waits for an answer from now on.
+    pub fn set_patience(&mut self, patience: Duration) -> Result<(), ClientError> {
+        Ok(self.stream.set_read_timeout(Some(patience))?)
+    }
+
+    /// Wants to be told of these events.
+    pub fn register(&mut self, kinds: EventKinds) -> Result<(), ClientError> {
+        match self.send(Request::Register(kinds))?.response {
+            Response::Ready => Ok(()),
+            other => Err(ClientError(format!("no READY but {other:?}"))),
+        }
+    }
+
+    /// The next event; an error if none comes while it has the patience to wait.
+    pub fn next_event(&mut self) -> Result<Event, ClientError> {
+        if let Some(event) = self.events.pop_front() {
+            return Ok(event);
+        }
+        match ResponseMessage::decode(&self.receive_frame()?)?.response {
+            Response::Event(event) => Ok(event),
+            other => Err(ClientError(format!("no event but {other:?}"))),
+        }
     }
 
     fn receive_frame(&mut self) -> Result<Frame, ClientError> {
@@ -225,6 +270,16 @@ impl Client {
         kind: BatchKind,
         statements: &[(String, Option<PreparedResponse>, Vec<OwnedValue>)],
     ) -> Result<ResponseMessage, ClientError> {
+        self.batch_at(kind, statements, &Execution::default())
+    }
+
+    /// As [`Client::batch`], at the levels of an execution.
+    pub fn batch_at(
+        &mut self,
+        kind: BatchKind,
+        statements: &[(String, Option<PreparedResponse>, Vec<OwnedValue>)],
+        execution: &Execution,
+    ) -> Result<ResponseMessage, ClientError> {
         let mut batch = BatchBuilder::new(self.version);
         for (text, prepared, values) in statements {
             let mut builder = ValuesBuilder::positional(self.version);
@@ -237,7 +292,9 @@ impl Client {
             };
             batch.push(source, builder.values());
         }
-        let parameters = QueryParameters::new(self.version, Consistency::One);
+        let consistency = execution.consistency.unwrap_or(Consistency::One);
+        let mut parameters = QueryParameters::new(self.version, consistency);
+        parameters.serial_consistency = execution.serial_consistency;
         self.send(Request::Batch(Batch { kind, statements: batch.statements(), parameters }))
     }
 
@@ -297,7 +354,9 @@ fn parameters<'a>(
     for value in &execution.values {
         builder.push("", value.as_value());
     }
-    let mut parameters = QueryParameters::new(version, Consistency::One);
+    let consistency = execution.consistency.unwrap_or(Consistency::One);
+    let mut parameters = QueryParameters::new(version, consistency);
+    parameters.serial_consistency = execution.serial_consistency;
     parameters.values = builder.values();
     parameters.page_size = execution.page_size;
     parameters.skip_metadata = execution.skip_metadata;

@@ -1,12 +1,13 @@
 //! What tests share: a small blocking client, golden scripts, the differential test, a node in
-//! a process of its own, the crash test that kills it, many clients at once, the disk under a node,
+//! a process of its own, a cluster of them, the crash test that kills one, many clients at once, the disk under a node,
 //! the loss of its power, and the judge of what many clients saw.
 //!
 //! Nothing of it is shipped.
 //!
-//! Reading order: [`Client`], [`golden`], [`differential`], [`Node`], [`crash`], [`flow`], [`disk`],
+//! Reading order: [`Client`], [`golden`], [`differential`], [`Node`], [`Cluster`], [`crash`], [`flow`], [`disk`],
 //! [`power_loss`], [`history`].
 mod client;
+mod cluster;
 pub mod crash;
 pub mod differential;
 pub mod disk;
@@ -17,4 +18,5 @@ mod node;
 pub mod power_loss;
 
 pub use client::{Client, ClientError, Execution, OwnedValue};
+pub use cluster::{Cluster, eventually};
 pub use node::Node;

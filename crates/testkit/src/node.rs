@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -196,13 +196,19 @@ const PORT_COUNT: u16 = 12_000;
 
 /// A port that nobody listens on, and that this process has not asked for before.
 fn free_port() -> io::Result<u16> {
+    free_port_on(1)
+}
+
+/// The same on each of 127.0.0.1, 127.0.0.2 ...
+pub(crate) fn free_port_on(hosts: u8) -> io::Result<u16> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     // Processes that run at the same time begin far apart.
     let start = std::process::id().wrapping_mul(131);
     for _ in 0..PORT_COUNT {
         let offset = start.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
         let port = FIRST_PORT + (offset % u32::from(PORT_COUNT)) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let is_free = |host| TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port)).is_ok();
+        if (1..=hosts).all(is_free) {
             return Ok(port);
         }
     }

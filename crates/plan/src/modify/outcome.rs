@@ -66,6 +66,11 @@ impl ConditionalResult {
         self.wants_first_row && *outcome != Outcome::Applied
     }
 
+    /// Whether there may be an outcome of which [`ConditionalResult::wants_first_row`] is true.
+    pub fn may_want_first_row(&self) -> bool {
+        self.wants_first_row
+    }
+
     /// Whether a row counts as the first one by its cells, or by having been inserted only.
     pub fn reads_regulars(&self) -> bool {
         self.reads.1

@@ -2,7 +2,9 @@
 //! node has a member. A document is replaced as a whole, and only by who knows its newest version: of two who change it at once one is
 //! told that it lost, and makes its change anew.
 
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use schema::{Column, ColumnKind, Table, TableOptions, TableShape};
@@ -63,6 +65,10 @@ pub fn system_table() -> Arc<Table> {
     Arc::clone(TABLE.get_or_init(make))
 }
 
+/// A member without a leader is waited for so often, so long each: longer than an election takes.
+const CAUGHT_UP_LOOKS: u32 = 50;
+const CAUGHT_UP_LOOK: Duration = Duration::from_millis(100);
+
 /// A document as it was last agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
@@ -113,10 +119,26 @@ impl SharedDocuments {
         Ok(seen.document)
     }
 
-    /// Waits until this node's member has everything that was agreed on before. `false` if nobody can tell. Not for
-    /// threads that serve others.
+    /// Waits until this node's member has everything that was agreed on before. `false` if nobody can tell: at once where
+    /// too few nodes are alive, else after [`CAUGHT_UP_LOOKS`]. Not for threads that serve others.
     pub fn catch_up(&self) -> bool {
-        self.groups.confirmed(SYSTEM_SET).blocking_recv().unwrap_or(false)
+        let (sender, receiver) = sync_channel(1);
+        let tell = move |is_known| {
+            let _ = sender.send(is_known);
+        };
+        self.groups.confirm(SYSTEM_SET, Box::new(tell));
+        for _ in 0..CAUGHT_UP_LOOKS {
+            let (required, _, alive) = self.groups.alive(SYSTEM_SET);
+            if alive < required {
+                return false;
+            }
+            match receiver.recv_timeout(CAUGHT_UP_LOOK) {
+                Ok(is_known) => return is_known,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        false
     }
 
     /// Changes a document, if `known` is its newest version. Waits for the answer: not for threads that serve others.

@@ -62,7 +62,7 @@ impl Inner {
             let Ok(Some((begin, turn))) =
                 tokio::time::timeout_at(patience.until.into(), both).await
             else {
-                return self.finished(&call, Err(ExecuteError::ReadTimedOut.into()));
+                return self.finished(&call, Err(Failure::ReadTimedOut(patience.needs)));
             };
             (begun, scan) = (Some(begin), Some((Arc::clone(&self.scans), turn)));
         }

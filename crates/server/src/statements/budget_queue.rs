@@ -69,11 +69,13 @@ impl Inner {
     /// What a client is told whose request waited for a minute.
     fn timed_out(&self, call: &Call<'_>) -> Result<Failure, Failure> {
         self.with_plan(call, |plan, _| {
+            let Some(parameters) = call.parameters() else { return Err(Failure::Bug) };
+            let needs = self.needs(&plan, parameters);
             Ok(match &plan {
-                Plan::Select(_) => Failure::Execute(ExecuteError::ReadTimedOut),
+                Plan::Select(_) => Failure::ReadTimedOut(needs),
                 plan => {
-                    let patience = Patience::of(plan, &self.timeouts, call.started);
-                    Failure::WriteTimedOut(patience.write_type)
+                    let patience = Patience::of(plan, &self.timeouts, call.started, needs);
+                    Failure::WriteTimedOut(patience.write_type, needs)
                 }
             })
         })

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use coordinator::{ExecuteError, Executed};
 use plan::Plan;
-use protocol::Consistency;
 use replica::group::Groups;
 use tokio::sync::OwnedSemaphorePermit;
 use types::SetId;
 use units::ReadStrength;
 
 use super::call::{Call, OwnedCall, strength};
+use super::consistency::{Kind, check};
 use super::engine::{Engine, Inner, Pace, Ran};
 use super::plans::Patience;
 use crate::reply::Failure;
@@ -81,10 +81,11 @@ impl Inner {
             if sets.is_empty() {
                 return Ok(None);
             }
-            for set in &sets {
-                ensure_alive(groups, *set, consistency)?;
-            }
-            let patience = Patience::of(&plan, &self.timeouts, call.started);
+            check(Kind::Read, consistency, parameters.serial_consistency)?;
+            self.ensure_alive(groups, &plan, parameters)?;
+            // One that is not weak, or was and may not be answered here.
+            let needs = self.needs(&plan, parameters);
+            let patience = Patience::of(&plan, &self.timeouts, call.started, needs);
             Ok(Some(Confirmation { sets, patience }))
         })
     }
@@ -99,7 +100,7 @@ impl Inner {
         let _place = place;
         let Confirmation { sets, patience } = confirmation;
         if !self.confirm(&sets, patience).await {
-            return self.finished(&call, Err(ExecuteError::ReadTimedOut.into()));
+            return self.finished(&call, Err(Failure::ReadTimedOut(patience.needs)));
         }
         let schema = self.executor.schema();
         let ran = call.with(|call| self.run(&call, &schema, Pace::Inline));
@@ -121,7 +122,7 @@ impl Inner {
     }
 
     /// Waits until this node's members of some sets have everything that was committed before; `false` if the time is up.
-    async fn confirm(&self, sets: &[SetId], patience: Patience) -> bool {
+    pub(super) async fn confirm(&self, sets: &[SetId], patience: Patience) -> bool {
         let Some(groups) = self.executor.groups() else { return true };
         let all = async {
             // All are asked before any is waited for.
@@ -136,14 +137,4 @@ impl Inner {
         world::now() < patience.until
             && tokio::time::timeout_at(patience.until.into(), all).await.is_ok()
     }
-}
-
-/// Refuses a request for which too few members are alive.
-fn ensure_alive(groups: &Groups, set: SetId, consistency: Consistency) -> Result<(), Failure> {
-    let (quorum, voters, alive) = groups.alive(set);
-    let required = if consistency == Consistency::All { voters } else { quorum };
-    if alive < required {
-        return Err(ExecuteError::Unavailable { required, alive }.into());
-    }
-    Ok(())
 }

@@ -15,7 +15,7 @@ use plan::expression::bound_count;
 use plan::{BatchItem, BatchLimits, BindContext, Plan};
 use protocol::{
     ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead, StatementSource,
-    Version,
+    Version, WriteType,
 };
 use replica::{Asking, CommitError, WithoutRoom};
 use schema::Schema;
@@ -38,7 +38,7 @@ use crate::auth::{LoginGate, RoleKeeper};
 use crate::config::{Payload, ServerRetry, Timeouts};
 use crate::connection::Wait;
 use crate::load::{GRAIN_BYTES, Load, Overload};
-use crate::reply::{Failure, login_refused};
+use crate::reply::{Failure, Needs, login_refused};
 use crate::session::{Client, Effect, Statements, Step, Turn};
 use crate::world::{self, Uuids};
 
@@ -71,6 +71,8 @@ pub(crate) struct Parts {
     pub(crate) load: Arc<Load>,
     /// The profile is that of Azure Cosmos DB.
     pub(crate) is_cosmos: bool,
+    /// Where the node stands.
+    pub(crate) data_center: Arc<str>,
 }
 
 /// Whether and how requests are charged.
@@ -110,6 +112,8 @@ pub(super) struct Inner {
     pub(super) waiting_for_budget: Arc<Semaphore>,
     pub(super) load: Arc<Load>,
     pub(super) is_cosmos: bool,
+    /// Where the node stands.
+    pub(super) data_center: Arc<str>,
 }
 
 /// How far a call came, and how long its client waits for the rest.
@@ -155,6 +159,7 @@ impl Engine {
             charging: parts.charging,
             load: parts.load,
             is_cosmos: parts.is_cosmos,
+            data_center: parts.data_center,
         }))
     }
 
@@ -408,7 +413,7 @@ impl Statements for Engine {
 
 /// Whether a call was planned by a definition that is not in force any more; nothing was done then.
 fn is_stale(ran: &Result<Ran, Failure>) -> bool {
-    matches!(ran, Err(Failure::Write(CommitError::Stale, _)))
+    matches!(ran, Err(Failure::Write(CommitError::Stale, ..)))
 }
 
 enum Found {
@@ -591,8 +596,19 @@ impl Inner {
         if let Plan::Batch(batch) = &plan {
             self.traffic.add_batch(batch.kind, batch.mutations.len());
         }
-        let patience = Patience::of(&plan, &self.timeouts, call.started);
+        let needs = self.needs(&plan, parameters);
+        let patience = Patience::of(&plan, &self.timeouts, call.started, needs);
         let (write_type, until) = (patience.write_type, patience.until);
+        let mut answer_to = call.answer_to;
+        if let Some(groups) = self.executor.groups() {
+            if plans::is_change(&plan) {
+                self.ensure_alive(groups, &plan, parameters)?;
+            }
+            if plans::may_read_after(&plan) {
+                // It is confirmed first what is read here, which takes a wait of its own.
+                answer_to = None;
+            }
+        }
         if matches!(pace, Pace::Inline) && plans::is_long(&plan) && !self.is_short_lookup(&plan) {
             return Ok(Ran { executed: Executed::TooLong, patience });
         }
@@ -619,7 +635,7 @@ impl Inner {
             given_us,
             bounds,
             keyspace: call.keyspace(),
-            answer_to: call.answer_to,
+            answer_to,
             without_room: WithoutRoom::ComesBack { was_slowed: call.was_slowed },
             work: call.work,
             throughput: call.throughput()?,
@@ -631,18 +647,35 @@ impl Inner {
         };
         let executed = match self.executor.execute(plan, &request) {
             Err(ExecuteError::Crowded) => return Err(self.too_much(Overload::Memory)),
-            executed => executed.map_err(|error| Failure::of_execution(error, write_type))?,
+            executed => executed.map_err(|error| self.failure(error, write_type, needs))?,
         };
         match &executed {
             Executed::Done(answer) => {
                 role_statements::after_definition(&self.roles, call.client, &answer.reply)
             }
             Executed::NoRoom(_) if world::now() >= until => {
-                return Err(Failure::WriteTimedOut(write_type));
+                return Err(Failure::WriteTimedOut(write_type, needs));
             }
             Executed::NoRoom(_) | Executed::Pending(..) | Executed::TooLong => {}
         }
         Ok(Ran { executed, patience })
+    }
+
+    /// Why a plan could not be run.
+    pub(super) fn failure(
+        &self,
+        error: ExecuteError,
+        write_type: WriteType,
+        needs: Needs,
+    ) -> Failure {
+        match error {
+            ExecuteError::Commit(CommitError::Unavailable { required, alive }) => {
+                let needs = Needs { required: needs.required.max(required), ..needs };
+                let data_center = self.data_center.clone();
+                Failure::Unavailable { needs, alive, data_center }
+            }
+            error => Failure::of_execution(error, write_type, needs),
+        }
     }
 
     /// Whether a read looks long and is not: an index names the few rows it wants.

@@ -9,6 +9,7 @@ use types::RowSelection;
 
 use super::consistency::Kind;
 use crate::config::Timeouts;
+use crate::reply::Needs;
 
 /// Rows that a read may return inline; one that may return more goes to a thread of its own.
 const INLINE_ROWS_MAX: u32 = 10_000;
@@ -22,14 +23,31 @@ pub(super) fn level_kind<'a>(plan: &Plan<'a>) -> Option<Kind<'a>> {
         Plan::Modify(ModifyPlan { conditional: Some(_), .. })
         | Plan::Batch(BatchPlan { conditional: Some(_), .. }) => Some(Kind::ConditionalWrite),
         Plan::Modify(modify) if modify.is_counter => Some(Kind::CounterWrite(&modify.table.name)),
-        Plan::Modify(_) | Plan::Batch(_) => Some(Kind::Write),
-        Plan::Schema(_)
+        Plan::Modify(_) => Some(Kind::Write),
+        // Cassandra looks at the level of a batch only where it has conditions.
+        Plan::Batch(_)
+        | Plan::Schema(_)
         | Plan::Use(_)
         | Plan::Truncate(_)
         | Plan::Roles(_)
         | Plan::Describe(_)
         | Plan::Explain(_) => None,
     }
+}
+
+/// Whether a plan changes rows.
+pub(super) fn is_change(plan: &Plan<'_>) -> bool {
+    matches!(plan, Plan::Modify(_) | Plan::Batch(_))
+}
+
+/// Whether a plan changes rows and may read others for its answer.
+pub(super) fn may_read_after(plan: &Plan<'_>) -> bool {
+    let (Plan::Modify(ModifyPlan { conditional, .. }) | Plan::Batch(BatchPlan { conditional, .. })) =
+        plan
+    else {
+        return false;
+    };
+    conditional.as_ref().is_some_and(|conditional| conditional.may_want_first_row())
 }
 
 /// Whether a plan may take long.
@@ -71,6 +89,8 @@ fn is_long_read(select: &SelectPlan<'_>) -> bool {
 pub(super) struct Patience {
     /// What a write is called when it fails.
     pub(super) write_type: WriteType,
+    /// What it waits for.
+    pub(super) needs: Needs,
     /// When its client is told that it took too long.
     pub(super) until: Instant,
     /// On a thread of its own it waits for the turns of scans.
@@ -81,15 +101,28 @@ pub(super) struct Patience {
 
 impl Patience {
     /// That of the client of a plan that began at `started`.
-    pub(super) fn of(plan: &Plan<'_>, timeouts: &Timeouts, started: Instant) -> Patience {
+    pub(super) fn of(
+        plan: &Plan<'_>,
+        timeouts: &Timeouts,
+        started: Instant,
+        needs: Needs,
+    ) -> Patience {
         let (write_type, timeout) = timeout_of(timeouts, plan);
         Patience {
             write_type,
+            needs,
             until: started + timeout,
             is_scan: matches!(plan, Plan::Select(_)),
             leaves_after: matches!(plan, Plan::Truncate(_)).then_some(timeouts.truncate),
         }
     }
+}
+
+/// Whether a batch is for one logical partition.
+fn has_one_key(batch: &BatchPlan) -> bool {
+    let mut keys = batch.mutations.iter().map(|mutation| &mutation.key);
+    let first = keys.next();
+    keys.all(|key| Some(key) == first)
 }
 
 /// What a change is called in a timeout, and how long a plan may take.
@@ -106,6 +139,10 @@ fn timeout_of(timeouts: &Timeouts, plan: &Plan<'_>) -> (WriteType, Duration) {
         Plan::Modify(modify) if modify.is_counter => (WriteType::Counter, timeouts.counter_write),
         Plan::Modify(_) => (WriteType::Simple, timeouts.write),
         Plan::Batch(batch) => match batch.kind {
+            // One mutation in Cassandra, too, which needs no log of batches.
+            BatchKind::Logged | BatchKind::Unlogged if has_one_key(batch) => {
+                (WriteType::Simple, timeouts.write)
+            }
             BatchKind::Logged => (WriteType::Batch, timeouts.write),
             BatchKind::Unlogged => (WriteType::UnloggedBatch, timeouts.write),
             BatchKind::Counter => (WriteType::Counter, timeouts.counter_write),

@@ -57,6 +57,14 @@ impl Inner {
             Ok(Err(_)) => Some(Err(CommitError::Closed)),
             Err(_) => None,
         };
+        // Rows that are read beside the outcome are read here, where it may not have been applied yet.
+        let read = outcome.as_ref().and_then(|outcome| pending.set_read(&self.executor, outcome));
+        if let Some(set) = read
+            && !self.confirm(&[set], patience).await
+        {
+            let Patience { write_type, needs, .. } = patience;
+            return self.finished(&call, Err(Failure::WriteTimedOut(write_type, needs)));
+        }
         let outcome = self.conclude(&call, pending, patience, outcome);
         self.finished(&call, outcome)
     }
@@ -66,13 +74,13 @@ impl Inner {
         &self,
         call: &OwnedCall,
         pending: PendingWrite,
-        Patience { write_type, .. }: Patience,
+        Patience { write_type, needs, .. }: Patience,
         outcome: Option<CommitResult>,
     ) -> Result<Answer, Failure> {
-        let outcome = outcome.ok_or(Failure::WriteTimedOut(write_type))?;
+        let outcome = outcome.ok_or(Failure::WriteTimedOut(write_type, needs))?;
         pending
             .finish(&self.executor, outcome, &call.work)
-            .map_err(|error| Failure::of_execution(error, write_type))
+            .map_err(|error| self.failure(error, write_type, needs))
     }
 
     /// The answer of a call that waited, as a message of its own.

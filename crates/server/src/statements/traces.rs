@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use coordinator::{Executed, Executor, RequestContext};
 use plan::{BatchLimits, BindContext};
-use protocol::{Version, WriteType};
+use protocol::{Consistency, Version, WriteType};
 use replica::{Asking, CommitError, WithoutRoom};
 use tokio::sync::Semaphore;
 use units::budget::ClientId;
@@ -17,7 +17,7 @@ use super::cache::Statement;
 use super::call::Call;
 use super::held_back;
 use super::trace::Trace;
-use crate::reply::Failure;
+use crate::reply::{Failure, Needs};
 use crate::world::{self, Uuids};
 
 /// Traces that are being written at once; one more is not kept, and the log says so.
@@ -92,7 +92,10 @@ impl Writer {
                 Executed::Pending(_, outcome) => break outcome.ok_or(Failure::Bug)?,
                 Executed::TooLong => return Err(Failure::Bug),
                 Executed::NoRoom(_) if world::now() >= until => {
-                    return Err(Failure::WriteTimedOut(WriteType::Simple));
+                    return Err(Failure::WriteTimedOut(
+                        WriteType::Simple,
+                        Needs::alone(Consistency::Any),
+                    ));
                 }
                 Executed::NoRoom(busy) => {
                     held_back::wait_for_room(&self.executor, busy, until).await;
