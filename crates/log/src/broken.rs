@@ -40,19 +40,39 @@ pub enum Rule {
     PurgeByClock,
     /// Files are purged up to where entries were applied, not to where they are flushed.
     PurgeAhead,
-    /// Entries go before every member has them.
-    CutUnknown,
     /// What is cut is not what is flushed.
     CutUnflushed,
     /// An answer for another proposal is taken for one's own.
     AnswerByIndex,
     /// A write is refused as unavailable, and made all the same.
     WriteThoughUnavailable,
+    /// Rows that are handed over come beside what was there.
+    SkipEmptyingRange,
+    /// What became of requests is not handed over with the rows.
+    ForgetIdsInTransfer,
+    /// Rows that are handed over are put into the trees before the log says so.
+    InstallWithoutRecord,
+    /// Rows that are handed over may be purged further than their set is.
+    PurgeAheadOfTransfer,
+    /// Rows are handed over into a range that another set of the node holds.
+    IngestOverLiveRange,
+    /// A member that was handed rows forgets whom it voted for.
+    ResetVoteByTransfer,
+    /// A learner decides.
+    CountLearner,
+    /// A joint configuration is left as soon as it is entered.
+    LeaveJointEarly,
+    /// A vote request makes a member, also one that was taken away.
+    CreateByVote,
+    /// A node that came back with an old image of its disk is listened to.
+    TrustOldImage,
+    /// A member that applied something else than most goes on.
+    IgnoreDifference,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 22] = [
+    pub const ALL: [Rule; 32] = [
         Rule::TellBeforeSync,
         Rule::TellVoteBeforeSync,
         Rule::ForgetVote,
@@ -71,10 +91,20 @@ impl Rule {
         Rule::ApplyTwice,
         Rule::PurgeByClock,
         Rule::PurgeAhead,
-        Rule::CutUnknown,
         Rule::CutUnflushed,
         Rule::AnswerByIndex,
         Rule::WriteThoughUnavailable,
+        Rule::SkipEmptyingRange,
+        Rule::ForgetIdsInTransfer,
+        Rule::InstallWithoutRecord,
+        Rule::PurgeAheadOfTransfer,
+        Rule::IngestOverLiveRange,
+        Rule::ResetVoteByTransfer,
+        Rule::CountLearner,
+        Rule::LeaveJointEarly,
+        Rule::CreateByVote,
+        Rule::TrustOldImage,
+        Rule::IgnoreDifference,
     ];
 }
 

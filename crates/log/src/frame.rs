@@ -50,6 +50,9 @@ pub enum RecordKind {
     Birth = 19,
     /// A member of a set with several was taken away.
     Gone = 20,
+    /// A member goes on with this state and no entries, over rows that it was handed: they are put into the trees, again at each
+    /// start, until these hold them.
+    Install = 21,
 }
 
 impl RecordKind {
@@ -66,6 +69,7 @@ impl RecordKind {
             18 => Some(RecordKind::GroupState),
             19 => Some(RecordKind::Birth),
             20 => Some(RecordKind::Gone),
+            21 => Some(RecordKind::Install),
             _ => None,
         }
     }

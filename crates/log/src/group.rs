@@ -35,6 +35,9 @@ pub struct Configuration {
     pub learners_next: Vec<ReplicaId>,
     /// Where each of them is.
     pub nodes: Vec<(ReplicaId, NodeId)>,
+    /// The highest number that a member of the set ever had. Numbers are never used again: one that is not above it and is no
+    /// member is one that was taken away.
+    pub highest: ReplicaId,
 }
 
 impl Configuration {
@@ -42,7 +45,18 @@ impl Configuration {
     pub fn of_voters(members: impl IntoIterator<Item = (ReplicaId, NodeId)>) -> Configuration {
         let nodes: Vec<(ReplicaId, NodeId)> = members.into_iter().collect();
         let voters = nodes.iter().map(|(replica, _)| *replica).collect();
-        Configuration { voters, nodes, ..Configuration::default() }
+        let highest = nodes.iter().map(|(replica, _)| *replica).max().unwrap_or_default();
+        Configuration { voters, nodes, highest, ..Configuration::default() }
+    }
+
+    /// The highest number that is known to have been given to a member.
+    pub fn highest(&self) -> ReplicaId {
+        self.nodes.iter().map(|(replica, _)| *replica).fold(self.highest, ReplicaId::max)
+    }
+
+    /// Whether both this configuration and the one before it decide.
+    pub fn is_joint(&self) -> bool {
+        !self.outgoing.is_empty()
     }
 
     /// The node that a member is on.
@@ -56,7 +70,7 @@ impl Configuration {
         on_node.map(|(replica, _)| *replica).max()
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.index.to_be_bytes());
         for members in [&self.voters, &self.outgoing, &self.learners, &self.learners_next] {
             assert!(members.len() <= MEMBERS_MAX, "members are bounded where they are proposed");
@@ -69,9 +83,17 @@ impl Configuration {
             out.extend_from_slice(&replica.0.to_be_bytes());
             out.extend_from_slice(&node.0.to_be_bytes());
         }
+        out.extend_from_slice(&self.highest().0.to_be_bytes());
     }
 
-    fn decode(bytes: &mut &[u8]) -> Option<Configuration> {
+    pub fn decode(bytes: &mut &[u8]) -> Option<Configuration> {
+        let mut configuration = Configuration::decode_first(bytes)?;
+        configuration.highest = ReplicaId(take_u64(bytes)?);
+        Some(configuration)
+    }
+
+    /// As the first version wrote it: without the highest number.
+    fn decode_first(bytes: &mut &[u8]) -> Option<Configuration> {
         let index = take_u64(bytes)?;
         let mut lists = [const { Vec::new() }; 4];
         for list in &mut lists {
@@ -84,7 +106,8 @@ impl Configuration {
         for _ in 0..take_count(bytes)? {
             nodes.push((ReplicaId(take_u64(bytes)?), NodeId(take_u64(bytes)?)));
         }
-        Some(Configuration { index, voters, outgoing, learners, learners_next, nodes })
+        let highest = nodes.iter().map(|(replica, _)| *replica).max().unwrap_or_default();
+        Some(Configuration { index, voters, outgoing, learners, learners_next, nodes, highest })
     }
 }
 
@@ -107,7 +130,9 @@ pub struct GroupState {
 }
 
 /// The first byte of a state.
-const STATE_VERSION: u8 = 1;
+const STATE_VERSION: u8 = 2;
+/// As it was before configurations said the highest number.
+const STATE_VERSION_FIRST: u8 = 1;
 
 impl GroupState {
     /// A member that knows nothing but who belongs to its set. The log of a set begins behind entry 1, which nobody has:
@@ -115,6 +140,14 @@ impl GroupState {
     pub fn born(set: SetId, replica: ReplicaId, configuration: Configuration) -> GroupState {
         let cut = EntryPlace { index: 1, term: 1 };
         GroupState { set, replica, term: 1, vote: 0, commit: 1, cut, now_s: 0, configuration }
+    }
+
+    /// A member that is to be handed everything: it knows neither entries nor who belongs to its set, only where those are
+    /// who may hand it over.
+    pub fn newcomer(set: SetId, replica: ReplicaId, nodes: Vec<(ReplicaId, NodeId)>) -> GroupState {
+        let configuration = Configuration { nodes, ..Configuration::default() };
+        let cut = EntryPlace::default();
+        GroupState { set, replica, term: 0, vote: 0, commit: 0, cut, now_s: 0, configuration }
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -130,9 +163,7 @@ impl GroupState {
 
     pub fn decode(mut bytes: &[u8]) -> Option<GroupState> {
         let bytes = &mut bytes;
-        if take::<1>(bytes)? != [STATE_VERSION] {
-            return None;
-        }
+        let [version] = take::<1>(bytes)?;
         let state = GroupState {
             set: SetId(u32::from_be_bytes(take(bytes)?)),
             replica: ReplicaId(take_u64(bytes)?),
@@ -141,7 +172,11 @@ impl GroupState {
             commit: take_u64(bytes)?,
             cut: EntryPlace { index: take_u64(bytes)?, term: take_u64(bytes)? },
             now_s: u32::from_be_bytes(take(bytes)?),
-            configuration: Configuration::decode(bytes)?,
+            configuration: match version {
+                STATE_VERSION => Configuration::decode(bytes)?,
+                STATE_VERSION_FIRST => Configuration::decode_first(bytes)?,
+                _ => return None,
+            },
         };
         bytes.is_empty().then_some(state)
     }
@@ -350,6 +385,7 @@ impl RecoveredGroup {
     pub(crate) fn settle(&mut self) -> Option<()> {
         let last = self.table.last();
         if self.state.term < last.term || self.state.cut != self.table.cut() {
+            eprintln!("SETTLE {:?} {:?} last {:?}", self.state, self.table.cut(), last);
             return None;
         }
         // The end of the log may be torn between a state and the entries that came with it.

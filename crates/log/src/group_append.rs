@@ -30,6 +30,8 @@ pub struct GroupEntry {
 pub struct GroupAppend {
     pub state: Option<GroupState>,
     pub entries: Vec<GroupEntry>,
+    /// The state is that of a member which was handed rows, and stands for itself: see [`Log::append_install`].
+    pub is_install: bool,
 }
 
 impl<J: Send + 'static> Log<J> {
@@ -38,6 +40,7 @@ impl<J: Send + 'static> Log<J> {
     pub fn append_group(&self, set: SetId, append: &GroupAppend) -> Result<Vec<Slot>, AppendError> {
         if let Some(state) = &append.state {
             assert_eq!(state.set, set, "a state is of its set");
+            assert!(!append.is_install, "what was handed over is appended by itself");
             self.append_state(RecordKind::GroupState, state)?;
         }
         let mut slots = Vec::with_capacity(append.entries.len());
@@ -56,12 +59,18 @@ impl<J: Send + 'static> Log<J> {
         self.append_state(RecordKind::Birth, state)
     }
 
+    /// A member goes on over rows that it was handed.
+    pub fn append_install(&self, state: &GroupState) -> Result<Appended, AppendError> {
+        self.append_state(RecordKind::Install, state)
+    }
+
     /// A member was taken away.
     pub fn append_gone(&self, set: SetId, highest: ReplicaId) -> Result<Appended, AppendError> {
         let mut body = Vec::new();
         Gone { set, highest }.encode(&mut body);
         let mut gathering = self.make_room(0, body.len(), true)?;
         gathering.groups.remove(&set);
+        let highest = gathering.gone.get(&set).map_or(highest, |known| highest.max(*known));
         gathering.gone.insert(set, highest);
         let synced = self.shared.synced.load(Ordering::Acquire);
         Ok(gathering.push(RecordKind::Gone, &[], &body, crc32fast::hash(&body), synced))
@@ -146,6 +155,11 @@ impl<J: Send + 'static> Log<J> {
         gathering.jobs.push(job);
         self.wake_writer(gathering);
         Ok(())
+    }
+
+    /// The disk under the log: what is handed over is kept beside it until it is in the trees.
+    pub fn disk(&self) -> &std::sync::Arc<dyn crate::disk::Disk> {
+        &self.shared.disk
     }
 
     /// The body of an entry, read from the disk.

@@ -302,7 +302,7 @@ fn segments_that_no_set_needs_go_and_what_is_left_is_whole() {
     let mut now = GroupState { commit: 60, ..state(1) };
     for index in 2..=60 {
         let entry = GroupEntry { kind: 1, term: 1, index, now_s: 5, body: body_of(80) };
-        let append = GroupAppend { state: None, entries: vec![entry] };
+        let append = GroupAppend { entries: vec![entry], ..GroupAppend::default() };
         for slot in log.append_group(SetId(1), &append).unwrap() {
             table.put(index, slot).unwrap();
         }
@@ -311,7 +311,7 @@ fn segments_that_no_set_needs_go_and_what_is_left_is_whole() {
     let cut = table.last_before(u64::MAX, 50).unwrap();
     table.cut_to(cut);
     now.cut = cut;
-    log.append_group(SetId(1), &GroupAppend { state: Some(now), entries: Vec::new() }).unwrap();
+    log.append_group(SetId(1), &GroupAppend { state: Some(now), ..GroupAppend::default() }).unwrap();
     log.forget_before(table.needed_from().unwrap());
     while log.step() {}
     let (found, replayed) = recovered(&disk);

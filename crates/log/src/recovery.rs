@@ -35,6 +35,8 @@ pub struct Recovered {
     pub groups: BTreeMap<SetId, RecoveredGroup>,
     /// The members that were taken away.
     pub gone: BTreeMap<SetId, ReplicaId>,
+    /// Members that were handed rows, and where the log says so.
+    pub installs: BTreeMap<SetId, (Position, GroupState)>,
     /// The latest second of an entry of a set with one member.
     pub now_s: u32,
     pub oldest: Position,
@@ -318,8 +320,13 @@ impl Segment {
                         recovered.take_state(state).ok_or_else(malformed).map_err(Stopped::Log)?;
                     }
                 }
-                Some(kind @ (RecordKind::GroupState | RecordKind::Birth | RecordKind::Gone)) => {
-                    let taken = recovered.take_member(kind, record.body);
+                Some(
+                    kind @ (RecordKind::GroupState
+                    | RecordKind::Birth
+                    | RecordKind::Gone
+                    | RecordKind::Install),
+                ) => {
+                    let taken = recovered.take_member(kind, position, record.body);
                     taken.ok_or_else(malformed).map_err(Stopped::Log)?;
                 }
                 Some(RecordKind::Entries) => {
@@ -382,8 +389,13 @@ impl Recovered {
     /// The last entry of every set.
     pub fn all_indexes(&self) -> HashMap<SetId, u64, FixedState> {
         let mut indexes = self.indexes.clone();
-        let groups = self.groups.iter();
-        indexes.extend(groups.map(|(set, group)| (*set, group.table.last().index)));
+        // Of members that were taken away, and that one on this node was before another, trees may still hold rows.
+        indexes.extend(self.gone.keys().map(|set| (*set, u64::MAX)));
+        let last = |group: &RecoveredGroup| match group.table.last().index {
+            0 => u64::MAX,
+            last => last,
+        };
+        indexes.extend(self.groups.iter().map(|(set, group)| (*set, last(group))));
         indexes
     }
 
@@ -407,10 +419,11 @@ impl Recovered {
     }
 
     /// What a record says of a member of a set with several; `None` if that cannot be.
-    fn take_member(&mut self, kind: RecordKind, body: &[u8]) -> Option<()> {
+    fn take_member(&mut self, kind: RecordKind, position: Position, body: &[u8]) -> Option<()> {
         if kind == RecordKind::Gone {
             let Gone { set, highest } = Gone::decode(body)?;
             self.groups.remove(&set);
+            self.installs.remove(&set);
             self.gone.insert(set, highest);
             return Some(());
         }
@@ -418,7 +431,17 @@ impl Recovered {
         if kind == RecordKind::GroupState {
             return self.take_state(SetState::Group(state));
         }
-        self.gone.remove(&state.set);
+        if kind == RecordKind::Install {
+            // It is the same member, and knows what it voted.
+            let before = &self.groups.get(&state.set)?.state;
+            if before.replica != state.replica || before.term > state.term {
+                return None;
+            }
+            self.installs.insert(state.set, (position, state.clone()));
+        } else {
+            self.installs.remove(&state.set);
+            self.gone.remove(&state.set);
+        }
         self.groups.insert(state.set, RecoveredGroup::new(state));
         Some(())
     }

@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use node_log::simulated_disk::{Random, SimDisk};
 use replica::group::{Host, HostOptions, Now};
 use storage::{Clock, DataDir, Driver, Ground, Options, Storage};
 use tree::MemoryHome;
-use types::NodeId;
+use types::{NodeId, RingRange};
 
-use crate::tables::Tables;
+use crate::tables::{COUNTERS, REGISTERS, Tables, set_range};
 
 /// The clock of a machine: the true time, and by how much it is wrong.
 #[derive(Debug, Default)]
@@ -84,10 +84,26 @@ pub(crate) struct Machine {
     pub(crate) boots: u64,
     /// A sync takes up to so many microseconds.
     pub(crate) sync_us: u64,
+    set_count: usize,
+    /// It believes that its sets hold more of the ring than they do.
+    pub(crate) is_greedy: Arc<AtomicBool>,
+}
+
+/// A disk as it was some time ago.
+#[derive(Debug)]
+pub(crate) struct OldImage {
+    pub(crate) machine: usize,
+    pub(crate) node: NodeId,
+    disk: SimDisk,
+    home: MemoryHome,
+    /// How often every machine had been started.
+    pub(crate) boots: Vec<u64>,
+    /// Up to where its log was on it.
+    pub(crate) synced: u64,
 }
 
 impl Machine {
-    pub(crate) fn new(node: NodeId) -> Machine {
+    pub(crate) fn new(node: NodeId, set_count: usize) -> Machine {
         Machine {
             node,
             folder: Folder::new(&node.to_string()),
@@ -97,7 +113,40 @@ impl Machine {
             running: None,
             boots: 0,
             sync_us: 2_000,
+            set_count,
+            is_greedy: Arc::default(),
         }
+    }
+
+    /// The disk is gone, and with it who the node was.
+    pub(crate) fn wipe(&mut self, node: NodeId) {
+        assert!(self.running.is_none(), "a disk is changed while the machine is off");
+        (self.node, self.disk, self.home) = (node, SimDisk::default(), MemoryHome::default());
+    }
+
+    /// The disk as it is now.
+    pub(crate) fn image(&self, machine: usize, boots: Vec<u64>) -> Option<OldImage> {
+        let running = self.running.as_ref().filter(|running| running.storage.is_synced())?;
+        let synced = running.storage.synced_position();
+        let (disk, home) = (self.disk.after_kill(), self.home.copy());
+        Some(OldImage { machine, node: self.node, disk, home, boots, synced })
+    }
+
+    pub(crate) fn bring(&mut self, image: OldImage) {
+        assert!(self.running.is_none(), "a disk is changed while the machine is off");
+        (self.disk, self.home) = (image.disk, image.home);
+    }
+
+    /// What the node knows of the ring.
+    fn ranges(&self) -> replica::group::SetRanges {
+        let (count, is_greedy) = (self.set_count, Arc::clone(&self.is_greedy));
+        Box::new(move |set| {
+            let mut range = set_range((set.0 - 1) as usize, count);
+            if is_greedy.load(Ordering::Relaxed) {
+                range = RingRange::FULL;
+            }
+            Some((vec![REGISTERS, COUNTERS], range))
+        })
     }
 
     pub(crate) fn start(&mut self, seed: u64) {
@@ -124,13 +173,17 @@ impl Machine {
         let options = HostOptions {
             seed: seed ^ self.node.0 << 48 ^ self.boots,
             log_bytes_kept: 24 * 1024,
+            log_bytes_max: 40 * 1024,
+            chunk_bytes: 200,
+            compare_step: 16,
             known_by_all_step: 40,
             alive_ms: 1_500,
             ..HostOptions::default()
         };
         let wake = Arc::new(|| ());
         let now = self.clock.now();
-        let host = Host::open(self.node, Arc::clone(&storage), options, now, wake).unwrap();
+        let mut host = Host::open(self.node, Arc::clone(&storage), options, now, wake).unwrap();
+        host.set_ranges(self.ranges());
         self.running = Some(Running {
             storage,
             host,

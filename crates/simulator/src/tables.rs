@@ -8,8 +8,8 @@ use storage::{SchemaSource, Storage};
 use types::{
     CellAction, CellChange, CellState, Check, ColumnId, ColumnPart, Comparison, Condition,
     CorruptRow, CqlType, CurrentRow, Deletion, Flow, LiveRow, Liveness, Mutation, Operation,
-    PartitionKey, ReadCommand, ReadScope, RowChange, RowCondition, RowPosition, RowSelection,
-    RowSink, RowView, SetId, Statics, TableId,
+    PartitionKey, ReadCommand, ReadScope, RingRange, RingToken, RowChange, RowCondition,
+    RowPosition, RowSelection, RowSink, RowView, SetId, Statics, TableId,
 };
 
 pub(crate) const REGISTERS: TableId = TableId(0xa1);
@@ -79,9 +79,22 @@ impl Key {
         if self.is_counter() { COUNTERS } else { REGISTERS }
     }
 
-    fn partition(self) -> PartitionKey {
+    pub(crate) fn partition(self) -> PartitionKey {
         PartitionKey::new(Bytes::from(vec![self.0]))
     }
+}
+
+/// The part of the ring that each of so many sets holds.
+pub(crate) fn set_range(number: usize, count: usize) -> RingRange {
+    let width = u128::MAX / count as u128;
+    let last = if number + 1 == count { u128::MAX } else { (number as u128 + 1) * width - 1 };
+    RingRange { start: RingToken(number as u128 * width), last: RingToken(last) }
+}
+
+/// Which of so many sets holds a key.
+pub(crate) fn set_number(key: Key, count: usize) -> usize {
+    let ring = key.partition().ring();
+    (0..count).find(|number| set_range(*number, count).contains(ring)).expect("the ring is covered")
 }
 
 /// What a client asks for.

@@ -9,26 +9,26 @@ use bytes::Bytes;
 use node_log::broken::{Rule, break_rule};
 use node_log::simulated_disk::Random;
 use parking_lot::Mutex;
-use replica::group::{NodeMessage, PeerMessage, Role, WriteOutcome};
-use storage::{Configuration, GroupState, Request, RequestId};
-use types::{NodeId, ReplicaId, SetId};
+use replica::group::{NodeMessage, PeerMessage, TransferMessage, WriteOutcome};
+use storage::{GroupState, Request, RequestId};
+use types::{NodeId, SetId};
 
-use crate::clients::{Asked, Told, keys, next_ask, told_of};
-use crate::judge::judge;
-use crate::machine::{Machine, SimClock};
-use crate::tables::{Ask, COUNTERS, Key, REGISTERS, mutation, read};
+use crate::clients::{Asked, Told, next_ask, told_of};
+use crate::machine::{Machine, OldImage, SimClock};
+use crate::placing::Placing;
+use crate::tables::{Ask, Key, mutation, read, set_number};
 
-const MS: u64 = 1_000;
-const TICK_US: u64 = 50 * MS;
+pub(crate) const MS: u64 = 1_000;
+pub(crate) const TICK_US: u64 = 50 * MS;
 /// Everything goes wrong for so long.
-const FAULTS_US: u64 = 12_000 * MS;
+pub(crate) const FAULTS_US: u64 = 12_000 * MS;
 /// Then everything heals, and within so long all must be well.
 const HEALING_US: u64 = 40_000 * MS;
-const CLIENT_COUNT: u32 = 6;
+pub(crate) const CLIENT_COUNT: u32 = 6;
 /// What a client waits for an answer.
 const TIMEOUT_MS: u64 = 1_500;
 /// So many operations of each client must go well after everything healed.
-const HEALED_OPERATIONS: u32 = 4;
+pub(crate) const HEALED_OPERATIONS: u32 = 4;
 /// A simulation takes at most so many events.
 const EVENTS_MAX: u64 = 400_000;
 
@@ -82,58 +82,66 @@ impl Run {
 }
 
 #[derive(Debug)]
-enum Event {
+pub(crate) enum Event {
     Tick { machine: usize, boot: u64 },
-    Deliver { to: usize, boot: u64, from: usize, message: Box<NodeMessage> },
+    /// With how often both had been started when it was sent.
+    Deliver { to: usize, boots: (u64, u64), from: usize, node: NodeId, message: Box<NodeMessage> },
     Disk { machine: usize, boot: u64 },
     Client(u32),
     Timeout(u32, usize),
     Fault,
     Restart(usize),
     Mend(usize, usize),
+    /// The one who places members looks around.
+    Place,
+    /// A machine comes back with an old image of its disk.
+    OldImage(Box<OldImage>),
+    /// A machine whose disk is of no use gets an empty one.
+    Wipe(usize),
 }
 
 /// An answer that came out of a node.
-enum Answered {
+pub(crate) enum Answered {
     Write(WriteOutcome),
     Read(bool),
 }
 
 /// A direction between two machines.
 #[derive(Clone, Copy, Debug, Default)]
-struct Link {
-    is_cut: bool,
+pub(crate) struct Link {
+    pub(crate) is_cut: bool,
     /// Of a thousand messages so many are lost.
-    loss: u64,
-    slow_us: u64,
-    last_delivery_us: u64,
+    pub(crate) loss: u64,
+    pub(crate) slow_us: u64,
+    pub(crate) last_delivery_us: u64,
 }
 
-struct World {
-    run: Run,
-    random: Random,
-    now_us: u64,
-    queue: BinaryHeap<Reverse<(u64, u64)>>,
-    events: BTreeMap<u64, Event>,
-    next_event: u64,
-    machines: Vec<Machine>,
-    links: BTreeMap<(usize, usize), Link>,
-    sets: Vec<SetId>,
-    asked: Vec<Asked>,
+pub(crate) struct World {
+    pub(crate) run: Run,
+    pub(crate) random: Random,
+    pub(crate) now_us: u64,
+    pub(crate) queue: BinaryHeap<Reverse<(u64, u64)>>,
+    pub(crate) events: BTreeMap<u64, Event>,
+    pub(crate) next_event: u64,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) links: BTreeMap<(usize, usize), Link>,
+    pub(crate) sets: Vec<SetId>,
+    pub(crate) asked: Vec<Asked>,
     /// What each client waits for.
-    waiting: BTreeMap<u32, usize>,
-    answers: Arc<Mutex<Vec<(usize, Answered)>>>,
-    next_value: i64,
-    last_seen: BTreeMap<Key, Option<i64>>,
-    is_healing: bool,
-    healed: BTreeMap<u32, u32>,
+    pub(crate) waiting: BTreeMap<u32, usize>,
+    pub(crate) answers: Arc<Mutex<Vec<(usize, Answered)>>>,
+    pub(crate) next_value: i64,
+    pub(crate) last_seen: BTreeMap<Key, Option<i64>>,
+    pub(crate) is_healing: bool,
+    pub(crate) healed: BTreeMap<u32, u32>,
     /// Since when a set has no leader.
-    leaderless_since: BTreeMap<SetId, u64>,
-    is_chaotic: bool,
+    pub(crate) leaderless_since: BTreeMap<SetId, u64>,
+    pub(crate) is_chaotic: bool,
     /// Every message takes up to so long while things go wrong.
-    slow_us: u64,
-    last_stamp: u64,
-    report: Report,
+    pub(crate) slow_us: u64,
+    pub(crate) last_stamp: u64,
+    pub(crate) report: Report,
+    pub(crate) placing: Placing,
 }
 
 impl World {
@@ -142,18 +150,22 @@ impl World {
         for _ in 0..8 {
             random.draw();
         }
-        let count = 3 + random.below(2);
-        let mut machines: Vec<Machine> = (1..=count).map(|id| Machine::new(NodeId(id))).collect();
+        let count = 3 + random.below(4);
         let sets: Vec<SetId> = (1..=1 + random.below(3)).map(|set| SetId(set as u32)).collect();
-        let members = machines.iter().map(|machine| (ReplicaId(machine.node.0 * 10), machine.node));
-        let members = Configuration::of_voters(members);
+        let machine = |id| Machine::new(NodeId(id), sets.len());
+        let mut machines: Vec<Machine> = (1..=count).map(machine).collect();
         for machine in &mut machines {
             let wrong_us = random.below(400_000).cast_signed() - 200_000;
             machine.clock.wrong_us.store(wrong_us, Ordering::Relaxed);
             machine.start(run.seed);
-            let replica = ReplicaId(machine.node.0 * 10);
-            for set in &sets {
+        }
+        let mut placing = Placing::new(count);
+        for set in &sets {
+            let nodes: Vec<NodeId> = machines.iter().map(|machine| machine.node).collect();
+            let members = placing.first_members(*set, nodes, &mut random, run.kills_leaders);
+            for (replica, node) in members.nodes.clone() {
                 let state = GroupState::born(*set, replica, members.clone());
+                let machine = machines.iter_mut().find(|it| it.node == node).unwrap();
                 machine.running.as_mut().unwrap().host.begin(state).unwrap();
             }
         }
@@ -182,6 +194,7 @@ impl World {
             slow_us,
             last_stamp: 0,
             report: Report::default(),
+            placing,
         };
         for machine in 0..world.machines.len() {
             let phase_us = world.random.below(TICK_US);
@@ -193,17 +206,18 @@ impl World {
             world.at(start_us, Event::Client(client));
         }
         world.at(1_500 * MS, Event::Fault);
+        world.at(1_000 * MS, Event::Place);
         world
     }
 
-    fn tell(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn tell(&mut self, what: impl FnOnce() -> String) {
         if self.run.has_story {
             let line = format!("{:>10.3} ms  {}", self.now_us as f64 / 1_000.0, what());
             self.report.story.push(line);
         }
     }
 
-    fn at(&mut self, after_us: u64, event: Event) {
+    pub(crate) fn at(&mut self, after_us: u64, event: Event) {
         self.next_event += 1;
         self.events.insert(self.next_event, event);
         self.queue.push(Reverse((self.now_us + after_us, self.next_event)));
@@ -257,7 +271,9 @@ impl World {
                 }
                 self.note_leaders();
             }
-            Event::Deliver { to, boot, from, message } => self.deliver(to, boot, from, *message),
+            Event::Deliver { to, boots, from, node, message } => {
+                self.deliver(to, boots, (from, node), *message);
+            },
             Event::Disk { machine, boot } => self.sync(machine, boot),
             Event::Client(client) => self.next_operation(client),
             Event::Timeout(client, number) => {
@@ -276,6 +292,12 @@ impl World {
                 }
             }
             Event::Restart(machine) => self.restart(machine),
+            Event::Place => {
+                self.place();
+                self.at(150 * MS, Event::Place);
+            }
+            Event::OldImage(image) => self.bring_old_image(*image),
+            Event::Wipe(machine) => self.wipe(machine),
             Event::Mend(from, to) => {
                 self.links.insert((from, to), Link::default());
                 self.tell(|| format!("link {from} -> {to} is mended"));
@@ -284,7 +306,7 @@ impl World {
     }
 
     /// The host of a machine that runs and does not stand still, at the time of now.
-    fn host(&mut self, machine: usize) -> Option<&mut replica::group::Host> {
+    pub(crate) fn host(&mut self, machine: usize) -> Option<&mut replica::group::Host> {
         let now_us = self.now_us;
         let machine = &mut self.machines[machine];
         let now = SimClock::now(&machine.clock);
@@ -297,12 +319,14 @@ impl World {
     }
 
     /// Has a node do what is to be done, and sends what it says.
-    fn settle(&mut self, machine: usize) {
+    pub(crate) fn settle(&mut self, machine: usize) {
         let Some(host) = self.host(machine) else { return };
         let messages = host.turn();
         for (node, message) in messages {
-            let to = self.machines.iter().position(|it| it.node == node).expect("a known node");
-            self.send(machine, to, message);
+            // What is for a node that lost its disk goes nowhere: the machine is another node by now.
+            if let Some(to) = self.machines.iter().position(|it| it.node == node) {
+                self.send(machine, to, message);
+            }
         }
         self.begin_sync(machine);
         self.take_answers(machine);
@@ -342,7 +366,8 @@ impl World {
         if is_cut || self.random.below(1_000) < loss {
             return;
         }
-        let boot = self.machines[to].boots;
+        let boots = (self.machines[from].boots, self.machines[to].boots);
+        let node = self.machines[from].node;
         let slow_us = slow_us + if self.is_healing { 0 } else { self.slow_us };
         let delay_us = 50 + self.random.below(1_500) + self.random.below(slow_us + 1);
         let mut at_us = self.now_us + delay_us;
@@ -355,14 +380,20 @@ impl World {
         } else if self.random.below(50) == 0 {
             let again_us = delay_us + self.random.below(300 * MS);
             let message = Box::new(message.clone());
-            self.at(again_us, Event::Deliver { to, boot, from, message });
+            self.at(again_us, Event::Deliver { to, boots, from, node, message });
         }
         let (after_us, message) = (at_us - self.now_us, Box::new(message));
-        self.at(after_us, Event::Deliver { to, boot, from, message });
+        self.at(after_us, Event::Deliver { to, boots, from, node, message });
     }
 
-    fn deliver(&mut self, to: usize, boot: u64, from: usize, message: NodeMessage) {
-        if self.machines[to].boots != boot {
+    fn deliver(&mut self, to: usize, boots: (u64, u64), (from, node): (usize, NodeId), message: NodeMessage) {
+        if self.machines[to].boots != boots.1 {
+            return;
+        }
+        // What was said over a connection that is gone does not come any more. What members say may, to be on the safe side.
+        let is_consensus = matches!(message, NodeMessage::Consensus(_));
+        let is_gone = self.machines[from].boots != boots.0 || self.machines[from].running.is_none();
+        if is_gone && !is_consensus {
             return;
         }
         let Some(paused_until_us) = self.machines[to].running.as_ref().map(|it| it.paused_until_us)
@@ -373,7 +404,7 @@ impl World {
             // It lies in the socket until the node goes on.
             let after_us = paused_until_us - self.now_us + self.random.below(100);
             let message = Box::new(message);
-            self.at(after_us, Event::Deliver { to, boot, from, message });
+            self.at(after_us, Event::Deliver { to, boots, from, node, message });
             return;
         }
         let message = match message {
@@ -385,17 +416,24 @@ impl World {
                 assert_eq!(again, message, "a message comes as it was sent");
                 NodeMessage::Consensus(again)
             }
+            NodeMessage::Transfer(message) => {
+                let mut bytes = Vec::new();
+                message.encode(&mut bytes);
+                let again = TransferMessage::decode(Bytes::from(bytes)).expect("what was encoded");
+                assert_eq!(again, message, "a message comes as it was sent");
+                NodeMessage::Transfer(again)
+            }
             other => other,
         };
         self.strike_voter(from, &message);
-        if self.run.has_story && !matches!(message, NodeMessage::Ping { .. }) {
+        let is_told = !matches!(message, NodeMessage::Ping { .. } | NodeMessage::Standing { .. });
+        if self.run.has_story && is_told {
             let told = format!("{message:?}");
             let told: String = told.chars().take(400).collect();
             self.tell(|| format!("{from} -> {to}: {told}"));
         }
-        let from = self.machines[from].node;
         if let Some(host) = self.host(to) {
-            host.receive(from, message);
+            host.receive(node, message);
             self.settle(to);
         }
     }
@@ -412,8 +450,8 @@ impl World {
         }
     }
 
-    fn set_of(&self, key: Key) -> SetId {
-        self.sets[usize::from(key.0) % self.sets.len()]
+    pub(crate) fn set_of(&self, key: Key) -> SetId {
+        self.sets[set_number(key, self.sets.len())]
     }
 
     fn next_operation(&mut self, client: u32) {
@@ -421,16 +459,17 @@ impl World {
             return;
         }
         let machine = self.random.below(self.machines.len() as u64) as usize;
-        if self.host(machine).is_none() {
-            // A client finds another node.
-            return self.at(5 * MS, Event::Client(client));
-        }
         let seen = self.last_seen.values().copied().flatten().max();
         let (key, mut ask) = next_ask(&mut self.random, &mut self.next_value, seen);
         if let Ask::CompareAndSet { expected, .. } = &mut ask
             && expected.is_some()
         {
             *expected = self.last_seen.get(&key).copied().flatten();
+        }
+        let set = self.set_of(key);
+        if self.host(machine).is_none_or(|host| !host.core().contains(set)) {
+            // A client finds another node.
+            return self.at(5 * MS, Event::Client(client));
         }
         let number = self.asked.len();
         let boot = self.machines[machine].boots;
@@ -446,7 +485,6 @@ impl World {
         });
         self.waiting.insert(client, number);
         self.tell(|| format!("client {client} asks {machine} as {number}: {ask:?} of {}", key.0));
-        let set = self.set_of(key);
         let answers = Arc::clone(&self.answers);
         let answer = move |answered| answers.lock().push((number, answered));
         let now = SimClock::now(&self.machines[machine].clock);
@@ -476,7 +514,7 @@ impl World {
     }
 
     /// Moments that are never the same twice.
-    fn stamp(&mut self) -> u64 {
+    pub(crate) fn stamp(&mut self) -> u64 {
         self.last_stamp = (self.last_stamp + 1).max(self.now_us * 1_000);
         self.last_stamp
     }
@@ -508,7 +546,7 @@ impl World {
         }
     }
 
-    fn end_operation(&mut self, client: u32, number: usize, told: Told) {
+    pub(crate) fn end_operation(&mut self, client: u32, number: usize, told: Told) {
         self.waiting.remove(&client);
         self.tell(|| format!("client {client} is told of {number}: {told:?}"));
         let at = self.stamp();
@@ -529,271 +567,5 @@ impl World {
         asked.told = told;
         let pause_us = MS + self.random.below(60 * MS);
         self.at(pause_us, Event::Client(client));
-    }
-
-    fn count(&mut self, fault: &'static str) {
-        *self.report.faults.entry(fault).or_default() += 1;
-        self.tell(|| format!("fault: {fault}"));
-    }
-
-    fn fault(&mut self) {
-        let count = self.machines.len() as u64;
-        let machine = self.random.below(count) as usize;
-        let other = (machine + 1 + self.random.below(count - 1) as usize) % self.machines.len();
-        let down_us = 50 * MS + self.random.below(2_500 * MS);
-        match self.random.below(15) {
-            0 | 1 => self.crash(machine, true, down_us),
-            2 | 3 => self.crash(machine, false, down_us),
-            4 => {
-                // All at once, as when the power goes.
-                self.count("all crash");
-                for machine in 0..self.machines.len() {
-                    let down_us = 10 * MS + self.random.below(400 * MS);
-                    self.crash(machine, true, down_us);
-                }
-            }
-            5 | 6 => {
-                self.count("link cut one way");
-                self.cut(machine, other, down_us);
-            }
-            7 => {
-                self.count("link cut");
-                self.cut(machine, other, down_us);
-                self.cut(other, machine, down_us);
-            }
-            8 | 9 => {
-                self.count("machine cut off");
-                for other in (0..self.machines.len()).filter(|other| *other != machine) {
-                    self.cut(machine, other, down_us);
-                    self.cut(other, machine, down_us);
-                }
-            }
-            10 => {
-                self.count("bad link");
-                let loss = self.random.below(300);
-                let slow_us = self.random.below(80 * MS);
-                let link = self.links.entry((machine, other)).or_default();
-                (link.loss, link.slow_us) = (loss, slow_us);
-                self.at(down_us, Event::Mend(machine, other));
-            }
-            11 => {
-                self.count("pause");
-                let until_us = self.now_us + down_us;
-                if let Some(running) = self.machines[machine].running.as_mut() {
-                    running.paused_until_us = until_us;
-                }
-            }
-            12 => {
-                self.count("clock");
-                let wrong_us = match self.random.below(3) {
-                    0 => self.random.below(600_000).cast_signed() - 300_000,
-                    1 => -self.random.below(90_000_000).cast_signed(),
-                    _ => self.random.below(90_000_000).cast_signed(),
-                };
-                self.machines[machine].clock.wrong_us.store(wrong_us, Ordering::Relaxed);
-            }
-            13 => {
-                self.count("slow disk");
-                self.machines[machine].sync_us = 1 + self.random.below(120 * MS);
-            }
-            _ => self.chore(machine, other),
-        }
-    }
-
-    /// A machine that leads some set loses its power, and is back when another one leads.
-    fn kill_a_leader(&mut self) {
-        let set = self.sets[self.random.below(self.sets.len() as u64) as usize];
-        let leads = |machine: &Machine| {
-            machine.running.as_ref().is_some_and(|running| running.host.core().leads(set))
-        };
-        if let Some(machine) = self.machines.iter().position(leads) {
-            self.crash(machine, true, 2_500 * MS);
-            self.note_leaders();
-        }
-    }
-
-    fn chore(&mut self, machine: usize, other: usize) {
-        let to = self.machines[other].node;
-        let sets = self.sets.clone();
-        match self.random.below(4) {
-            0 => {
-                self.count("flush");
-                if let Some(running) = self.machines[machine].running.as_mut() {
-                    let _ = running.storage.flush(None);
-                }
-            }
-            1 => {
-                self.count("compact");
-                if let Some(running) = self.machines[machine].running.as_mut() {
-                    let _ = running.storage.compact(None);
-                }
-            }
-            2 => {
-                self.count("disk full for a while");
-                // A node that finds no room at its start does not start: that is no fault of a set.
-                let is_full = self.random.below(2) == 0 && self.machines[machine].running.is_some();
-                self.machines[machine].disk.set_full(is_full);
-            }
-            _ => {
-                self.count("leadership is handed over");
-                if let Some(host) = self.host(machine) {
-                    sets.into_iter().for_each(|set| host.hand_leadership(set, to));
-                }
-            }
-        }
-        self.settle(machine);
-    }
-
-    fn cut(&mut self, from: usize, to: usize, down_us: u64) {
-        self.links.entry((from, to)).or_default().is_cut = true;
-        self.at(down_us, Event::Mend(from, to));
-    }
-
-    fn crash(&mut self, machine: usize, power: bool, down_us: u64) {
-        if self.machines[machine].running.is_none() {
-            return;
-        }
-        self.count(if power { "power loss" } else { "kill" });
-        self.tell(|| format!("machine {machine} ends"));
-        self.machines[machine].crash(power, &mut self.random);
-        let boot = self.machines[machine].boots;
-        // Its clients never hear of what it coordinated.
-        let lost: Vec<(u32, usize)> =
-            self.waiting.iter().map(|(it, number)| (*it, *number)).collect();
-        for (client, number) in lost {
-            if self.asked[number].at == (machine, boot) {
-                self.end_operation(client, number, Told::Unknown);
-            }
-        }
-        let node = self.machines[machine].node;
-        for other in 0..self.machines.len() {
-            if let Some(host) = self.host(other) {
-                host.link_broke(node);
-                self.settle(other);
-            }
-        }
-        self.at(down_us, Event::Restart(machine));
-    }
-
-    fn restart(&mut self, machine: usize) {
-        if self.machines[machine].running.is_some() {
-            return;
-        }
-        self.machines[machine].start(self.run.seed);
-        self.tell(|| format!("machine {machine} begins again"));
-        let boot = self.machines[machine].boots;
-        self.at(TICK_US, Event::Tick { machine, boot });
-        self.settle(machine);
-    }
-
-    fn heal(&mut self) {
-        self.is_healing = true;
-        self.tell(|| "everything heals".to_owned());
-        self.links.clear();
-        for machine in 0..self.machines.len() {
-            self.machines[machine].sync_us = 1_000;
-            self.machines[machine].disk.set_full(false);
-            let wrong_us = self.random.below(100_000).cast_signed();
-            self.machines[machine].clock.wrong_us.store(wrong_us, Ordering::Relaxed);
-            self.restart(machine);
-            if let Some(running) = self.machines[machine].running.as_mut() {
-                running.paused_until_us = 0;
-            }
-        }
-    }
-
-    /// Whether every client got on, and every member is as far as the others.
-    fn is_well(&mut self) -> bool {
-        let all = (0..CLIENT_COUNT)
-            .all(|client| self.healed.get(&client).copied().unwrap_or(0) >= HEALED_OPERATIONS);
-        all && self.sets.clone().into_iter().all(|set| {
-            let mut applied = Vec::new();
-            for machine in &self.machines {
-                let Some(running) = machine.running.as_ref() else { return false };
-                let Some(status) = running.host.core().status_of(set) else { return false };
-                applied.push((status.applied, status.commit, status.last));
-            }
-            applied.iter().all(|it| *it == applied[0] && it.0 == it.2)
-        })
-    }
-
-    fn standing(&self) -> String {
-        let mut told = format!("{:?}", self.healed);
-        for machine in &self.machines {
-            let status = machine.running.as_ref().map(|it| it.host.status());
-            told += &format!("\n  {}: {status:?}", machine.node);
-        }
-        told
-    }
-
-    /// How long a set was without a leader that its members know.
-    fn note_leaders(&mut self) {
-        for set in self.sets.clone() {
-            let leads = self.machines.iter().any(|machine| {
-                machine.running.as_ref().is_some_and(|running| {
-                    running.paused_until_us <= self.now_us && running.host.core().leads(set)
-                })
-            });
-            match (leads, self.leaderless_since.get(&set).copied()) {
-                (false, None) => {
-                    self.leaderless_since.insert(set, self.now_us);
-                }
-                (true, Some(since_us)) => {
-                    self.leaderless_since.remove(&set);
-                    self.report.elections_ms.push((self.now_us - since_us) / MS);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Everything has been asked; now it is judged.
-    fn finish(&mut self) {
-        self.report.operations = self.asked.len();
-        if self.report.finding.is_none() {
-            self.report.finding = self.compare().and_then(|()| judge(&self.asked)).err();
-        }
-    }
-
-    /// All members hold the same.
-    fn compare(&mut self) -> Result<(), String> {
-        for set in self.sets.clone() {
-            for key in keys().filter(|key| self.set_of(*key) == set).collect::<Vec<_>>() {
-                let mut values = Vec::new();
-                for machine in &mut self.machines {
-                    let running = machine.running.as_mut().ok_or("a machine does not run")?;
-                    let now_s = running.host.cluster_s();
-                    values.push(read(&running.storage, set, key, now_s));
-                }
-                if values.iter().any(|value| *value != values[0]) {
-                    return Err(format!("members differ at {key:?}: {values:?}"));
-                }
-                // What is there in the end was read by everybody.
-                let call_at = self.stamp();
-                let return_at = Some(self.stamp());
-                let told = Told::Value(values[0]);
-                let (client, ask, at) = (u32::MAX, Ask::Read, (0, 0));
-                self.asked.push(Asked { client, key, ask, call_at, return_at, told, at });
-            }
-            for table in [REGISTERS, COUNTERS] {
-                let mut sums = Vec::new();
-                for machine in &self.machines {
-                    let running = machine.running.as_ref().ok_or("a machine does not run")?;
-                    sums.push(running.storage.checksum(set, table).map_err(|it| it.to_string())?);
-                }
-                if sums.iter().any(|sum| *sum != sums[0]) {
-                    return Err(format!("what members applied differs, set {}: {sums:?}", set.0));
-                }
-            }
-        }
-        let leaders = |machine: &Machine| {
-            let status = machine.running.as_ref().map(|it| it.host.status()).unwrap_or_default();
-            status.into_iter().filter(|it| it.role == Role::Leader).count()
-        };
-        let count: usize = self.machines.iter().map(leaders).sum();
-        if count != self.sets.len() {
-            return Err(format!("{count} leaders of {} sets", self.sets.len()));
-        }
-        Ok(())
     }
 }

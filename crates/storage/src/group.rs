@@ -57,6 +57,19 @@ impl Groups {
         self.0.lock().values().map(|standing| standing.now_s).min()
     }
 
+    /// No entry of a set that is not applied has an earlier second; `None` if the set is not here.
+    pub(crate) fn now_s(&self, set: SetId) -> Option<u32> {
+        self.0.lock().get(&set).map(|standing| standing.now_s)
+    }
+
+    /// The rows of a set were handed over, as they were at an entry.
+    pub(crate) fn installed(&self, set: SetId, applied: u64, now_s: u32, last_us: i64) {
+        if let Some(standing) = self.0.lock().get_mut(&set) {
+            let (now_s, last_us) = (standing.now_s.max(now_s), standing.last_us.max(last_us));
+            *standing = Standing { applied, now_s, last_us, needed_from: standing.needed_from };
+        }
+    }
+
     /// The log is needed from here on.
     pub(crate) fn needed_from(&self) -> Position {
         let needed = self.0.lock().values().map(|standing| standing.needed_from).min();
@@ -79,6 +92,16 @@ impl Storage {
     /// The members that this node had when it stopped.
     pub fn recovered_groups(&self) -> Vec<RecoveredGroup> {
         std::mem::take(&mut *self.recovered_groups.lock())
+    }
+
+    /// The highest numbers of members of each set that were taken away from this node.
+    pub fn gone_groups(&self) -> BTreeMap<SetId, ReplicaId> {
+        self.recovered_gone.clone()
+    }
+
+    /// Up to where everything in the log of this node is on its disk.
+    pub fn synced_position(&self) -> Position {
+        self.log.synced()
     }
 
     /// A member begins on this node. Durable with what is awaited next.
@@ -223,6 +246,37 @@ impl Storage {
         let Some(store) = self.core.store(table) else { return Ok(0) };
         let opened = store.for_read().map_err(|error| CommitError::Tree { table, error })?;
         Ok(opened.map_or(0, |opened| opened.progress(set).checksum()))
+    }
+}
+
+impl Storage {
+    /// The sum over everything that a set applied to all of its tables: equal on all members that are as far.
+    pub fn set_checksum(&self, set: SetId) -> u64 {
+        let mut stores = self.core.all_stores();
+        stores.sort_unstable_by_key(|store| store.id);
+        let mut sum: u64 = 0;
+        for store in stores {
+            let of_table = match store.for_read() {
+                Ok(opened) => opened.map_or(0, |opened| opened.progress(set).checksum()),
+                Err(_) => u64::MAX,
+            };
+            // A table that the set wrote nothing to is not known to every member.
+            if of_table != 0 {
+                sum = (sum ^ of_table).wrapping_mul(0xff51_afd7_ed55_8ccd);
+                sum ^= sum >> 33;
+            }
+        }
+        sum
+    }
+
+    /// As if a member had applied something else: for simulations of what members do then.
+    #[doc(hidden)]
+    pub fn spoil_checksum(&self, set: SetId, table: TableId) {
+        if let Some(store) = self.core.store(table)
+            && let Some(opened) = store.if_open()
+        {
+            opened.progress(set).spoil();
+        }
     }
 }
 

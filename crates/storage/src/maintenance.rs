@@ -413,6 +413,7 @@ impl Shared {
                 return Ok(());
             }
             let floor_s = self.floor_s();
+            opened.judge_guards(|set| self.core.groups.now_s(set));
             let horizon_s =
                 |retention_s| self.core.definitions.raise_horizon(store.id, floor_s, retention_s);
             let sealed = opened.seal(&self.core.poison, horizon_s);

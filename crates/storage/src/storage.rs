@@ -1,5 +1,6 @@
 //! The door of storage.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use schema::{Index, Table};
-use types::{Mutation, PartitionKey, ReadCommand, RingRange, RingToken, RowSink, SetId, TableId};
+use types::{
+    Mutation, PartitionKey, ReadCommand, ReplicaId, RingRange, RingToken, RowSink, SetId, TableId,
+};
 
 use crate::apply::foresee;
 use crate::cache::Lookups;
@@ -27,6 +30,7 @@ use crate::index;
 use crate::index::build::IndexBuild;
 use crate::index::check::IndexComparison;
 use crate::index::shape::IndexShape;
+use crate::install::{Unsettled, redo};
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::promise::AnswerTo;
@@ -64,6 +68,10 @@ pub struct Storage {
     maintenance: Maintenance,
     /// Until somebody asks for them.
     pub(crate) recovered_groups: Mutex<Vec<RecoveredGroup>>,
+    /// Members that were taken away, as recovery found them.
+    pub(crate) recovered_gone: BTreeMap<SetId, ReplicaId>,
+    /// Images whose rows are not in sorted files yet.
+    pub(crate) unsettled: Mutex<Vec<Unsettled>>,
     is_closed: AtomicBool,
 }
 
@@ -159,12 +167,15 @@ impl Storage {
             return Err(OpenError::LogMissing { path: data_dir.log_folder() });
         }
         raise_commits(&core, &mut recovered.groups)?;
+        let unsettled = redo(&core, &disk, &recovered.installs)?;
         replay_groups(&disk, &recovered, |replayed| replay(&core, replayed))?;
         core.finish_recovery(recovered.all_indexes())?;
         if recovered.torn_bytes > 0 {
             tracing::warn!(bytes = recovered.torn_bytes, "cut the torn end of the log");
         }
-        Storage::assemble(data_dir, disk, core, recovered)
+        let storage = Storage::assemble(data_dir, disk, core, recovered)?;
+        *storage.unsettled.lock() = unsettled;
+        Ok(storage)
     }
 
     /// Opens trees that were saved from another folder, with what can be read of that folder's log.
@@ -254,6 +265,8 @@ impl Storage {
             committer,
             maintenance,
             recovered_groups: Mutex::new(recovered.groups.into_values().collect()),
+            recovered_gone: recovered.gone,
+            unsettled: Mutex::new(Vec::new()),
             is_closed: AtomicBool::new(false),
         };
         storage.maintenance.release_log();

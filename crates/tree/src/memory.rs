@@ -44,6 +44,15 @@ impl MemoryHome {
         all
     }
 
+    /// Everything that is flushed, for itself: what becomes of one is not seen in the other.
+    pub fn copy(&self) -> MemoryHome {
+        let copy = |(path, folder): (&PathBuf, &Folder)| {
+            let flushed = Arc::new(RwLock::new(folder.flushed.read().clone()));
+            (path.clone(), Folder { flushed, is_established: folder.is_established })
+        };
+        MemoryHome(Arc::new(Mutex::new(self.0.lock().iter().map(copy).collect())))
+    }
+
     fn change(&self, folder: &Path, change: impl FnOnce(&mut Folder)) {
         if let Some(folder) = self.0.lock().get_mut(folder) {
             change(folder);

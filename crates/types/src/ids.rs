@@ -59,5 +59,5 @@ impl fmt::Display for NodeId {
 
 /// A member of a replica set. Its number is never used again: a node that lost its disk, or left a set and came
 /// back, is another member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReplicaId(pub u64);

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bytes::Bytes;
 use slog::{Discard, Logger, o};
 use storage::{EntryPlace, GroupAppend, GroupState, GroupTable, RecoveredGroup, Slot};
-use types::{NodeId, SetId};
+use types::{NodeId, ReplicaId, SetId};
 
 use super::entries::Wanted;
 use super::member::{
@@ -75,6 +75,13 @@ pub enum Input {
         /// The last.
         index: u64,
     },
+    /// An image is in the trees, up to this entry.
+    Installed {
+        /// Of which set.
+        set: SetId,
+        /// The last.
+        index: u64,
+    },
 }
 
 /// What the members of a node want done, in this order: append, send, apply, answer.
@@ -94,6 +101,14 @@ pub struct Outputs {
     pub leads: Vec<SetId>,
     /// Sets that a member's panic took out of service, and why.
     pub frozen: Vec<(SetId, String)>,
+    /// Members of other nodes that need the rows themselves.
+    pub images_wanted: Vec<(SetId, ReplicaId)>,
+    /// Sets of which other members are known now.
+    pub reconfigured: Vec<SetId>,
+    /// Sets that this node's member does not belong to any more.
+    pub left: Vec<SetId>,
+    /// Members that do not belong to their sets any more, and where they were.
+    pub removed: Vec<(NodeId, SetId, ReplicaId)>,
     pub(crate) wanted: Vec<(SetId, Wanted)>,
 }
 
@@ -135,10 +150,43 @@ impl Core {
         Ok(())
     }
 
-    /// A member is gone for good.
-    pub(crate) fn remove(&mut self, set: SetId) {
-        self.members.remove(&set);
+    /// Changes of members that are committed and not in a member's state come into force. Returns whether the member still
+    /// belongs to its set.
+    pub(crate) fn catch_up(&mut self, set: SetId, changes: Vec<(u64, Bytes)>) -> bool {
+        let mut stays = true;
+        self.with(set, &mut Outputs::default(), |member, _| stays = member.catch_up(changes));
+        stays
+    }
+
+    /// The number of this node's member of a set.
+    pub fn replica(&self, set: SetId) -> Option<ReplicaId> {
+        self.members.get(&set).map(|member| member.replica)
+    }
+
+    /// A member goes. Returns who waits for it and was not answered: those whom nothing was done for, and those of whom
+    /// nobody knows.
+    pub(crate) fn remove(&mut self, set: SetId) -> (Vec<Ticket>, Vec<Ticket>) {
         self.touched.remove(&set);
+        let member = self.members.remove(&set);
+        member.map(|member| (member.waiting(), member.proposed())).unwrap_or_default()
+    }
+
+    /// Has a member do something that is not part of a turn.
+    pub(crate) fn tell(&mut self, set: SetId, work: impl FnOnce(&mut Member)) {
+        self.with(set, &mut Outputs::default(), |member, _| work(member));
+    }
+
+    /// Asks a member something.
+    pub(crate) fn ask<T>(&self, set: SetId, ask: impl FnOnce(&Member) -> Option<T>) -> Option<T> {
+        self.members.get(&set).filter(|member| member.frozen.is_none()).and_then(ask)
+    }
+
+    /// A member takes part in nothing any more.
+    pub(crate) fn freeze(&mut self, set: SetId, why: &str) {
+        if let Some(member) = self.members.get_mut(&set) {
+            tracing::error!(set = set.0, %why, "a member of a replica set is frozen");
+            member.frozen = Some(why.to_owned());
+        }
     }
 
     /// Whether this node has a member of a set.
@@ -241,7 +289,7 @@ impl Core {
             }
             Input::Message { from, message } => {
                 let set = message.set;
-                self.with(set, outputs, |member, _| member.step(from, message.message));
+                self.with(set, outputs, |member, wishes| member.step(from, message.message, wishes));
             }
             Input::Propose { set, ticket, kind, now_s, body, before } => {
                 if !self.contains(set) {
@@ -264,6 +312,9 @@ impl Core {
             }
             Input::Applied { set, index } => {
                 self.with(set, outputs, |member, wishes| member.note_applied(index, wishes));
+            }
+            Input::Installed { set, index } => {
+                self.with(set, outputs, |member, wishes| member.installed(index, wishes));
             }
         }
     }
@@ -291,9 +342,7 @@ impl Core {
             return;
         }
         self.touched.insert(set);
-        if !wishes.append.entries.is_empty() || wishes.append.state.is_some() {
-            outputs.appends.push((set, wishes.append));
-        }
+        outputs.appends.extend(wishes.appends.into_iter().map(|append| (set, append)));
         let addressed = wishes.messages.into_iter().filter_map(|message| member.address(message));
         outputs.messages.extend(addressed);
         if !wishes.committed.entries.is_empty() {
@@ -304,5 +353,15 @@ impl Core {
         if wishes.leads_anew {
             outputs.leads.push(set);
         }
+        if wishes.is_reconfigured {
+            outputs.reconfigured.push(set);
+        }
+        if wishes.is_removed {
+            outputs.left.push(set);
+        }
+        let wanted = wishes.wanted_images.into_iter();
+        outputs.images_wanted.extend(wanted.map(|to| (set, ReplicaId(to))));
+        let removed = wishes.removed.into_iter();
+        outputs.removed.extend(removed.map(|(replica, node)| (node, set, replica)));
     }
 }

@@ -1,7 +1,7 @@
 //! A member's log as consensus sees it: where entries are, the bodies of the recent ones, and what is known beside them.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
@@ -9,12 +9,15 @@ use raft::{GetEntriesContext, RaftState, StorageError};
 use storage::{
     Configuration, EntryPlace, GroupEntry, GroupState, GroupTable, RecoveredGroup, Slot,
 };
+use storage::broken::{Rule, breaks};
 use types::ReplicaId;
+
+use super::changes::KIND_MEMBERS;
 
 /// So many bytes of bodies are kept in memory for members that are a little behind.
 const BODIES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What an entry asks for, as its head in the log says. Those below this are storage's (see `storage/src/entry.rs`).
+/// Kind and second of an entry, as its head in the log says them. Kinds below 32 are storage's (see `storage/src/entry.rs`).
 const CONTEXT_BYTES: usize = 1 + 4;
 
 /// The kind of an entry that nobody asked for: a new leader's first.
@@ -39,6 +42,10 @@ pub(crate) struct Entries {
     /// What was read from the disk: from which index on.
     fetched: (u64, Vec<Bytes>),
     wanted: RefCell<Option<Wanted>>,
+    /// Of a leader: images that members hold and may go on behind.
+    pub(crate) offered: BTreeMap<u64, Snapshot>,
+    /// Of a leader: members that need an image.
+    wanted_images: RefCell<BTreeSet<u64>>,
 }
 
 /// Kind and second of an entry stand in its context.
@@ -49,16 +56,33 @@ pub(crate) fn context_of(kind: u8, now_s: u32) -> Bytes {
     Bytes::from(context)
 }
 
-/// Kind and second of an entry; the empty one of a new leader has neither. `None` if they are not what a leader writes.
-pub(crate) fn kind_and_second(entry: &Entry) -> Option<(u8, u32)> {
-    if entry.get_entry_type() != EntryType::EntryNormal {
-        return None;
-    }
+/// Kind and second of a change of members, and the change as we write it, stand in its context.
+pub(crate) fn change_context(now_s: u32, change: &[u8]) -> Bytes {
+    let mut context = context_of(KIND_MEMBERS, now_s).to_vec();
+    context.extend_from_slice(change);
+    Bytes::from(context)
+}
+
+/// What stands in the log for an entry: kind, second and body. The empty one of a new leader has neither kind nor second. `None`
+/// if they are not what a leader writes.
+pub(crate) fn parts(entry: &Entry) -> Option<(u8, u32, Bytes)> {
+    let is_change = match entry.get_entry_type() {
+        EntryType::EntryNormal => false,
+        EntryType::EntryConfChangeV2 => true,
+        EntryType::EntryConfChange => return None,
+    };
     match entry.context.split_first_chunk::<CONTEXT_BYTES>() {
-        Some(([kind, s0, s1, s2, s3], [])) => {
-            Some((*kind, u32::from_be_bytes([*s0, *s1, *s2, *s3])))
+        Some(([kind, s0, s1, s2, s3], rest)) => {
+            let now_s = u32::from_be_bytes([*s0, *s1, *s2, *s3]);
+            match (*kind == KIND_MEMBERS, is_change) {
+                (true, true) => Some((*kind, now_s, entry.context.slice_ref(rest))),
+                (false, false) if rest.is_empty() => Some((*kind, now_s, entry.data.clone())),
+                _ => None,
+            }
         }
-        None if entry.context.is_empty() && entry.data.is_empty() => Some((KIND_EMPTY, 0)),
+        None if entry.context.is_empty() && entry.data.is_empty() && !is_change => {
+            Some((KIND_EMPTY, 0, Bytes::new()))
+        }
         _ => None,
     }
 }
@@ -76,6 +100,8 @@ impl Entries {
             bodies_bytes,
             fetched: (0, Vec::new()),
             wanted: RefCell::new(None),
+            offered: BTreeMap::new(),
+            wanted_images: RefCell::default(),
         }
     }
 
@@ -87,8 +113,8 @@ impl Entries {
     pub(crate) fn append(&mut self, entries: Vec<Entry>) -> Vec<GroupEntry> {
         let mut appended = Vec::with_capacity(entries.len());
         for entry in entries {
-            let (kind, now_s) = kind_and_second(&entry).unwrap_or((KIND_EMPTY, 0));
-            let Entry { term, index, data, .. } = entry;
+            let (kind, now_s, data) = parts(&entry).unwrap_or((KIND_EMPTY, 0, Bytes::new()));
+            let Entry { term, index, .. } = entry;
             let before = self.table.last().index;
             let body_bytes = data.len() as u32;
             let slot = Slot { term, kind, now_s, record: u64::MAX, body: u64::MAX, body_bytes };
@@ -138,6 +164,23 @@ impl Entries {
         self.state.cut = place;
     }
 
+    /// The member goes on behind an image: no entry is left.
+    pub(crate) fn restore(&mut self, place: EntryPlace, now_s: u32, configuration: Configuration) {
+        self.bodies.clear();
+        self.bodies_bytes = 0;
+        self.fetched = (0, Vec::new());
+        self.table = GroupTable::behind(place);
+        self.state.cut = place;
+        self.state.commit = self.state.commit.max(place.index);
+        self.state.now_s = self.state.now_s.max(now_s);
+        self.state.configuration = configuration;
+    }
+
+    /// Members that need an image.
+    pub(crate) fn take_wanted_images(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut *self.wanted_images.borrow_mut())
+    }
+
     /// What must be read from the disk.
     pub(crate) fn take_wanted(&self) -> Option<Wanted> {
         self.wanted.borrow_mut().take()
@@ -159,7 +202,13 @@ impl Entries {
     fn entry(&self, index: u64) -> Option<Entry> {
         let slot = self.table.slot(index)?;
         let data = self.body(index)?;
-        let mut entry = Entry { term: slot.term, index, data, ..Entry::default() };
+        let mut entry = Entry { term: slot.term, index, ..Entry::default() };
+        if slot.kind == KIND_MEMBERS {
+            entry.set_entry_type(EntryType::EntryConfChangeV2);
+            entry.context = change_context(slot.now_s, &data);
+            return Some(entry);
+        }
+        entry.data = data;
         let is_leaders_first = slot.kind == KIND_EMPTY && slot.now_s == 0 && entry.data.is_empty();
         if !is_leaders_first {
             entry.context = context_of(slot.kind, slot.now_s);
@@ -172,8 +221,13 @@ impl Entries {
 pub(crate) fn conf_state(configuration: &Configuration) -> ConfState {
     let ids = |members: &[ReplicaId]| members.iter().map(|member| member.0).collect::<Vec<u64>>();
     let mut state = ConfState::default();
-    state.set_voters(ids(&configuration.voters));
-    state.set_learners(ids(&configuration.learners));
+    let mut voters = ids(&configuration.voters);
+    if breaks(Rule::CountLearner) {
+        voters.extend(ids(&configuration.learners));
+    } else {
+        state.set_learners(ids(&configuration.learners));
+    }
+    state.set_voters(voters);
     state.set_voters_outgoing(ids(&configuration.outgoing));
     state.set_learners_next(ids(&configuration.learners_next));
     state
@@ -233,8 +287,17 @@ impl raft::Storage for Entries {
         Ok(self.table.last().index)
     }
 
-    fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
-        // A member that is so far behind is handed the rows themselves, outside of consensus.
-        Err(StorageError::SnapshotTemporarilyUnavailable.into())
+    fn snapshot(&self, _: u64, to: u64) -> raft::Result<Snapshot> {
+        // A member that is so far behind is handed the rows themselves, outside of consensus. When it holds all of them it is
+        // told to go on behind them.
+        match self.offered.get(&to) {
+            Some(offered) if offered.get_metadata().index >= self.table.cut().index => {
+                Ok(offered.clone())
+            }
+            _ => {
+                self.wanted_images.borrow_mut().insert(to);
+                Err(StorageError::SnapshotTemporarilyUnavailable.into())
+            }
+        }
     }
 }

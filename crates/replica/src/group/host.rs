@@ -1,6 +1,12 @@
 //! What surrounds the core on a node: the log that its entries go into, the trees that they are applied to, and those who wait
 //! for answers. It has no thread and no socket either: whoever drives it says what came, and sends what is to be sent.
 
+mod keeping;
+mod members;
+mod said;
+mod sums;
+mod transfers;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -9,16 +15,20 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use storage::broken::{Rule, breaks};
 use storage::{
-    CommitError, CommitResult, CommittedEntry, EntryHead, GroupAppend, GroupState, RecoveredGroup,
+    CommitError, CommittedEntry, EntryHead, GroupAppend, GroupState, RecoveredGroup,
     Request, Storage,
 };
-use types::{NodeId, SetId};
+use types::{NodeId, ReplicaId, SetId};
 
+use super::changes::{Goal, KIND_MEMBERS};
 use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Settings, Ticket};
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
-use super::wire::PeerMessage;
+pub use said::{NodeMessage, ProposalAnswer};
+pub use transfers::SetRanges;
+use sums::{Comparison, KIND_COMPARE};
+use transfers::Transfers;
 
 /// The kind of an entry that asks storage for mutations (`storage/src/entry.rs`).
 const KIND_REQUEST: u8 = 4;
@@ -26,49 +36,6 @@ const KIND_REQUEST: u8 = 4;
 const KIND_KNOWN_BY_ALL: u8 = storage::REPLICATION_KINDS_FROM;
 /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then.
 const SILENT_S: u32 = 300;
-
-/// What became of a request.
-#[derive(Clone, Debug)]
-pub enum ProposalAnswer {
-    /// It is committed, and was applied here with this outcome.
-    Done(CommitResult),
-    /// Nothing was done: another node's member leads, as far as is known.
-    NotLeader(Option<NodeId>),
-    /// Nothing was done, nor will be; it can be asked for again at once.
-    Lost,
-    /// Nothing was done: too much waits, or the leader is new.
-    Busy,
-}
-
-/// What one node says to another.
-#[derive(Clone, Debug)]
-pub enum NodeMessage {
-    /// From one member to another.
-    Consensus(PeerMessage),
-    /// A request for a set that the other node's member leads, perhaps.
-    Request {
-        /// The sender's number of it.
-        number: u64,
-        /// Which set.
-        set: SetId,
-        /// See [`Request::from_bytes`].
-        body: Bytes,
-    },
-    /// What became of a request.
-    Answer {
-        /// The number of the one who sent it.
-        number: u64,
-        /// What.
-        answer: ProposalAnswer,
-    },
-    /// That the node is there.
-    Ping {
-        /// Its own clock, in microseconds since the epoch.
-        clock_us: i64,
-        /// The version of what all agree on that it shows.
-        shown: u64,
-    },
-}
 
 /// The time, as whoever drives a host knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +54,16 @@ struct Peer {
     ahead_us: Option<i64>,
     /// The version of what all agree on that it shows.
     shown: u64,
+    /// What its log holds on its disk, the most that it ever said.
+    synced: u64,
+    /// Since its connection was made it said so, and it was no less than before.
+    is_admitted: bool,
+}
+
+impl Peer {
+    fn new(heard_ms: u64) -> Peer {
+        Peer { heard_ms, ahead_us: None, shown: 0, synced: 0, is_admitted: false }
+    }
 }
 
 /// How a host behaves.
@@ -102,6 +79,12 @@ pub struct HostOptions {
     pub known_by_all_step: u64,
     /// A node that was not heard of for so long counts as dead.
     pub alive_ms: u64,
+    /// Beyond this the log is shortened although some member lacks entries: it is handed the rows instead.
+    pub log_bytes_max: u64,
+    /// Rows are handed over in chunks of about so many bytes.
+    pub chunk_bytes: usize,
+    /// Members compare what they applied every so many entries.
+    pub compare_step: u64,
 }
 
 impl Default for HostOptions {
@@ -112,6 +95,9 @@ impl Default for HostOptions {
             log_bytes_kept: 64 * 1024 * 1024,
             known_by_all_step: 1024,
             alive_ms: 1_500,
+            log_bytes_max: 1024 * 1024 * 1024,
+            chunk_bytes: 512 * 1024,
+            compare_step: 1024,
         }
     }
 }
@@ -175,6 +161,16 @@ pub struct Host {
     last_proposed_s: BTreeMap<SetId, u32>,
     /// The last times that were given to proposals.
     last_us: BTreeMap<SetId, i64>,
+    transfers: Transfers,
+    /// The highest numbers of members that were taken away from here.
+    gone: BTreeMap<SetId, ReplicaId>,
+    /// Sets whose member is to go from here.
+    leaving: BTreeSet<SetId>,
+    /// Who is to belong to sets that are led from here.
+    goals: BTreeMap<SetId, Goal>,
+    /// Why nobody listens to this node, if so.
+    refused: Option<u64>,
+    comparison: Comparison,
 }
 
 impl std::fmt::Debug for Host {
@@ -215,6 +211,12 @@ impl Host {
             known_by_all: BTreeMap::new(),
             last_proposed_s: BTreeMap::new(),
             last_us: BTreeMap::new(),
+            transfers: Transfers::new(Random::new(!options.seed).below(u64::from(u32::MAX)) as u32),
+            gone: storage.gone_groups(),
+            leaving: BTreeSet::new(),
+            goals: BTreeMap::new(),
+            refused: None,
+            comparison: Comparison::default(),
             storage,
         };
         for mut recovered in host.storage.recovered_groups() {
@@ -226,9 +228,43 @@ impl Host {
             let slots = unapplied.filter_map(|index| recovered.table.slot(index));
             let bodies: Result<Vec<Bytes>, _> =
                 slots.map(|slot| host.storage.read_group_body(&slot)).collect();
+            // Changes of members that are committed, and that no state knows.
+            let (set, state) = (recovered.state.set, &recovered.state);
+            let unknown = state.configuration.index.max(state.cut.index) + 1..=state.commit;
+            let changes = unknown.filter_map(|index| Some((index, recovered.table.slot(index)?)));
+            let changes = changes.filter(|(_, slot)| slot.kind == KIND_MEMBERS);
+            let changes: Result<Vec<(u64, Bytes)>, _> = changes
+                .map(|(index, slot)| Ok((index, host.storage.read_group_body(&slot)?)))
+                .collect();
+            let changes = changes.map_err(|error: std::io::Error| error.to_string())?;
             host.core.add(recovered, bodies.map_err(|error| error.to_string())?)?;
+            if !changes.is_empty() {
+                if !host.core.catch_up(set, changes) {
+                    host.leaving.insert(set);
+                }
+                host.meet_members(set);
+            }
         }
+        host.storage.settle_installs();
+        host.tell_standing(None);
         Ok(host)
+    }
+
+    /// Says to a node, or to all, up to where the log is on the disk.
+    fn tell_standing(&mut self, node: Option<NodeId>) {
+        let standing = NodeMessage::Standing { synced: self.storage.synced_position() };
+        let nodes = self.peers.keys().filter(|known| node.is_none_or(|node| node == **known));
+        self.outbox.extend(nodes.map(|node| (*node, standing.clone())));
+    }
+
+    /// The most that another node said its log holds on its disk, since this one runs.
+    pub fn synced_of(&self, node: NodeId) -> u64 {
+        self.peers.get(&node).map_or(0, |peer| peer.synced)
+    }
+
+    /// What another node knows of this one's log, if it came back with an old image of its disk: nobody listens to it.
+    pub fn refused(&self) -> Option<u64> {
+        self.refused
     }
 
     /// A set that is new, with its first members; one of them is on this node.
@@ -243,7 +279,7 @@ impl Host {
     /// The nodes of a set's members count as alive until they were silent for a while.
     fn hear_of(&mut self, state: &GroupState) {
         for (_, node) in state.configuration.nodes.iter().filter(|(_, node)| *node != self.node) {
-            let peer = Peer { heard_ms: self.now.ms, ahead_us: None, shown: 0 };
+            let peer = Peer::new(self.now.ms);
             self.peers.entry(*node).or_insert(peer);
         }
     }
@@ -301,9 +337,20 @@ impl Host {
     /// How many voters of a set are needed, and how many are alive, as far as this node knows.
     pub fn alive(&self, set: SetId) -> (usize, usize) {
         let Some(state) = self.core.state(set) else { return (1, 0) };
-        let voters = &state.configuration.voters;
-        let nodes = voters.iter().filter_map(|voter| state.configuration.node_of(*voter));
-        (voters.len() / 2 + 1, nodes.filter(|node| self.is_alive(*node)).count())
+        let of_voters = |voters: &[ReplicaId]| {
+            let nodes = voters.iter().filter_map(|voter| state.configuration.node_of(*voter));
+            (voters.len() / 2 + 1, nodes.filter(|node| self.is_alive(*node)).count())
+        };
+        let now = of_voters(&state.configuration.voters);
+        // While two configurations decide, the one that lacks more tells.
+        match state.configuration.is_joint() {
+            true => {
+                let before = of_voters(&state.configuration.outgoing);
+                let lacks = |(required, alive): (usize, usize)| required.saturating_sub(alive);
+                if lacks(before) > lacks(now) { before } else { now }
+            }
+            false => now,
+        }
     }
 
     /// The members.
@@ -323,8 +370,29 @@ impl Host {
 
     /// Another node said something.
     pub fn receive(&mut self, from: NodeId, message: NodeMessage) {
-        // Who is no member of any set here has nothing to say.
+        if self.refused.is_some() || !self.meet(from) {
+            return;
+        }
         let Some(peer) = self.peers.get_mut(&from) else { return };
+        if let NodeMessage::Standing { synced } = message {
+            // The first over a connection decides.
+            peer.is_admitted |= synced >= peer.synced || breaks(Rule::TrustOldImage);
+            peer.synced = peer.synced.max(synced);
+            if !peer.is_admitted {
+                let synced = peer.synced;
+                self.outbox.push((from, NodeMessage::Refused { synced }));
+            }
+            return;
+        }
+        if let NodeMessage::Refused { synced } = message {
+            tracing::error!(%from, synced, "the disk of this node is an old image: nobody listens");
+            self.refused = Some(synced);
+            return;
+        }
+        // Before it said what its log holds, it may have forgotten what it promised.
+        if !peer.is_admitted {
+            return;
+        }
         peer.heard_ms = self.now.ms;
         match message {
             NodeMessage::Ping { clock_us, shown } => {
@@ -332,9 +400,7 @@ impl Host {
                 self.has_news |= shown != peer.shown;
                 peer.shown = shown;
             }
-            NodeMessage::Consensus(message) => {
-                self.inbox.push_back(Input::Message { from, message });
-            }
+            NodeMessage::Consensus(message) => self.receive_consensus(from, message),
             NodeMessage::Answer { number, answer } => {
                 self.requests.answer(number, answer, self.now.ms);
             }
@@ -342,12 +408,27 @@ impl Host {
                 Ok(request) => self.propose(set, request, from, number),
                 Err(_) => tracing::warn!(%from, "a request of another node is not readable"),
             },
+            NodeMessage::Gone { set, replica } => self.receive_gone(set, replica),
+            NodeMessage::Transfer(message) => self.receive_transfer(from, message),
+            NodeMessage::StillMember { set, replica } => self.answer_member(from, set, replica),
+            NodeMessage::Sum { set, replica, index, sum } => {
+                self.take_sum(from, set, replica, (index, sum));
+            }
+            NodeMessage::Differs { set, replica, index } => {
+                self.receive_differs(set, replica, index);
+            }
+            NodeMessage::Standing { .. } | NodeMessage::Refused { .. } => {}
         }
     }
 
     /// The connection to a node broke, or was made anew: what was on its way is lost.
     pub fn link_broke(&mut self, node: NodeId) {
         self.requests.link_broke(node, self.now.ms);
+        self.break_transfers(node);
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.is_admitted = false;
+        }
+        self.tell_standing(Some(node));
     }
 
     /// A coordinator's request. It is sent to whoever leads the set, again where that is safe, until its time is up.
@@ -458,10 +539,18 @@ impl Host {
 
     /// A tick of the clock: everything that follows from time alone.
     pub fn tick(&mut self) {
+        if self.refused.is_some() {
+            return;
+        }
         self.ticks += 1;
         self.inbox.push_back(Input::Tick);
         let now_s = self.cluster_s();
+        self.remove_left();
+        self.ask_whether_member();
+        self.freeze_wrong();
+        self.tick_transfers();
         self.propose_chores(now_s);
+        self.drive_changes(now_s);
         if self.storage.log_kept_bytes() > self.options.log_bytes_kept {
             self.shorten_log();
         }
@@ -469,6 +558,7 @@ impl Host {
             self.attempt(number);
         }
         if self.ticks.is_multiple_of(self.options.settings.heartbeat_ticks as u64) {
+            self.tell_standing(None);
             self.ping();
         }
     }
@@ -516,31 +606,12 @@ impl Host {
                 let (ticket, kind, before) = (None, KIND_KNOWN_BY_ALL, Vec::new());
                 self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
             }
+            self.propose_comparison(set, now_s);
             let last_s = self.last_proposed_s.entry(set).or_insert(now_s);
             if now_s.saturating_sub(*last_s) >= SILENT_S {
                 *last_s = now_s;
                 let (ticket, kind, body, before) = (None, KIND_EMPTY, Bytes::new(), Vec::new());
                 self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
-            }
-        }
-    }
-
-    /// Entries that are in sorted files here, and known by all members, go.
-    fn shorten_log(&mut self) {
-        let flushed = self.storage.flushed_before();
-        for set in self.core.sets().collect::<Vec<_>>() {
-            let known = self.known_by_all.get(&set).copied().unwrap_or(0);
-            let (Some(table), Some(applied)) = (self.core.table(set), self.core.applied(set))
-            else {
-                continue;
-            };
-            let known = if breaks(Rule::CutUnknown) { u64::MAX } else { known };
-            let flushed = if breaks(Rule::CutUnflushed) { u64::MAX } else { flushed };
-            let Some(place) = table.last_before(flushed, applied.min(known)) else { continue };
-            let now_s = self.storage.group_now_s(set);
-            if let Some(state) = self.core.cut_to(set, place, now_s) {
-                let append = GroupAppend { state: Some(state), entries: Vec::new() };
-                self.stalled.push_back((set, append));
             }
         }
     }
@@ -563,13 +634,6 @@ impl Host {
         std::mem::take(&mut self.outbox)
     }
 
-    fn take_persisted(&mut self) {
-        let turns = std::mem::take(&mut self.persisted.lock().turns);
-        if let Some(last) = turns.into_iter().max() {
-            self.inbox.push_back(Input::Persisted(last));
-        }
-    }
-
     /// Does what the core wants, in its order.
     fn follow(&mut self, outputs: Outputs) {
         self.has_news |= !outputs.leads.is_empty();
@@ -585,6 +649,15 @@ impl Host {
         }
         for (ticket, answer) in outputs.answers {
             self.answer(ticket, answer);
+        }
+        outputs.reconfigured.iter().for_each(|set| self.meet_members(*set));
+        for (node, set, replica) in outputs.removed {
+            self.outbox.push((node, NodeMessage::Gone { set, replica }));
+        }
+        self.leaving.extend(outputs.left);
+        self.remove_left();
+        for (set, to) in outputs.images_wanted {
+            self.begin_transfer(set, to);
         }
         for (set, wanted) in outputs.wanted {
             let Some(table) = self.core.table(set) else { continue };
@@ -610,49 +683,6 @@ impl Host {
         }
     }
 
-    /// Puts what is to be kept into the log. What does not fit now comes again with the next turn.
-    fn append(&mut self, turn: u64) {
-        self.is_unawaited |= !self.stalled.is_empty();
-        while let Some((set, append)) = self.stalled.front() {
-            let set = *set;
-            match self.storage.append_group(set, append) {
-                Ok(slots) => {
-                    if let Some(first) = append.entries.first() {
-                        let first = first.index;
-                        self.core.placed(set, first, &slots);
-                    }
-                    let needed = self.core.table(set).and_then(|table| table.needed_from());
-                    self.storage.set_group_needed(set, needed);
-                    self.stalled.pop_front();
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "the log takes nothing now");
-                    return;
-                }
-            }
-        }
-        if breaks(Rule::TellBeforeSync) && self.is_unawaited {
-            self.persisted.lock().turns.push(turn);
-        }
-        if self.is_unawaited {
-            let (persisted, wake) = (Arc::clone(&self.persisted), Arc::clone(&self.wake));
-            let awaited = self.storage.await_durable(Box::new(move |is_durable| {
-                let mut persisted = persisted.lock();
-                match is_durable {
-                    true => persisted.turns.push(turn),
-                    false => persisted.has_failed = true,
-                }
-                drop(persisted);
-                wake();
-            }));
-            match awaited {
-                Ok(()) => self.is_unawaited = false,
-                // Nothing is promised: a later turn waits for it.
-                Err(error) => tracing::debug!(%error, "the log takes nothing now"),
-            }
-        }
-    }
-
     /// Applies what is committed, and answers those who asked for it here.
     fn apply(&mut self, set: SetId, committed: CommittedEntries) {
         let mut entries = Vec::with_capacity(committed.entries.len());
@@ -674,7 +704,13 @@ impl Host {
         }
         let Some(last) = entries.last().map(|entry| entry.head.index) else { return };
         let asked = &mut self.asked;
-        self.storage.apply_group(&entries, |number, result| {
+        let (storage, comparison) = (&self.storage, &mut self.comparison);
+        let step = self.options.compare_step.max(1);
+        storage.apply_group(&entries, |number, result| {
+            let index = entries.get(number).map_or(0, |entry| entry.head.index);
+            if index.is_multiple_of(step) {
+                comparison.note(set, index, storage.set_checksum(set));
+            }
             let ticket = tickets.get(number).copied().flatten();
             match ticket.and_then(|ticket| asked.remove(&ticket)) {
                 Some(Asked::Write(_, done)) => done(ProposalAnswer::Done(result)),
@@ -682,6 +718,9 @@ impl Host {
                 None => {}
             }
         });
+        for entry in entries.iter().filter(|entry| entry.head.kind == KIND_COMPARE) {
+            self.compare(set, &entry.body);
+        }
         self.inbox.push_back(Input::Applied { set, index: last });
     }
 

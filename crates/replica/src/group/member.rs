@@ -1,19 +1,24 @@
 //! One member of one set: what consensus needs around it so that nothing is said before it is on disk, nobody is answered twice,
 //! and nothing that a peer sends can end the process.
 
-use std::collections::VecDeque;
+mod moves;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, Message, MessageType};
 use raft::{Config, RawNode, Ready, StateRole};
 use slog::Logger;
 use storage::broken::{Rule, breaks};
-use storage::{EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot};
+use storage::{Configuration, EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot};
 use types::{NodeId, ReplicaId, SetId};
 
-use super::entries::{Entries, Wanted, context_of, kind_and_second};
+use super::changes::{Change, KIND_MEMBERS};
+use super::entries::{Entries, KIND_EMPTY, Wanted, context_of, parts};
 use super::wire::PeerMessage;
 use crate::group::core::Random;
+use moves::Sender;
+pub(crate) use moves::{StagedPlace, Standing};
 
 /// How members measure time and how much they hold.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +131,7 @@ pub struct CommittedEntries {
 /// What a member wants done.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
-    pub(crate) append: GroupAppend,
+    pub(crate) appends: Vec<GroupAppend>,
     /// May leave at once.
     pub(crate) messages: Vec<Message>,
     pub(crate) committed: CommittedEntries,
@@ -134,6 +139,33 @@ pub(crate) struct Wishes {
     pub(crate) wanted: Option<Wanted>,
     /// It leads since now.
     pub(crate) leads_anew: bool,
+    /// Members that need an image.
+    pub(crate) wanted_images: BTreeSet<u64>,
+    /// Who belongs to the set is another matter now.
+    pub(crate) is_reconfigured: bool,
+    /// The member does not belong to its set any more.
+    pub(crate) is_removed: bool,
+    /// Members that do not, and where they were.
+    pub(crate) removed: Vec<(ReplicaId, NodeId)>,
+}
+
+impl Wishes {
+    /// The state is to be kept, behind what is to be kept already.
+    fn append_state(&mut self, state: GroupState) {
+        self.appends.push(GroupAppend { state: Some(state), ..GroupAppend::default() });
+    }
+}
+
+/// The preferred member of a set has rank 0; each set prefers another one.
+fn rank_of(set: SetId, replica: ReplicaId, configuration: &Configuration) -> usize {
+    let mut voters = configuration.voters.clone();
+    // While two configurations decide, those of both: equal ranks would tie for ever.
+    voters.extend(&configuration.outgoing);
+    voters.sort_unstable();
+    voters.dedup();
+    let place = voters.iter().position(|voter| *voter == replica).unwrap_or(0);
+    let count = voters.len().max(1);
+    (place + count - set.0 as usize % count) % count
 }
 
 /// A proposal whose entry is in this member's log.
@@ -193,6 +225,14 @@ pub(crate) struct Member {
     /// Handed over to be applied.
     handed_over: u64,
     last_now_s: u32,
+    /// Changes of members that were handed over and are not in force yet.
+    pending_changes: VecDeque<(u64, Bytes)>,
+    /// Members that the configuration does not know yet, and where they are.
+    strangers: BTreeMap<ReplicaId, NodeId>,
+    /// The image that this node holds for the member.
+    staged: Option<StagedPlace>,
+    /// Consensus is behind this entry, and the image is on its way into the trees.
+    installing: Option<EntryPlace>,
     pub(crate) frozen: Option<String>,
 }
 
@@ -225,12 +265,7 @@ impl Member {
             batch_append: true,
             ..Config::default()
         };
-        let mut voters = state.configuration.voters.clone();
-        voters.sort_unstable();
-        let place = voters.iter().position(|voter| *voter == state.replica).unwrap_or(0);
-        let count = voters.len().max(1);
-        // Each set prefers another of its members.
-        let rank = (place + count - state.set.0 as usize % count) % count;
+        let rank = rank_of(state.set, state.replica, &state.configuration);
         let raw = RawNode::new(&config, Entries::new(recovered, bodies), logger)?;
         let mut member = Member {
             set: state.set,
@@ -252,10 +287,24 @@ impl Member {
             applied,
             handed_over: applied,
             last_now_s,
+            pending_changes: VecDeque::new(),
+            strangers: BTreeMap::new(),
+            staged: None,
+            installing: None,
             frozen: None,
         };
         member.set_timeout(false);
         Ok(member)
+    }
+
+    /// Changes of members that are committed, and that the state which was kept does not know. Returns whether it still belongs
+    /// to its set.
+    pub(crate) fn catch_up(&mut self, changes: Vec<(u64, Bytes)>) -> bool {
+        let mut wishes = Wishes::default();
+        for (index, body) in changes {
+            self.apply_change(index, body, &mut wishes);
+        }
+        !wishes.is_removed
     }
 
     fn log(&self) -> &Entries {
@@ -273,7 +322,7 @@ impl Member {
     /// The node of the member that leads, as far as this one knows.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         let leader = ReplicaId(self.raw.raft.leader_id);
-        self.state().configuration.node_of(leader)
+        self.node_of(leader)
     }
 
     /// The library draws its own timeouts by chance, from a source of its own; after every call that may have done so, ours
@@ -299,7 +348,9 @@ impl Member {
     pub(crate) fn tick(&mut self) {
         self.ticks += 1;
         // A lone voter would elect itself before its vote is on disk.
-        if self.state().configuration.voters.len() == 1 && !self.unpersisted.is_empty() {
+        let configuration = &self.state().configuration;
+        let is_lone = configuration.voters.len() == 1 && !configuration.is_joint();
+        if is_lone && !self.unpersisted.is_empty() {
             return;
         }
         self.raw.tick();
@@ -325,16 +376,22 @@ impl Member {
     }
 
     /// A message of another member. What could end the process is refused before the library sees it.
-    pub(crate) fn step(&mut self, from: NodeId, message: Message) {
-        let is_ours = message.to == self.replica.0
-            && self.state().configuration.node_of(ReplicaId(message.from)) == Some(from);
-        if !is_ours || !self.is_sound(&message) {
+    pub(crate) fn step(&mut self, from: NodeId, message: Message, wishes: &mut Wishes) {
+        let replica = ReplicaId(message.from);
+        let sender = self.sender(replica, from);
+        let is_ours = message.to == self.replica.0;
+        if is_ours && sender == Sender::Gone {
+            wishes.removed.push((replica, from));
+        }
+        let is_known = matches!(sender, Sender::Known | Sender::New);
+        if !is_ours || !is_known || !self.is_sound(&message) {
             tracing::debug!(set = self.set.0, %from, "a message of a peer is not for this member");
             return;
         }
-        let is_from_leader =
-            matches!(message.get_msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat);
-        if is_from_leader && message.term >= self.raw.raft.term {
+        if sender == Sender::New {
+            self.meet(replica, from);
+        }
+        if Member::is_from_leader(&message) && message.term >= self.raw.raft.term {
             self.heard_at = self.ticks;
         }
         let _ = self.raw.step(message);
@@ -357,14 +414,16 @@ impl Member {
                         entry.index == index
                             && entry.term <= message.term
                             && entry.term >= message.log_term
-                            && kind_and_second(entry).is_some()
+                            && is_sound_entry(entry)
                             && (index > log.committed
+                                // What is not here any more was committed, and is not looked at.
                                 || log
                                     .term(index)
-                                    .is_ok_and(|term| term == 0 || term == entry.term))
+                                    .map_or(true, |term| term == 0 || term == entry.term))
                     })
             }
-            MessageType::MsgSnapshot | MessageType::MsgPropose => false,
+            MessageType::MsgSnapshot => self.is_staged_snapshot(message),
+            MessageType::MsgPropose => false,
             _ => true,
         }
     }
@@ -444,14 +503,24 @@ impl Member {
 
     /// Entries up to one were applied.
     pub(crate) fn note_applied(&mut self, index: u64, wishes: &mut Wishes) {
+        // What was applied before the member went on behind an image.
+        if self.installing.is_some() {
+            return;
+        }
         assert!(index >= self.applied && index <= self.handed_over, "applied what was handed over");
         self.applied = index;
+        while let Some((at, body)) = self.pending_changes.pop_front_if(|(at, _)| *at <= index) {
+            self.apply_change(at, body, wishes);
+        }
         self.raw.advance_apply_to(index);
         self.raw.mut_store().evict(index);
         self.answer_reads(wishes);
     }
 
     fn answer_reads(&mut self, wishes: &mut Wishes) {
+        if self.installing.is_some() {
+            return;
+        }
         let (applied, leads) = (self.applied, self.is_leader());
         self.reads.retain_mut(|batch| {
             let may_read = batch.index.is_some_and(|index| index <= applied)
@@ -484,6 +553,7 @@ impl Member {
         }
         self.set_timeout(false);
         wishes.wanted = self.log().take_wanted();
+        wishes.wanted_images = self.take_wanted_images();
         self.answer_reads(wishes);
     }
 
@@ -525,15 +595,17 @@ impl Member {
             (state.term, state.vote, state.commit) = (hard.term, hard.vote, hard.commit);
             must_sync |= has_voted;
         }
-        if let Some(last) = entries.iter().filter_map(kind_and_second).map(|(_, s)| s).max() {
+        if let Some(last) = entries.iter().filter_map(parts).map(|(_, s, _)| s).max() {
             self.last_now_s = self.last_now_s.max(last);
         }
+        if !ready.snapshot().is_empty() {
+            must_sync = true;
+            self.restore(&ready.snapshot().clone(), wishes);
+        }
         if must_sync {
-            if ready.hs().is_some() {
-                wishes.append.state = Some(self.state().clone());
-            }
-            let appended = self.raw.mut_store().append(entries);
-            wishes.append.entries.extend(appended);
+            let state = ready.hs().map(|_| self.state().clone());
+            let entries = self.raw.mut_store().append(entries);
+            wishes.appends.push(GroupAppend { state, entries, ..GroupAppend::default() });
         }
         let mut held = ready.take_persisted_messages();
         let free = ready.take_messages();
@@ -580,8 +652,11 @@ impl Member {
                     false => wishes.answers.push((front.ticket, Answer::Lost)),
                 }
             }
-            let (kind, now_s) = kind_and_second(&entry).unwrap_or((super::entries::KIND_EMPTY, 0));
-            wishes.committed.entries.push((place, kind, now_s, entry.data, ticket));
+            let (kind, now_s, body) = parts(&entry).unwrap_or((KIND_EMPTY, 0, Bytes::new()));
+            if kind == KIND_MEMBERS {
+                self.pending_changes.push_back((entry.index, body.clone()));
+            }
+            wishes.committed.entries.push((place, kind, now_s, body, ticket));
         }
     }
 
@@ -622,9 +697,13 @@ impl Member {
 
     /// Asks a member of another node to take over.
     pub(crate) fn hand_leadership_to(&mut self, node: NodeId) {
-        if let Some(replica) = self.state().configuration.replica_on(node)
-            && self.is_leader()
-        {
+        if let Some(replica) = self.state().configuration.replica_on(node) {
+            self.hand_leadership_to_member(replica);
+        }
+    }
+
+    pub(crate) fn hand_leadership_to_member(&mut self, replica: ReplicaId) {
+        if self.is_leader() && self.raw.raft.lead_transferee.is_none() {
             self.raw.transfer_leader(replica.0);
             self.set_timeout(false);
         }
@@ -675,7 +754,12 @@ impl Member {
 
     /// The messages that may leave, for the nodes they are for.
     pub(crate) fn address(&self, message: Message) -> Option<(NodeId, PeerMessage)> {
-        let node = self.state().configuration.node_of(ReplicaId(message.to))?;
+        let node = self.node_of(ReplicaId(message.to))?;
         PeerMessage::travels(&message).then_some((node, PeerMessage { set: self.set, message }))
     }
+}
+
+/// Whether an entry is one that a leader writes.
+fn is_sound_entry(entry: &Entry) -> bool {
+    parts(entry).is_some_and(|(kind, _, body)| kind != KIND_MEMBERS || Change::decode(body).is_ok())
 }

@@ -13,6 +13,7 @@
 //! member, [`core`] for all of a node, [`host`] for what surrounds the core: log, trees, answers; [`requests`] for a
 //! coordinator's requests on their way to leaders; [`driver`] for the thread that drives a host in a real process.
 
+mod changes;
 mod core;
 mod documents;
 mod driver;
@@ -23,15 +24,18 @@ mod node_wire;
 #[cfg(test)]
 mod node_wire_tests;
 mod requests;
+pub mod transfer;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::core::{Core, Input, Outputs};
+pub use changes::{ChangeState, Goal};
 pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table};
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
-pub use host::{Host, HostOptions, NodeMessage, Now, ProposalAnswer};
+pub use host::{Host, HostOptions, NodeMessage, Now, ProposalAnswer, SetRanges};
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
 pub use requests::{WriteDone, WriteOutcome};
+pub use transfer::{Taken, TransferMessage};
 pub use wire::PeerMessage;

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use storage::{CommitError, CommitResult, TreeError};
 use types::codec::{Decoder, Malformed};
 use types::travel::{CommitAnswer, Fault, decode_commit_answer, encode_commit_answer};
-use types::{NodeId, SetId};
+use types::{NodeId, ReplicaId, SetId};
 
 use super::host::{NodeMessage, ProposalAnswer};
+use super::transfer::TransferMessage;
 use super::wire::PeerMessage;
 
 /// The first byte of a message; another one is malformed until it is known.
@@ -20,6 +21,13 @@ const KIND_CONSENSUS: u8 = 1;
 const KIND_REQUEST: u8 = 2;
 const KIND_ANSWER: u8 = 3;
 const KIND_PING: u8 = 4;
+const KIND_STANDING: u8 = 5;
+const KIND_REFUSED: u8 = 6;
+const KIND_GONE: u8 = 7;
+const KIND_STILL_MEMBER: u8 = 8;
+const KIND_SUM: u8 = 9;
+const KIND_DIFFERS: u8 = 10;
+const KIND_TRANSFER: u8 = 11;
 
 const ANSWER_DONE: u8 = 0;
 const ANSWER_LEADER_UNKNOWN: u8 = 1;
@@ -52,6 +60,31 @@ impl NodeMessage {
                 out.extend_from_slice(&clock_us.to_be_bytes());
                 out.extend_from_slice(&shown.to_be_bytes());
             }
+            NodeMessage::Standing { synced } => {
+                out.push(KIND_STANDING);
+                out.extend_from_slice(&synced.to_be_bytes());
+            }
+            NodeMessage::Refused { synced } => {
+                out.push(KIND_REFUSED);
+                out.extend_from_slice(&synced.to_be_bytes());
+            }
+            NodeMessage::Gone { set, replica } => encode_member(KIND_GONE, *set, *replica, out),
+            NodeMessage::StillMember { set, replica } => {
+                encode_member(KIND_STILL_MEMBER, *set, *replica, out);
+            }
+            NodeMessage::Sum { set, replica, index, sum } => {
+                encode_member(KIND_SUM, *set, *replica, out);
+                out.extend_from_slice(&index.to_be_bytes());
+                out.extend_from_slice(&sum.to_be_bytes());
+            }
+            NodeMessage::Differs { set, replica, index } => {
+                encode_member(KIND_DIFFERS, *set, *replica, out);
+                out.extend_from_slice(&index.to_be_bytes());
+            }
+            NodeMessage::Transfer(message) => {
+                out.push(KIND_TRANSFER);
+                message.encode(out);
+            }
         }
     }
 
@@ -79,9 +112,42 @@ impl NodeMessage {
                 let ping = NodeMessage::Ping { clock_us, shown };
                 if decoder.is_done() { Ok(ping) } else { Err(Malformed) }
             }
-            _ => Err(Malformed),
+            KIND_TRANSFER => TransferMessage::decode(decoder.rest()).map(NodeMessage::Transfer),
+            kind => decode_about_members(kind, decoder),
         }
     }
+}
+
+fn encode_member(kind: u8, set: SetId, replica: ReplicaId, out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(&set.0.to_be_bytes());
+    out.extend_from_slice(&replica.0.to_be_bytes());
+}
+
+/// What is said of logs and members.
+fn decode_about_members(kind: u8, mut decoder: Decoder) -> Result<NodeMessage, Malformed> {
+    let number = |decoder: &mut Decoder| decoder.array().map(u64::from_be_bytes);
+    let message = match kind {
+        KIND_STANDING => NodeMessage::Standing { synced: number(&mut decoder)? },
+        KIND_REFUSED => NodeMessage::Refused { synced: number(&mut decoder)? },
+        KIND_GONE | KIND_STILL_MEMBER | KIND_SUM | KIND_DIFFERS => {
+            let set = SetId(decoder.u32()?);
+            let replica = ReplicaId(number(&mut decoder)?);
+            match kind {
+                KIND_GONE => NodeMessage::Gone { set, replica },
+                KIND_STILL_MEMBER => NodeMessage::StillMember { set, replica },
+                KIND_DIFFERS => {
+                    NodeMessage::Differs { set, replica, index: number(&mut decoder)? }
+                }
+                _ => {
+                    let (index, sum) = (number(&mut decoder)?, number(&mut decoder)?);
+                    NodeMessage::Sum { set, replica, index, sum }
+                }
+            }
+        }
+        _ => return Err(Malformed),
+    };
+    if decoder.is_done() { Ok(message) } else { Err(Malformed) }
 }
 
 fn encode_answer(answer: &ProposalAnswer, out: &mut Vec<u8>) {

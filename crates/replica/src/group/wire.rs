@@ -2,9 +2,12 @@
 //! library's own parser never sees it.
 
 use bytes::Bytes;
-use raft::eraftpb::{Entry, EntryType, Message, MessageType};
+use raft::eraftpb::{Entry, EntryType, Message, MessageType, Snapshot};
+use storage::{Configuration, EntryPlace};
 use types::codec::{Decoder, Malformed, push_counted, push_length, push_varint};
 use types::{ReplicaId, SetId};
+
+use super::entries::conf_state;
 
 /// A message from one member of a set to another.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +45,24 @@ const KINDS: [MessageType; 13] = [
     MessageType::MsgSnapshot,
 ];
 
+/// That a member may go on behind an image that it holds, with who belongs to its set there.
+pub(crate) fn snapshot_of(place: EntryPlace, configuration: &Configuration) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    let mut data = Vec::new();
+    configuration.encode(&mut data);
+    snapshot.data = Bytes::from(data);
+    let metadata = snapshot.mut_metadata();
+    (metadata.index, metadata.term) = (place.index, place.term);
+    metadata.set_conf_state(conf_state(configuration));
+    snapshot
+}
+
+/// Who belongs to a set; all of the bytes are its.
+pub(crate) fn decode_configuration(mut bytes: &[u8]) -> Option<Configuration> {
+    let configuration = Configuration::decode(&mut bytes)?;
+    bytes.is_empty().then_some(configuration)
+}
+
 impl PeerMessage {
     /// From whom it is.
     pub fn from(&self) -> ReplicaId {
@@ -56,7 +77,6 @@ impl PeerMessage {
     /// Whether it can travel: a member also talks to itself.
     pub(crate) fn travels(message: &Message) -> bool {
         KINDS.contains(&message.get_msg_type())
-            && message.get_msg_type() != MessageType::MsgSnapshot
     }
 
     /// Appends its bytes.
@@ -92,6 +112,12 @@ impl PeerMessage {
             push_varint(out, entry.index);
             push_counted(out, &entry.context);
             push_counted(out, &entry.data);
+        }
+        if message.get_msg_type() == MessageType::MsgSnapshot {
+            let snapshot = message.get_snapshot();
+            push_varint(out, snapshot.get_metadata().index);
+            push_varint(out, snapshot.get_metadata().term);
+            push_counted(out, &snapshot.data);
         }
     }
 
@@ -135,6 +161,12 @@ impl PeerMessage {
             entry.context = decoder.counted()?;
             entry.data = decoder.counted()?;
             message.mut_entries().push(entry);
+        }
+        if message.get_msg_type() == MessageType::MsgSnapshot {
+            let place = EntryPlace { index: decoder.varint()?, term: decoder.varint()? };
+            let bytes = decoder.counted()?;
+            let configuration = decode_configuration(&bytes).ok_or(Malformed)?;
+            message.set_snapshot(snapshot_of(place, &configuration));
         }
         if decoder.is_done() { Ok(PeerMessage { set, message }) } else { Err(Malformed) }
     }

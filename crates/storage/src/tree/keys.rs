@@ -32,6 +32,9 @@ pub(crate) const SPACE_HORIZON: u8 = 7;
 /// What became of requests that must not be applied twice.
 pub(crate) const SPACE_REQUESTS: u8 = 8;
 
+/// Sets whose rows were handed over and are not as far as the table was purged.
+pub(crate) const SPACE_GUARDS: u8 = 9;
+
 const KIND_PARTITION_DELETION: u8 = 1;
 const KIND_RANGE_DELETION: u8 = 2;
 const KIND_STATIC: u8 = 3;
@@ -121,6 +124,20 @@ pub(crate) fn progress_key(set: SetId) -> [u8; 5] {
     [SPACE_PROGRESS, a, b, c, d]
 }
 
+/// The key of a set's guard.
+pub(crate) fn guard_key(set: SetId) -> [u8; 5] {
+    let [a, b, c, d] = set.0.to_be_bytes();
+    [SPACE_GUARDS, a, b, c, d]
+}
+
+/// The keys of a set's kept answers: from, and before.
+pub(crate) fn requests_bounds(set: SetId) -> (Vec<u8>, Vec<u8>) {
+    let mut start = vec![SPACE_REQUESTS];
+    start.extend_from_slice(&set.0.to_be_bytes());
+    let end = types::successor(&start).unwrap_or_else(|| vec![SPACE_REQUESTS + 1]);
+    (start, end)
+}
+
 /// Where it is kept what became of a mutation of a request.
 pub(crate) fn request_key(set: SetId, id: u128, number: u32) -> Vec<u8> {
     let mut key = vec![SPACE_REQUESTS];
@@ -141,15 +158,20 @@ pub(crate) fn definition_key(version: u64) -> [u8; 9] {
 
 /// The keys of all rows in a part of the ring: from, and before.
 pub(crate) fn ring_bounds(range: RingRange) -> (Vec<u8>, Vec<u8>) {
-    let mut start = vec![SPACE_ROWS];
+    space_bounds(SPACE_ROWS, range)
+}
+
+/// The keys of one space whose partitions lie in a part of the ring: from, and before.
+pub(crate) fn space_bounds(space: u8, range: RingRange) -> (Vec<u8>, Vec<u8>) {
+    let mut start = vec![space];
     start.extend_from_slice(&range.start.to_bytes());
     let end = match range.last.0.checked_add(1) {
         Some(next) => {
-            let mut end = vec![SPACE_ROWS];
+            let mut end = vec![space];
             end.extend_from_slice(&RingToken(next).to_bytes());
             end
         }
-        None => vec![SPACE_ROWS + 1],
+        None => vec![space + 1],
     };
     (start, end)
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod covering;
 pub(crate) mod deletions;
+pub(crate) mod guards;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod progress;

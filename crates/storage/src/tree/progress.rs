@@ -21,13 +21,13 @@ pub(crate) struct Applied {
 
 /// What a tree keeps of a replica set with its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReplayPoint {
-    pub(super) applied: Applied,
-    pub(super) horizon_s: u32,
+pub(crate) struct ReplayPoint {
+    pub(crate) applied: Applied,
+    pub(crate) horizon_s: u32,
     /// The version of the definition in force.
-    pub(super) version: Option<u64>,
+    pub(crate) version: Option<u64>,
     /// Over everything that the set applied; zero where it has one member.
-    pub(super) checksum: u64,
+    pub(crate) checksum: u64,
 }
 
 /// In the flags of a replay point: a version of a definition follows, a checksum follows.
@@ -35,7 +35,7 @@ const POINT_DEFINED: u8 = 1;
 const POINT_SUMMED: u8 = 2;
 
 impl ReplayPoint {
-    pub(super) fn encode(self) -> TreeBytes {
+    pub(crate) fn encode(self) -> TreeBytes {
         let mut bytes = Vec::with_capacity(25);
         bytes.extend_from_slice(&self.applied.index.to_be_bytes());
         bytes.extend_from_slice(&self.applied.ordinal.to_be_bytes());
@@ -51,7 +51,7 @@ impl ReplayPoint {
         TreeBytes::from(bytes)
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<ReplayPoint> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<ReplayPoint> {
         let (index, rest) = bytes.split_first_chunk::<8>()?;
         let (ordinal, rest) = rest.split_first_chunk::<4>()?;
         let (index, ordinal) = (u64::from_be_bytes(*index), u32::from_be_bytes(*ordinal));
@@ -134,13 +134,25 @@ impl SetProgress {
         }
     }
 
-    pub(super) fn replay_point(&self) -> ReplayPoint {
+    pub(crate) fn replay_point(&self) -> ReplayPoint {
         ReplayPoint {
             applied: self.applied(),
             horizon_s: self.horizon_s.load(Ordering::Relaxed),
             version: self.definition.load().as_ref().map(|definition| definition.table.version),
             checksum: self.checksum(),
         }
+    }
+
+    /// The rows of the set were handed over, and are as they were at this point. Only called by the one who applies this set,
+    /// under the read side of `seal`.
+    pub(crate) fn install(&self, point: ReplayPoint, definition: Option<Arc<Definition>>) {
+        let retention_s = definition.as_ref().map_or(FOR_EVER_S, |it| it.retention_s);
+        self.definition.store(definition);
+        self.retention_s.store(retention_s, Ordering::Relaxed);
+        self.horizon_s.store(point.horizon_s, Ordering::Relaxed);
+        self.checksum.store(point.checksum, Ordering::Relaxed);
+        self.index.store(point.applied.index, Ordering::Release);
+        self.ordinal.store(point.applied.ordinal, Ordering::Release);
     }
 
     /// Several keys are about to change. Only called by the one who applies this set.
@@ -193,6 +205,11 @@ impl SetProgress {
     /// The sum over everything that was applied.
     pub(crate) fn checksum(&self) -> u64 {
         self.checksum.load(Ordering::Relaxed)
+    }
+
+    /// As if something else had been applied.
+    pub(crate) fn spoil(&self) {
+        self.checksum.fetch_xor(1 << 40, Ordering::Relaxed);
     }
 
     /// Adds what became of a mutation, and what it wrote, to the sum. Only called by the one who applies this set, before

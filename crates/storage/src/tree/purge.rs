@@ -4,8 +4,10 @@
 //! covers is not kept (see `merge`). After min(`gc_grace_seconds`, retention) it goes; when exactly
 //! nobody can tell, because merging takes it for gone from then on (see `definition`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use parking_lot::Mutex;
 use tree::courtesy::Courtesy;
 use tree::{Kept, Sieve, Sieving};
 use types::{CellRef, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter};
@@ -19,12 +21,39 @@ use crate::merge::row::is_dead_before;
 #[derive(Debug, Default)]
 pub(crate) struct PurgeFactory {
     horizon_s: AtomicU32,
+    /// Seconds beyond which nothing is purged for now, each with its number.
+    held: Mutex<(u64, Vec<(u64, u32)>)>,
+}
+
+/// While it is held a table is purged no further than to a second: its rows are being handed to another node, or came from
+/// there and belong to a set that is not as far as the table's others.
+#[derive(Debug)]
+pub(crate) struct PurgeHold {
+    factory: Arc<PurgeFactory>,
+    number: u64,
+}
+
+impl PurgeHold {
+    pub(crate) fn new(factory: &Arc<PurgeFactory>, horizon_s: u32) -> PurgeHold {
+        let mut held = factory.held.lock();
+        held.0 += 1;
+        let number = held.0;
+        held.1.push((number, horizon_s));
+        PurgeHold { factory: Arc::clone(factory), number }
+    }
+}
+
+impl Drop for PurgeHold {
+    fn drop(&mut self) {
+        self.factory.held.lock().1.retain(|(number, _)| *number != self.number);
+    }
 }
 
 impl PurgeFactory {
     /// What died before this second may go.
     pub(crate) fn horizon_s(&self) -> u32 {
-        self.horizon_s.load(Ordering::Acquire)
+        let horizon_s = self.horizon_s.load(Ordering::Acquire);
+        self.held.lock().1.iter().map(|(_, held_s)| *held_s).fold(horizon_s, u32::min)
     }
 
     /// The sorted files hold this horizon.

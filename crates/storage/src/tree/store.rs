@@ -27,9 +27,10 @@ use schema::KeyShape;
 use types::{SetId, TableId};
 
 use super::deletions::DeletedPartitions;
+use super::guards::Guards;
 use super::keys::{SPACE_DEFINITIONS, SPACE_HORIZON, SPACE_PROGRESS, definition_key, progress_key};
 use super::progress::{Applied, FOR_EVER_S, ReplayPoint, SetProgress};
-use super::purge::PurgeFactory;
+use super::purge::{PurgeFactory, PurgeHold};
 use crate::core::Poison;
 use crate::definition::Definition;
 use crate::error::TreeError;
@@ -287,7 +288,8 @@ pub(crate) struct OpenStore {
     kept_versions: Mutex<HashSet<u64, FixedState>>,
     /// The horizon that is in sorted files once what is frozen is.
     sealed_horizon_s: AtomicU32,
-    purge: Arc<PurgeFactory>,
+    pub(crate) purge: Arc<PurgeFactory>,
+    pub(crate) guards: Guards,
     home: Arc<dyn TreeHome>,
     folder: PathBuf,
     is_established: AtomicBool,
@@ -327,8 +329,10 @@ impl OpenStore {
             None => 0,
         };
         purge.raise(purged_s);
+        let guards = Guards::load(tree.as_ref(), &purge)?;
         Ok(OpenStore {
             tree,
+            guards,
             deleted,
             indexes: IndexSet::default(),
             leftovers,
@@ -528,6 +532,13 @@ impl OpenStore {
         horizon_s(self.retention_max_s())
     }
 
+    /// Before the memtable is frozen: guards of sets that are far enough go with it. `now_s` tells what no entry is behind that is
+    /// still to be applied to a set.
+    pub(crate) fn judge_guards(&self, now_s: impl Fn(SetId) -> Option<u32>) {
+        let retention_s = self.retention_max_s().unwrap_or(FOR_EVER_S);
+        self.guards.judge(|set| now_s(set).map(|now_s| now_s.saturating_sub(retention_s)));
+    }
+
     /// Has the next seal take place, even if nothing was written.
     pub(crate) fn want_seal(&self) {
         self.active_bytes.fetch_add(1, Ordering::Relaxed);
@@ -577,6 +588,7 @@ impl OpenStore {
             let value = TreeBytes::from(horizon_s.to_be_bytes());
             self.tree.insert(&[SPACE_HORIZON], value, seqno);
         }
+        self.guards.write(self.tree.as_ref(), seqno);
         self.sizes.write(|key, value| {
             match value {
                 Some(value) => self.tree.insert(key, value, seqno),
@@ -633,6 +645,7 @@ impl OpenStore {
         }
         // The files have the replay points of that horizon now, whatever becomes of the log.
         self.purge.raise(self.sealed_horizon_s.load(Ordering::Acquire));
+        self.guards.flushed();
         self.sealed_since.store(NOWHERE, Ordering::Release);
         Ok(self.sealed_bytes.swap(0, Ordering::AcqRel))
     }
@@ -689,6 +702,25 @@ impl OpenStore {
         let seqno = self.tree.next_seqno();
         self.change_readers_of_all(|readers| readers.push(seqno));
         Snapshot { store: self, set: None, seqno }
+    }
+
+    /// A view of all sets for somebody who cannot hold on to the store: it lasts until [`OpenStore::end_view`]. Nothing of it is
+    /// purged either.
+    pub(crate) fn begin_view(&self) -> (SeqNo, PurgeHold) {
+        let _nobody_applies = self.seal.write();
+        self.publish_all();
+        let seqno = self.tree.next_seqno();
+        self.change_readers_of_all(|readers| readers.push(seqno));
+        (seqno, PurgeHold::new(&self.purge, self.purge.horizon_s()))
+    }
+
+    /// Nobody reads any more from a view.
+    pub(crate) fn end_view(&self, seqno: SeqNo) {
+        self.change_readers_of_all(|readers| {
+            if let Some(index) = readers.iter().position(|known| *known == seqno) {
+                readers.swap_remove(index);
+            }
+        });
     }
 
     /// A view of a set that does not change while it is held.

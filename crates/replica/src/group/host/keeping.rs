@@ -1,0 +1,103 @@
+//! What a host keeps in the log of its node, and for how long.
+
+use std::sync::Arc;
+
+use storage::GroupAppend;
+use storage::broken::{Rule, breaks};
+
+use super::transfers::Installing;
+use super::{Host, Input};
+
+impl Host {
+    /// Entries that are in sorted files here, and known by all members, go. If the log is too long in spite of that, a member that
+    /// lacks them is handed the rows instead.
+    pub(super) fn shorten_log(&mut self) {
+        let flushed = self.storage.flushed_before();
+        let is_too_long = self.storage.log_kept_bytes() > self.options.log_bytes_max;
+        for set in self.core.sets().collect::<Vec<_>>() {
+            let known = self.known_by_all.get(&set).copied().unwrap_or(0);
+            let known = if is_too_long { u64::MAX } else { known };
+            let (Some(table), Some(applied)) = (self.core.table(set), self.core.applied(set))
+            else {
+                continue;
+            };
+            let flushed = if breaks(Rule::CutUnflushed) { u64::MAX } else { flushed };
+            let Some(place) = table.last_before(flushed, applied.min(known)) else { continue };
+            let kept_from = self.transfer_place(set, place.index);
+            let table = self.core.table(set);
+            let place = table.and_then(|it| it.last_before(flushed, place.index.min(kept_from)));
+            let Some(place) = place else { continue };
+            let now_s = self.storage.group_now_s(set);
+            if let Some(state) = self.core.cut_to(set, place, now_s) {
+                let append = GroupAppend { state: Some(state), ..GroupAppend::default() };
+                self.stalled.push_back((set, append));
+            }
+        }
+    }
+
+    /// Puts what is to be kept into the log. What does not fit now comes again with the next turn.
+    pub(super) fn append(&mut self, turn: u64) {
+        self.is_unawaited |= !self.stalled.is_empty();
+        while let Some((set, append)) = self.stalled.front() {
+            let set = *set;
+            if let Some(state) = append.state.as_ref().filter(|_| append.is_install) {
+                let position = match self.storage.append_install(state) {
+                    Ok(position) => position,
+                    Err(error) => {
+                        tracing::debug!(%error, "the log takes nothing now");
+                        return;
+                    }
+                };
+                let (member, index) = (state.replica, state.cut.index);
+                let installing = Installing { turn, set, member, index, position };
+                self.transfers.installing.push(installing);
+                self.storage.set_group_needed(set, None);
+                self.stalled.pop_front();
+                continue;
+            }
+            match self.storage.append_group(set, append) {
+                Ok(slots) => {
+                    if let Some(first) = append.entries.first() {
+                        let first = first.index;
+                        self.core.placed(set, first, &slots);
+                    }
+                    let needed = self.core.table(set).and_then(|table| table.needed_from());
+                    self.storage.set_group_needed(set, needed);
+                    self.stalled.pop_front();
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the log takes nothing now");
+                    return;
+                }
+            }
+        }
+        if breaks(Rule::TellBeforeSync) && self.is_unawaited {
+            self.persisted.lock().turns.push(turn);
+        }
+        if self.is_unawaited {
+            let (persisted, wake) = (Arc::clone(&self.persisted), Arc::clone(&self.wake));
+            let awaited = self.storage.await_durable(Box::new(move |is_durable| {
+                let mut persisted = persisted.lock();
+                match is_durable {
+                    true => persisted.turns.push(turn),
+                    false => persisted.has_failed = true,
+                }
+                drop(persisted);
+                wake();
+            }));
+            match awaited {
+                Ok(()) => self.is_unawaited = false,
+                // Nothing is promised: a later turn waits for it.
+                Err(error) => tracing::debug!(%error, "the log takes nothing now"),
+            }
+        }
+    }
+
+    pub(super) fn take_persisted(&mut self) {
+        let turns = std::mem::take(&mut self.persisted.lock().turns);
+        if let Some(last) = turns.into_iter().max() {
+            self.inbox.push_back(Input::Persisted(last));
+            self.install_persisted(last);
+        }
+    }
+}

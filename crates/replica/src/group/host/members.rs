@@ -1,0 +1,201 @@
+//! Members come to a node and go from it.
+
+use raft::eraftpb::MessageType;
+use storage::broken::{Rule, breaks};
+use storage::{GroupState, RecoveredGroup};
+use types::{NodeId, ReplicaId, SetId};
+
+use super::{Asked, Host, Input, NodeMessage, Peer};
+use crate::group::changes::{ChangeState, Goal, Next};
+use crate::group::wire::PeerMessage;
+
+/// A node talks with at most so many others.
+const PEERS_MAX: usize = 4096;
+/// A member that heard of no leader for so many ticks asks whether it still belongs to its set, every so many ticks.
+const SILENT_TICKS: u64 = 64;
+
+impl Host {
+    /// A message from a member of another node.
+    pub(super) fn receive_consensus(&mut self, from: NodeId, message: PeerMessage) {
+        let (set, to) = (message.set, message.to());
+        let kind = message.message.get_msg_type();
+        if self.core.replica(set) != Some(to) {
+            let is_vote =
+                matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+            let is_forced = is_vote && breaks(Rule::CreateByVote) && self.core.replica(set).is_none();
+            let gone = self.gone.get(&set).copied().unwrap_or_default();
+            let highest = self.core.replica(set).map_or(gone, |own| own.max(gone));
+            if to <= highest && !is_forced {
+                self.outbox.push((from, NodeMessage::Gone { set, replica: to }));
+                return;
+            }
+            // Only a leader says who belongs to a set: who asks for votes may know nothing of the last changes.
+            let is_leader = matches!(
+                kind,
+                MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
+            );
+            if !is_leader && !is_forced || !self.create(set, to, (message.from(), from)) {
+                return;
+            }
+        }
+        let index = message.message.get_snapshot().get_metadata().index;
+        if kind == MessageType::MsgSnapshot && !self.holds_image(from, set, index) {
+            return;
+        }
+        self.inbox.push_back(Input::Message { from, message });
+    }
+
+    /// A member begins that a leader speaks to. It knows nothing, and is handed everything.
+    fn create(&mut self, set: SetId, replica: ReplicaId, leader: (ReplicaId, NodeId)) -> bool {
+        if self.core.contains(set) && !self.remove_member(set) {
+            return false;
+        }
+        let state = GroupState::newcomer(set, replica, vec![(replica, self.node), leader]);
+        if let Err(error) = self.storage.begin_group(&state) {
+            tracing::debug!(set = set.0, %error, "a member cannot begin now");
+            return false;
+        }
+        self.is_unawaited = true;
+        match self.core.add(RecoveredGroup::new(state), Vec::new()) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(set = set.0, %error, "a member could not begin");
+                false
+            }
+        }
+    }
+
+    /// A member goes; `false` if the log takes nothing now.
+    fn remove_member(&mut self, set: SetId) -> bool {
+        let Some(replica) = self.core.replica(set) else { return true };
+        if let Err(error) = self.storage.end_group(set, replica) {
+            tracing::debug!(set = set.0, %error, "a member cannot go now");
+            return false;
+        }
+        self.is_unawaited = true;
+        self.forget_transfers(set);
+        let (waiting, proposed) = self.core.remove(set);
+        for ticket in waiting {
+            match self.asked.remove(&ticket) {
+                Some(Asked::Read(done)) => done(false),
+                Some(Asked::Write(_, done)) => done(super::ProposalAnswer::NotLeader(None)),
+                None => {}
+            }
+        }
+        // They may be done by those who are left: whoever asked finds out, or its time is up.
+        proposed.iter().for_each(|ticket| {
+            self.asked.remove(ticket);
+        });
+        self.stalled.retain(|(known, _)| *known != set);
+        self.known_by_all.remove(&set);
+        self.goals.remove(&set);
+        self.comparison.forget(set);
+        let gone = self.gone.entry(set).or_default();
+        *gone = (*gone).max(replica);
+        true
+    }
+
+    /// Members that do not belong to their sets any more go.
+    pub(super) fn remove_left(&mut self) {
+        for set in std::mem::take(&mut self.leaving) {
+            if !self.remove_member(set) {
+                self.leaving.insert(set);
+            }
+        }
+    }
+
+    /// A member of this node does not belong to its set any more, as another node knows.
+    pub(super) fn receive_gone(&mut self, set: SetId, replica: ReplicaId) {
+        if self.core.replica(set) == Some(replica) {
+            self.leaving.insert(set);
+            self.remove_left();
+        }
+    }
+
+    /// A member that hears of no leader for long may not belong to its set any more, and nobody speaks to it.
+    pub(super) fn ask_whether_member(&mut self) {
+        if !self.ticks.is_multiple_of(SILENT_TICKS) {
+            return;
+        }
+        let silent = |set: &SetId| self.core.silent_ticks(*set).is_some_and(|it| it > SILENT_TICKS);
+        for set in self.core.sets().filter(silent).collect::<Vec<_>>() {
+            let Some(state) = self.core.state(set) else { continue };
+            let replica = state.replica;
+            let nodes = state.configuration.nodes.iter().filter(|(_, node)| *node != self.node);
+            let asks = nodes.map(|(_, node)| (*node, NodeMessage::StillMember { set, replica }));
+            self.outbox.extend(asks);
+        }
+    }
+
+    /// Another node's member asks whether it still belongs to its set.
+    pub(super) fn answer_member(&mut self, from: NodeId, set: SetId, replica: ReplicaId) {
+        let is_gone = self.core.state(set).is_some_and(|state| {
+            let configuration = &state.configuration;
+            !configuration.voters.is_empty()
+                && configuration.node_of(replica).is_none()
+                && replica <= configuration.highest()
+        });
+        if is_gone {
+            self.outbox.push((from, NodeMessage::Gone { set, replica }));
+        }
+    }
+
+    /// Nodes of a set's members are talked to from now on.
+    pub(super) fn meet_members(&mut self, set: SetId) {
+        let Some(state) = self.core.state(set).cloned() else { return };
+        self.hear_of(&state);
+    }
+
+    /// Who is no member of any set here may be the leader of one that is to come.
+    pub(super) fn meet(&mut self, node: NodeId) -> bool {
+        if !self.peers.contains_key(&node) && self.peers.len() < PEERS_MAX && node != self.node {
+            self.peers.insert(node, Peer::new(self.now.ms));
+        }
+        self.peers.contains_key(&node)
+    }
+
+    /// Who is to belong to a set. Its leader goes there step by step as long as it leads; whoever wants it asks again, of
+    /// whoever leads, until it is done.
+    pub fn change_members(&mut self, set: SetId, goal: Goal) -> ChangeState {
+        let Some(state) = self.core.state(set) else { return ChangeState::NotLeader(None) };
+        if !self.core.leads(set) {
+            return ChangeState::NotLeader(self.core.leader(set));
+        }
+        if let Some(flaw) = goal.flaw(&state.configuration) {
+            return ChangeState::Refused(flaw);
+        }
+        if self.core.ask(set, |member| Some(member.next_change(Some(&goal)))) == Some(Next::Done) {
+            self.goals.remove(&set);
+            return ChangeState::Done;
+        }
+        self.goals.insert(set, goal);
+        ChangeState::UnderWay
+    }
+
+    /// The next step of every change that is under way.
+    pub(super) fn drive_changes(&mut self, now_s: u32) {
+        let sets = self.core.sets().filter(|set| self.core.leads(*set));
+        for set in sets.collect::<Vec<_>>() {
+            let goal = self.goals.get(&set);
+            let is_joint =
+                self.core.state(set).is_some_and(|state| state.configuration.is_joint());
+            if goal.is_none() && !is_joint {
+                continue;
+            }
+            match self.core.ask(set, |member| Some(member.next_change(goal))) {
+                Some(Next::Propose(change)) => {
+                    self.core.tell(set, |member| member.propose_change(&change, now_s));
+                }
+                Some(Next::HandOver(heir)) => {
+                    self.core.tell(set, |member| member.hand_leadership_to_member(heir));
+                }
+                Some(Next::Done) => {
+                    self.goals.remove(&set);
+                }
+                Some(Next::Wait) | None => {}
+            }
+        }
+        let core = &self.core;
+        self.goals.retain(|set, _| core.leads(*set));
+    }
+}

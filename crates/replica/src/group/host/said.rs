@@ -1,0 +1,98 @@
+//! What nodes say to each other, and what becomes of requests.
+
+use bytes::Bytes;
+use storage::CommitResult;
+use types::{NodeId, ReplicaId, SetId};
+
+use crate::group::transfer::TransferMessage;
+use crate::group::wire::PeerMessage;
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub enum ProposalAnswer {
+    /// It is committed, and was applied here with this outcome.
+    Done(CommitResult),
+    /// Nothing was done: another node's member leads, as far as is known.
+    NotLeader(Option<NodeId>),
+    /// Nothing was done, nor will be; it can be asked for again at once.
+    Lost,
+    /// Nothing was done: too much waits, or the leader is new.
+    Busy,
+}
+
+/// What one node says to another.
+#[derive(Clone, Debug)]
+pub enum NodeMessage {
+    /// From one member to another.
+    Consensus(PeerMessage),
+    /// A request for a set that the other node's member leads, perhaps.
+    Request {
+        /// The sender's number of it.
+        number: u64,
+        /// Which set.
+        set: SetId,
+        /// See [`storage::Request::from_bytes`].
+        body: Bytes,
+    },
+    /// What became of a request.
+    Answer {
+        /// The number of the one who sent it.
+        number: u64,
+        /// What.
+        answer: ProposalAnswer,
+    },
+    /// That the node is there.
+    Ping {
+        /// Its own clock, in microseconds since the epoch.
+        clock_us: i64,
+        /// The version of what all agree on that it shows.
+        shown: u64,
+    },
+    /// Up to where the node's log is on its disk: a node that comes back with less has an old image of its disk, and forgot what it
+    /// promised. It comes before everything else that a node says over a connection.
+    Standing {
+        /// In bytes since the node's log began.
+        synced: u64,
+    },
+    /// The other node is not listened to: it came back with an old image of its disk.
+    Refused {
+        /// What its log was known to hold.
+        synced: u64,
+    },
+    /// A member does not belong to its set any more.
+    Gone {
+        /// Which set.
+        set: SetId,
+        /// Which member.
+        replica: ReplicaId,
+    },
+    /// About the rows of a set that are handed over.
+    Transfer(TransferMessage),
+    /// A member that it may not belong to its set any more asks.
+    StillMember {
+        /// Which set.
+        set: SetId,
+        /// Which member.
+        replica: ReplicaId,
+    },
+    /// A member tells its leader the sum over everything that it applied up to an entry.
+    Sum {
+        /// Which set.
+        set: SetId,
+        /// Which member.
+        replica: ReplicaId,
+        /// Which entry.
+        index: u64,
+        /// The sum.
+        sum: u64,
+    },
+    /// A leader tells a member that its sum is not that of most.
+    Differs {
+        /// Which set.
+        set: SetId,
+        /// Which member.
+        replica: ReplicaId,
+        /// At which entry.
+        index: u64,
+    },
+}

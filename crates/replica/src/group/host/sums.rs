@@ -1,0 +1,178 @@
+//! Members compare what they applied.
+//!
+//! At every so many entries each member notes the sum over everything that its set applied. Then the leader has an entry say which
+//! of them is compared, and each member that applies it tells the leader its own. One that differs from a strict majority is
+//! wrong: it leads no more, takes part in nothing, and keeps its files until it is replaced by a new member. Where no majority
+//! tells who is right, nobody goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use storage::broken::{Rule, breaks};
+use types::{NodeId, ReplicaId, SetId};
+
+use super::{Host, Input, NodeMessage};
+
+/// The kind of an entry that says which sums are compared.
+pub(super) const KIND_COMPARE: u8 = storage::REPLICATION_KINDS_FROM + 2;
+/// So many sums are kept of each set.
+const KEPT_MAX: usize = 8;
+
+/// What is known of the sums of one set.
+#[derive(Debug, Default)]
+struct Sums {
+    /// This node's own, by the entry.
+    own: BTreeMap<u64, u64>,
+    /// Of a leader: what members told, by the entry.
+    told: BTreeMap<u64, BTreeMap<ReplicaId, u64>>,
+    /// The last entry whose sums were asked for.
+    asked: u64,
+}
+
+/// The sums of all sets, and which members are not trusted.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    sets: BTreeMap<SetId, Sums>,
+    /// Members of this node that are wrong, and at which entry.
+    wrong: BTreeMap<SetId, u64>,
+    /// Members of others that are.
+    strangers: BTreeSet<(SetId, ReplicaId)>,
+}
+
+fn keep_newest<T>(map: &mut BTreeMap<u64, T>) {
+    while map.len() > KEPT_MAX {
+        map.pop_first();
+    }
+}
+
+impl Comparison {
+    /// An entry was applied at which sums are noted.
+    pub(super) fn note(&mut self, set: SetId, index: u64, sum: u64) {
+        let sums = self.sets.entry(set).or_default();
+        sums.own.insert(index, sum);
+        keep_newest(&mut sums.own);
+    }
+
+    /// Rows were handed over, or the member is gone: what was noted is of another time.
+    pub(super) fn forget(&mut self, set: SetId) {
+        self.sets.remove(&set);
+        self.wrong.remove(&set);
+    }
+}
+
+impl Host {
+    /// Members of sets led from here that differ from most others, and are to be replaced by new ones.
+    pub fn wrong_members(&self) -> Vec<(SetId, ReplicaId)> {
+        self.comparison.strangers.iter().copied().collect()
+    }
+
+    /// A leader has the newest sum compared that it noted.
+    pub(super) fn propose_comparison(&mut self, set: SetId, now_s: u32) {
+        let Some(sums) = self.comparison.sets.get_mut(&set) else { return };
+        let Some(index) = sums.own.keys().next_back().copied() else { return };
+        if index > sums.asked {
+            sums.asked = index;
+            let body = Bytes::copy_from_slice(&index.to_be_bytes());
+            let (ticket, kind, before) = (None, KIND_COMPARE, Vec::new());
+            self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
+        }
+    }
+
+    /// The entry that asks for sums was applied: this member's is told to the leader.
+    pub(super) fn compare(&mut self, set: SetId, body: &Bytes) {
+        let Some(index) = body.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)) else {
+            return;
+        };
+        let Some(sums) = self.comparison.sets.get_mut(&set) else { return };
+        sums.asked = sums.asked.max(index);
+        let sum = sums.own.get(&index).copied();
+        let (Some(sum), Some(replica)) = (sum, self.core.replica(set)) else { return };
+        match self.core.leader(set) {
+            Some(leader) if leader == self.node => self.take_sum(self.node, set, replica, (index, sum)),
+            Some(leader) => {
+                self.outbox.push((leader, NodeMessage::Sum { set, replica, index, sum }));
+            }
+            None => {}
+        }
+    }
+
+    /// A member tells its sum.
+    pub(super) fn take_sum(
+        &mut self,
+        from: NodeId,
+        set: SetId,
+        replica: ReplicaId,
+        (index, sum): (u64, u64),
+    ) {
+        let Some(configuration) = self.core.state(set).map(|state| state.configuration.clone()) else {
+            return;
+        };
+        let is_ours = configuration.node_of(replica) == Some(from) && self.core.leads(set);
+        if !is_ours || breaks(Rule::IgnoreDifference) {
+            return;
+        }
+        let sums = self.comparison.sets.entry(set).or_default();
+        let told = sums.told.entry(index).or_default();
+        told.insert(replica, sum);
+        let voters = &configuration.voters;
+        let counts = |sum: u64| voters.iter().filter(|it| told.get(it) == Some(&sum)).count();
+        let right = told.values().copied().find(|sum| counts(*sum) * 2 > voters.len());
+        let all = voters.iter().all(|voter| told.contains_key(voter));
+        let differing: Vec<ReplicaId> = match right {
+            Some(right) => told.iter().filter(|(_, sum)| **sum != right).map(|(it, _)| *it).collect(),
+            // Nobody can tell who is right.
+            None if all => told.keys().copied().collect(),
+            None => Vec::new(),
+        };
+        keep_newest(&mut sums.told);
+        for replica in differing {
+            tracing::error!(set = set.0, replica = replica.0, index, "a member applied something else");
+            match configuration.node_of(replica) {
+                Some(node) if node == self.node => {
+                    self.comparison.wrong.insert(set, index);
+                }
+                Some(node) => {
+                    self.comparison.strangers.insert((set, replica));
+                    self.outbox.push((node, NodeMessage::Differs { set, replica, index }));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The leader found that this node's member applied something else than most.
+    pub(super) fn receive_differs(&mut self, set: SetId, replica: ReplicaId, index: u64) {
+        if self.core.replica(set) == Some(replica) {
+            self.comparison.wrong.insert(set, index);
+        }
+    }
+
+    /// Members that are wrong lead no more, and then take part in nothing. They keep their files.
+    pub(super) fn freeze_wrong(&mut self) {
+        for (set, index) in self.comparison.wrong.clone() {
+            let status = self.core.status_of(set);
+            if status.is_none_or(|status| status.frozen.is_some()) {
+                continue;
+            }
+            let voters = self.core.state(set).map(|state| state.configuration.voters.clone());
+            let own = self.core.replica(set);
+            let strangers = &self.comparison.strangers;
+            let is_heir = |it: &ReplicaId| Some(*it) != own && !strangers.contains(&(set, *it));
+            let heir = voters.unwrap_or_default().into_iter().find(is_heir);
+            match heir {
+                Some(heir) if self.core.leads(set) => {
+                    self.core.tell(set, |member| member.hand_leadership_to_member(heir));
+                }
+                _ => {
+                    let why = format!("what it applied up to entry {index} is not what most members did");
+                    self.core.freeze(set, &why);
+                }
+            }
+        }
+        let core = &self.core;
+        self.comparison.strangers.retain(|(set, replica)| {
+            let state = core.state(*set);
+            state.is_some_and(|state| state.configuration.node_of(*replica).is_some())
+        });
+    }
+}

@@ -1,0 +1,467 @@
+//! Rows are handed to members that are new, empty or too far behind.
+//!
+//! **The leader** makes an image of the set between two entries, and sends it chunk by chunk to a node whose member needs it. Only
+//! when that node holds all of it on its disk does consensus say: go on behind it. The leader keeps its log from there on;
+//! if that becomes too long, or the leader leads no more, or the connection breaks, it begins anew.
+//!
+//! **The other node** keeps what comes in a file. When consensus says so its log says so too, and then the rows take the place of
+//! what its range held. A range that another set of the node holds is never touched.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use storage::broken::{Rule, breaks};
+use storage::{Configuration, EntryPlace, ImageHead, Position, SetImage, Staging};
+use types::{NodeId, ReplicaId, RingRange, SetId, TableId};
+
+use super::{Host, Input, NodeMessage};
+use crate::group::member::StagedPlace;
+use crate::group::transfer::{Taken, TransferMessage};
+
+/// A node hands over so many images at once, and takes so many.
+const TRANSFERS_MAX: usize = 4;
+/// After so many milliseconds without an answer something is said again.
+const AGAIN_MS: u64 = 400;
+/// After a transfer that came to nothing the next one to the same member begins so many milliseconds later.
+const PAUSE_MS: u64 = 500;
+/// After so many milliseconds without any progress a transfer is given up.
+const GIVEN_UP_MS: u64 = 5_000;
+/// A log that is so many times longer than it should be does not wait for a transfer.
+const LOG_PATIENCE: u64 = 2;
+
+/// Tells which tables a set has, and which part of the ring; `None` if that is not known now.
+pub type SetRanges = Box<dyn Fn(SetId) -> Option<(Vec<TableId>, RingRange)> + Send>;
+
+/// An image on its way out.
+struct Sending {
+    number: u64,
+    node: NodeId,
+    /// Of the leader that it comes from.
+    term: u64,
+    place: EntryPlace,
+    configuration: Configuration,
+    /// None when all of it is there.
+    image: Option<SetImage>,
+    /// What was sent last.
+    last: TransferMessage,
+    /// So many chunks are there.
+    taken: u32,
+    sent_ms: u64,
+    progress_ms: u64,
+}
+
+/// An image on its way in.
+struct Receiving {
+    number: u64,
+    from: NodeId,
+    member: ReplicaId,
+    head: ImageHead,
+    /// None when all of it is here.
+    staging: Option<Staging>,
+    count: u32,
+    heard_ms: u64,
+}
+
+/// A member goes on behind an image when the log says so for sure.
+#[derive(Debug)]
+pub(super) struct Installing {
+    pub(super) turn: u64,
+    pub(super) set: SetId,
+    pub(super) member: ReplicaId,
+    pub(super) index: u64,
+    pub(super) position: Position,
+}
+
+/// The images that a node hands over and takes.
+#[derive(Default)]
+pub(super) struct Transfers {
+    next: u64,
+    sending: BTreeMap<(SetId, ReplicaId), Sending>,
+    receiving: BTreeMap<SetId, Receiving>,
+    /// When the next image may be begun for a member.
+    paused: BTreeMap<(SetId, ReplicaId), u64>,
+    pub(super) installing: Vec<Installing>,
+    ranges: Option<SetRanges>,
+    /// How many images were begun, and are in the trees of this node.
+    pub(super) begun: u64,
+    pub(super) installed: u64,
+}
+
+impl Transfers {
+    /// Numbers are other ones at each start.
+    pub(super) fn new(epoch: u32) -> Transfers {
+        Transfers { next: u64::from(epoch) << 32, ..Transfers::default() }
+    }
+}
+
+impl Host {
+    /// From now on it is known which tables and which part of the ring a set has: without, no rows are handed over.
+    pub fn set_ranges(&mut self, ranges: SetRanges) {
+        self.transfers.ranges = Some(ranges);
+    }
+
+    /// How many images were begun here, and how many are in the trees of this node.
+    pub fn transfer_counts(&self) -> (u64, u64) {
+        (self.transfers.begun, self.transfers.installed)
+    }
+
+    fn range_of(&self, set: SetId) -> Option<(Vec<TableId>, RingRange)> {
+        self.transfers.ranges.as_ref().and_then(|ranges| ranges(set))
+    }
+
+    /// Up to where entries may go for the sake of images on their way. If the log is much too long, and could be cut up to
+    /// `wanted` but for them, they are given up.
+    pub(super) fn transfer_place(&mut self, set: SetId, wanted: u64) -> u64 {
+        let is_long =
+            self.storage.log_kept_bytes() > self.options.log_bytes_max.saturating_mul(LOG_PATIENCE);
+        if is_long {
+            self.drop_sending(|(known, _), sending| known == set && sending.place.index < wanted);
+        }
+        let sending = self.transfers.sending.iter().filter(|((known, _), _)| *known == set);
+        sending.map(|(_, sending)| sending.place.index).min().unwrap_or(u64::MAX)
+    }
+
+    /// A member of another node needs the rows themselves.
+    pub(super) fn begin_transfer(&mut self, set: SetId, to: ReplicaId) {
+        let sending = &self.transfers.sending;
+        if sending.contains_key(&(set, to)) || sending.len() >= TRANSFERS_MAX {
+            return;
+        }
+        let now_ms = self.now.ms;
+        self.transfers.paused.retain(|_, until_ms| *until_ms > now_ms);
+        if self.transfers.paused.contains_key(&(set, to)) {
+            return;
+        }
+        let Some((place, configuration)) = self.core.ask(set, |member| member.image_place()) else {
+            return;
+        };
+        let Some(node) = configuration.node_of(to).filter(|node| self.is_alive(*node)) else {
+            return;
+        };
+        let Some((tables, range)) = self.range_of(set) else { return };
+        let image = match self.storage.image(set, place, &tables, range) {
+            Ok(image) => image,
+            Err(error) => {
+                tracing::warn!(set = set.0, %error, "the rows of a set cannot be handed over");
+                return;
+            }
+        };
+        self.transfers.next += 1;
+        self.transfers.begun += 1;
+        let number = self.transfers.next;
+        let offer = TransferMessage::Offer { number, to, head: image.head().to_bytes() };
+        let term = self.core.status_of(set).map_or(0, |status| status.term);
+        let (sent_ms, progress_ms) = (self.now.ms, self.now.ms);
+        self.outbox.push((node, NodeMessage::Transfer(offer.clone())));
+        let (image, last) = (Some(image), offer);
+        let sending = Sending {
+            number,
+            node,
+            term,
+            place,
+            configuration,
+            image,
+            last,
+            taken: 0,
+            sent_ms,
+            progress_ms,
+        };
+        self.transfers.sending.insert((set, to), sending);
+    }
+
+    fn drop_sending(&mut self, is_over: impl Fn((SetId, ReplicaId), &Sending) -> bool) {
+        let over = self.transfers.sending.iter().filter(|(key, sending)| is_over(**key, sending));
+        for (set, to) in over.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.transfers.sending.remove(&(set, to));
+            self.transfers.paused.insert((set, to), self.now.ms + PAUSE_MS);
+            self.core.tell(set, |member| member.withdraw_image(to));
+        }
+    }
+
+    /// The connection to a node broke: what was on its way is lost.
+    pub(super) fn break_transfers(&mut self, node: NodeId) {
+        self.drop_sending(|_, sending| sending.node == node);
+        let from_node = |receiving: &Receiving| receiving.from == node && receiving.staging.is_some();
+        self.drop_receiving(|_, receiving| from_node(receiving));
+    }
+
+    fn drop_receiving(&mut self, is_over: impl Fn(SetId, &Receiving) -> bool) {
+        let over = self.transfers.receiving.iter().filter(|(set, it)| is_over(**set, it));
+        for set in over.map(|(set, _)| *set).collect::<Vec<_>>() {
+            let Some(receiving) = self.transfers.receiving.remove(&set) else { continue };
+            self.core.tell(set, |member| member.set_staged(None));
+            match receiving.staging {
+                Some(staging) => staging.give_up(),
+                None => self.storage.unstage(set, receiving.member, receiving.head.place.index),
+            }
+        }
+    }
+
+    /// A set has no member here any more.
+    pub(super) fn forget_transfers(&mut self, set: SetId) {
+        self.drop_sending(|(known, _), _| known == set);
+        let is_installing = self.transfers.installing.iter().any(|it| it.set == set);
+        if !is_installing {
+            self.drop_receiving(|known, _| known == set);
+        }
+        self.transfers.receiving.remove(&set);
+        self.transfers.installing.retain(|it| it.set != set);
+    }
+
+    /// What follows from time alone.
+    pub(super) fn tick_transfers(&mut self) {
+        self.storage.settle_installs();
+        let now_ms = self.now.ms;
+        let mut over = Vec::new();
+        for ((set, to), sending) in &self.transfers.sending {
+            let status = self.core.status_of(*set);
+            let leads = status.is_some_and(|it| {
+                it.term == sending.term && it.role == crate::group::Role::Leader && it.frozen.is_none()
+            });
+            let standing = self.core.ask(*set, |member| member.standing_of(*to));
+            let is_done = standing.is_some_and(|it| it.matched >= sending.place.index);
+            let is_late = sending.progress_ms + GIVEN_UP_MS <= now_ms;
+            if !leads || standing.is_none() || is_done || is_late {
+                over.push((*set, *to));
+            }
+        }
+        self.drop_sending(|key, _| over.contains(&key));
+        let mut again = Vec::new();
+        for ((set, to), sending) in &mut self.transfers.sending {
+            if sending.sent_ms + AGAIN_MS > now_ms {
+                continue;
+            }
+            sending.sent_ms = now_ms;
+            match &sending.image {
+                Some(_) => again.push((sending.node, NodeMessage::Transfer(sending.last.clone()))),
+                None => {
+                    let to = *to;
+                    let is_told = |it: crate::group::member::Standing| it.is_told;
+                    let standing = self.core.ask(*set, |member| member.standing_of(to));
+                    if standing.is_some_and(is_told) {
+                        self.core.tell(*set, |member| member.report_image(to));
+                    }
+                }
+            }
+        }
+        self.outbox.extend(again);
+        self.tick_receiving();
+    }
+
+    /// Images that nobody sends any more go, and those that consensus went past.
+    fn tick_receiving(&mut self) {
+        let now_ms = self.now.ms;
+        let mut over = Vec::new();
+        for (set, receiving) in &self.transfers.receiving {
+            let is_installing = self.core.ask(*set, |member| member.installing()).is_some();
+            let is_late = receiving.heard_ms + 2 * GIVEN_UP_MS <= now_ms;
+            let commit = self.core.status_of(*set).map_or(u64::MAX, |status| status.commit);
+            let is_past = commit >= receiving.head.place.index;
+            if !is_installing && (is_late || is_past) {
+                over.push(*set);
+            }
+        }
+        self.drop_receiving(|set, _| over.contains(&set));
+    }
+
+    /// Another node said something about an image.
+    pub(super) fn receive_transfer(&mut self, from: NodeId, message: TransferMessage) {
+        match message {
+            TransferMessage::Offer { number, to, head } => {
+                let Ok(head) = ImageHead::from_bytes(head) else {
+                    tracing::warn!(%from, "the offer of an image is not readable");
+                    return;
+                };
+                let set = head.set;
+                let taken = self.take_offer(from, number, to, head);
+                self.answer_transfer(from, number, set, to, taken);
+            }
+            TransferMessage::Chunk { number, set, sequence, bytes, sum, is_last } => {
+                let Some(member) = self.core.replica(set) else { return };
+                let is_whole = crc32fast::hash(&bytes) == sum;
+                if is_whole && let Some(taken) = self.take_chunk(number, set, sequence, &bytes, is_last)
+                {
+                    self.answer_transfer(from, number, set, member, taken);
+                }
+            }
+            TransferMessage::Answer { number, set, member, taken } => {
+                self.take_transfer_answer(from, number, (set, member), taken);
+            }
+        }
+    }
+
+    fn answer_transfer(
+        &mut self,
+        node: NodeId,
+        number: u64,
+        set: SetId,
+        member: ReplicaId,
+        taken: Taken,
+    ) {
+        let answer = TransferMessage::Answer { number, set, member, taken };
+        self.outbox.push((node, NodeMessage::Transfer(answer)));
+    }
+
+    fn take_offer(&mut self, from: NodeId, number: u64, to: ReplicaId, head: ImageHead) -> Taken {
+        let set = head.set;
+        if let Some(known) = self.transfers.receiving.get(&set)
+            && known.number == number
+        {
+            return if known.staging.is_some() { Taken::Chunks(known.count) } else { Taken::Whole };
+        }
+        let status = self.core.status_of(set);
+        let is_wanted = self.core.replica(set) == Some(to)
+            && status.is_some_and(|status| status.commit < head.place.index)
+            && self.core.ask(set, |member| member.installing()).is_none()
+            && !self.transfers.installing.iter().any(|it| it.set == set);
+        // Of a member that was here before, trees may hold more than a new leader has applied.
+        let is_old = self.storage.applied_in_trees(set) > head.place.index;
+        if !is_wanted || is_old || self.is_held_by_another(set, &head) {
+            return Taken::Refused;
+        }
+        self.drop_receiving(|known, _| known == set);
+        let coming = self.transfers.receiving.values().filter(|it| it.staging.is_some()).count();
+        if coming >= TRANSFERS_MAX {
+            return Taken::Refused;
+        }
+        match self.storage.stage(to, &head) {
+            Ok(staging) => {
+                let (staging, heard_ms) = (Some(staging), self.now.ms);
+                let receiving =
+                    Receiving { number, from, member: to, head, staging, count: 0, heard_ms };
+                self.transfers.receiving.insert(set, receiving);
+                Taken::Chunks(0)
+            }
+            Err(error) => {
+                tracing::warn!(set = set.0, %error, "no room for the rows of a set");
+                Taken::Refused
+            }
+        }
+    }
+
+    /// Whether a part of what is offered belongs to another set that has a member here.
+    fn is_held_by_another(&self, set: SetId, head: &ImageHead) -> bool {
+        if breaks(Rule::IngestOverLiveRange) {
+            return false;
+        }
+        self.core.sets().filter(|known| *known != set).any(|known| match self.range_of(known) {
+            // Nothing is touched as long as it is not known what the node holds.
+            None => true,
+            Some((tables, range)) => {
+                range.intersect(&head.range).is_some()
+                    && head.tables().any(|table| tables.contains(&table))
+            }
+        })
+    }
+
+    fn take_chunk(
+        &mut self,
+        number: u64,
+        set: SetId,
+        sequence: u32,
+        bytes: &Bytes,
+        is_last: bool,
+    ) -> Option<Taken> {
+        let now_ms = self.now.ms;
+        let receiving = self.transfers.receiving.get_mut(&set);
+        let Some(receiving) = receiving.filter(|receiving| receiving.number == number) else {
+            return Some(Taken::Refused);
+        };
+        receiving.heard_ms = now_ms;
+        let Some(staging) = receiving.staging.as_mut() else { return Some(Taken::Whole) };
+        if sequence != receiving.count {
+            return (sequence < receiving.count).then_some(Taken::Chunks(receiving.count));
+        }
+        let mut kept = if bytes.is_empty() { Ok(()) } else { staging.put(bytes) };
+        receiving.count += 1;
+        if kept.is_ok() && is_last {
+            kept = receiving.staging.take().map_or(Ok(()), Staging::finish);
+        }
+        if let Err(error) = kept {
+            tracing::warn!(set = set.0, %error, "the rows of a set cannot be kept");
+            self.drop_receiving(|known, _| known == set);
+            return Some(Taken::Refused);
+        }
+        if !is_last {
+            return Some(Taken::Chunks(receiving.count));
+        }
+        let staged = StagedPlace { place: receiving.head.place, now_s: receiving.head.now_s };
+        self.core.tell(set, |member| member.set_staged(Some(staged)));
+        Some(Taken::Whole)
+    }
+
+    fn take_transfer_answer(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        (set, to): (SetId, ReplicaId),
+        taken: Taken,
+    ) {
+        let now_ms = self.now.ms;
+        let chunk_bytes = self.options.chunk_bytes;
+        let Some(sending) = self.transfers.sending.get_mut(&(set, to)) else { return };
+        let is_about_it = sending.number == number || number == 0 && sending.image.is_none();
+        if sending.node != from || !is_about_it {
+            return;
+        }
+        match (taken, &mut sending.image) {
+            (Taken::Refused, _) => self.drop_sending(|key, _| key == (set, to)),
+            (Taken::Whole, Some(_)) => {
+                (sending.image, sending.progress_ms) = (None, now_ms);
+                let (place, configuration) = (sending.place, sending.configuration.clone());
+                self.core.tell(set, |member| member.offer_image(to, place, &configuration));
+            }
+            (Taken::Chunks(count), Some(image)) => {
+                let is_offer = matches!(sending.last, TransferMessage::Offer { .. });
+                let is_next = if is_offer { count == 0 } else { count == sending.taken + 1 };
+                if !is_next {
+                    return;
+                }
+                let chunk = match image.next_chunk(chunk_bytes) {
+                    Ok(chunk) => chunk,
+                    Err(error) => {
+                        tracing::warn!(set = set.0, %error, "the rows of a set cannot be read");
+                        return self.drop_sending(|key, _| key == (set, to));
+                    }
+                };
+                (sending.taken, sending.sent_ms, sending.progress_ms) = (count, now_ms, now_ms);
+                let is_last = chunk.is_none();
+                let bytes = chunk.unwrap_or_default();
+                let sum = crc32fast::hash(&bytes);
+                let chunk =
+                    TransferMessage::Chunk { number, set, sequence: count, bytes, sum, is_last };
+                sending.last = chunk.clone();
+                self.outbox.push((from, NodeMessage::Transfer(chunk)));
+            }
+            (Taken::Whole | Taken::Chunks(_), None) => {}
+        }
+    }
+
+    /// Whether this node holds the image that its member is told to go on behind; if not, the leader is told.
+    pub(super) fn holds_image(&mut self, from: NodeId, set: SetId, index: u64) -> bool {
+        let receiving = self.transfers.receiving.get(&set);
+        let is_here = receiving.is_some_and(|it| it.staging.is_none() && it.head.place.index == index);
+        if !is_here && let Some(member) = self.core.replica(set) {
+            self.answer_transfer(from, 0, set, member, Taken::Refused);
+        }
+        is_here
+    }
+
+    /// The log says for sure that members go on behind their images: their rows take their place.
+    pub(super) fn install_persisted(&mut self, turn: u64) {
+        let (ready, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.transfers.installing).into_iter().partition(|it| it.turn <= turn);
+        self.transfers.installing = later;
+        for Installing { set, member, index, position, .. } in ready {
+            match self.storage.install(set, member, index, position) {
+                Ok(()) => {
+                    self.transfers.receiving.remove(&set);
+                    self.transfers.installed += 1;
+                    self.comparison.forget(set);
+                    self.inbox.push_back(Input::Installed { set, index });
+                }
+                Err(error) => self.core.freeze(set, &error.to_string()),
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A member comes, goes, or goes on behind an image; who belongs to its set changes.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use raft::eraftpb::{Message, MessageType, Snapshot};
+use raft::{ProgressState, SnapshotStatus, StateRole};
+use storage::broken::{Rule, breaks};
+use storage::{Configuration, EntryPlace, GroupAppend};
+use types::{NodeId, ReplicaId};
+
+use super::{Member, Ticket, Wishes, rank_of};
+use crate::group::changes::{Change, Goal, MEMBERS_MAX, Next};
+use crate::group::entries::change_context;
+use crate::group::wire::{decode_configuration, snapshot_of};
+
+/// A learner that lacks no more entries than this has caught up.
+const CAUGHT_UP_ENTRIES: u64 = 64;
+
+/// An image that a node holds for its member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StagedPlace {
+    pub(crate) place: EntryPlace,
+    /// No entry behind it has an earlier second.
+    pub(crate) now_s: u32,
+}
+
+/// How far a member is, as its leader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) matched: u64,
+    /// It was told to go on behind its image, and has not answered.
+    pub(crate) is_told: bool,
+}
+
+/// From whom a message is, by the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// A member, on its node.
+    Known,
+    /// One that this member has not heard of: it may be new.
+    New,
+    /// One that was taken away.
+    Gone,
+    /// A number that belongs to another node.
+    Wrong,
+}
+
+impl Member {
+    pub(super) fn sender(&self, replica: ReplicaId, node: NodeId) -> Sender {
+        let configuration = &self.state().configuration;
+        match configuration.node_of(replica) {
+            Some(known) if known == node => Sender::Known,
+            Some(_) => Sender::Wrong,
+            // A newcomer knows nobody; others learn of new members by and by.
+            None if configuration.voters.is_empty() || replica > configuration.highest() => {
+                match self.strangers.get(&replica) {
+                    Some(known) if *known != node => Sender::Wrong,
+                    _ => Sender::New,
+                }
+            }
+            None => Sender::Gone,
+        }
+    }
+
+    /// The node of a member, also of one that is not known from the configuration.
+    pub(super) fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
+        let known = self.state().configuration.node_of(replica);
+        known.or_else(|| self.strangers.get(&replica).copied())
+    }
+
+    pub(super) fn meet(&mut self, replica: ReplicaId, node: NodeId) {
+        if self.strangers.len() < MEMBERS_MAX {
+            self.strangers.insert(replica, node);
+        }
+    }
+
+    /// Who belongs to the set is another matter now.
+    fn reconfigure(&mut self, wishes: &mut Wishes) {
+        let configuration = &self.state().configuration;
+        let highest = configuration.highest();
+        let (rank, is_member) =
+            (rank_of(self.set, self.replica, configuration), configuration.node_of(self.replica));
+        self.rank = rank;
+        self.strangers.retain(|replica, _| *replica > highest);
+        wishes.is_reconfigured = true;
+        wishes.is_removed |= is_member.is_none();
+    }
+
+    /// Brings a change of members into force that is committed, and applied up to there.
+    pub(super) fn apply_change(&mut self, index: u64, body: Bytes, wishes: &mut Wishes) {
+        let change = Change::decode(body);
+        assert!(change.is_ok(), "a change of members is looked at before it is taken");
+        let Ok(change) = change else { return };
+        let mut state = match self.raw.apply_conf_change(&change.to_library()) {
+            Ok(state) => state,
+            Err(error) => {
+                // All members refuse it alike.
+                tracing::warn!(set = self.set.0, index, %error, "a change of members is refused");
+                return;
+            }
+        };
+        if breaks(Rule::LeaveJointEarly)
+            && change.is_joint
+            && let Ok(left) = self.raw.apply_conf_change(&Change::leave().to_library())
+        {
+            state = left;
+        }
+        let before = self.state().configuration.clone();
+        let after = change.after(&before, &state, index);
+        wishes.removed.extend(before.nodes.iter().filter(|it| after.node_of(it.0).is_none()));
+        self.raw.mut_store().state.configuration = after;
+        wishes.append_state(self.state().clone());
+        self.reconfigure(wishes);
+        self.set_timeout(false);
+    }
+
+    /// Proposes a change of members, unless one is under way.
+    pub(crate) fn propose_change(&mut self, change: &Change, now_s: u32) {
+        if !self.is_ready_to_lead() || self.raw.raft.has_pending_conf() {
+            return;
+        }
+        let now_s = now_s.max(self.last_now_s);
+        let context = change_context(now_s, &change.encode()).to_vec();
+        if self.raw.propose_conf_change(context, change.to_library()).is_ok() {
+            self.last_now_s = now_s;
+        }
+    }
+
+    /// What is next on the way to a goal.
+    pub(crate) fn next_change(&self, goal: Option<&Goal>) -> Next {
+        let configuration = &self.state().configuration;
+        if !self.is_ready_to_lead() || self.raw.raft.has_pending_conf() {
+            return Next::Wait;
+        }
+        let committed = self.raw.raft.raft_log.committed;
+        let caught_up = |replica: ReplicaId| {
+            self.raw.raft.prs().get(replica.0).is_some_and(|progress| {
+                progress.state == ProgressState::Replicate
+                    && progress.recent_active
+                    && progress.matched + CAUGHT_UP_ENTRIES >= committed
+            })
+        };
+        match goal {
+            Some(goal) => goal.next(configuration, self.replica, caught_up),
+            None if configuration.is_joint() => Next::Propose(Change::leave()),
+            None => Next::Done,
+        }
+    }
+
+    /// Whether a message that says to go on behind an image is about the one that this node holds.
+    pub(super) fn is_staged_snapshot(&self, message: &Message) -> bool {
+        let snapshot = message.get_snapshot();
+        let metadata = snapshot.get_metadata();
+        let configuration = decode_configuration(&snapshot.data);
+        self.staged.is_some_and(|staged| {
+            let EntryPlace { index, term } = staged.place;
+            index == metadata.index && term == metadata.term && term <= message.term
+        }) && configuration.is_some_and(|it| it.node_of(self.replica).is_some())
+    }
+
+    pub(crate) fn set_staged(&mut self, staged: Option<StagedPlace>) {
+        self.staged = staged;
+    }
+
+    /// Consensus goes on behind the image: the log says so before anything is done.
+    pub(super) fn restore(&mut self, snapshot: &Snapshot, wishes: &mut Wishes) {
+        let metadata = snapshot.get_metadata();
+        let place = EntryPlace { index: metadata.index, term: metadata.term };
+        let configuration = decode_configuration(&snapshot.data);
+        let now_s = self.staged.map_or(0, |staged| staged.now_s);
+        let Some(configuration) = configuration else { return };
+        let log = self.raw.mut_store();
+        log.restore(place, now_s, configuration);
+        if breaks(Rule::ResetVoteByTransfer) {
+            log.state.vote = 0;
+            self.raw.raft.vote = 0;
+        }
+        self.last_now_s = self.last_now_s.max(now_s);
+        self.handed_over = place.index;
+        self.installing = Some(place);
+        self.pending_changes.clear();
+        let state = Some(self.state().clone());
+        wishes.appends.push(GroupAppend { state, is_install: true, ..GroupAppend::default() });
+        self.reconfigure(wishes);
+    }
+
+    /// The image is in the trees.
+    pub(crate) fn installed(&mut self, index: u64, wishes: &mut Wishes) {
+        assert_eq!(self.installing.map(|place| place.index), Some(index), "one image at a time");
+        (self.installing, self.staged) = (None, None);
+        self.applied = index;
+        self.raw.advance_apply_to(index);
+        self.answer_reads(wishes);
+    }
+
+    /// Behind which entry the member goes on, while its image is on its way into the trees.
+    pub(crate) fn installing(&self) -> Option<EntryPlace> {
+        self.installing
+    }
+
+    /// Of a leader: up to where everything is applied here, and who belongs to the set there. It need not have committed anything of
+    /// its own yet: perhaps it cannot before somebody got the rows.
+    pub(crate) fn image_place(&self) -> Option<(EntryPlace, Configuration)> {
+        let index = self.applied;
+        let term = self.log().table.term(index)?;
+        let is_ready = self.is_leader() && self.handed_over == index;
+        is_ready.then(|| (EntryPlace { index, term }, self.state().configuration.clone()))
+    }
+
+    /// Of a leader: a member holds an image, and may go on behind it.
+    pub(crate) fn offer_image(
+        &mut self,
+        to: ReplicaId,
+        place: EntryPlace,
+        configuration: &Configuration,
+    ) {
+        let snapshot = snapshot_of(place, configuration);
+        self.raw.mut_store().offered.insert(to.0, snapshot);
+    }
+
+    /// Of a leader: a member's image is of no use any more; where it was told to go on behind it, it is not waited for.
+    pub(crate) fn withdraw_image(&mut self, to: ReplicaId) {
+        self.raw.mut_store().offered.remove(&to.0);
+        self.report_image(to);
+    }
+
+    /// Of a leader: whether the member heard what it was told is not known; it is told again.
+    pub(crate) fn report_image(&mut self, to: ReplicaId) {
+        if self.raw.raft.state == StateRole::Leader {
+            self.raw.report_snapshot(to.0, SnapshotStatus::Failure);
+        }
+    }
+
+    /// Of a leader: how far a member is.
+    pub(crate) fn standing_of(&self, to: ReplicaId) -> Option<Standing> {
+        let progress = self.raw.raft.prs().get(to.0)?;
+        let is_told = progress.state == ProgressState::Snapshot;
+        self.is_leader().then_some(Standing { matched: progress.matched, is_told })
+    }
+
+    pub(super) fn take_wanted_images(&self) -> BTreeSet<u64> {
+        let wanted = self.log().take_wanted_images();
+        if self.is_leader() { wanted } else { BTreeSet::new() }
+    }
+
+    /// Those who wait for a member that goes: reads, and what was not proposed.
+    pub(crate) fn waiting(&self) -> Vec<Ticket> {
+        let held = self.held.iter().filter_map(|proposal| proposal.ticket);
+        let batches = self.reads.iter().flat_map(|batch| batch.tickets.iter().copied());
+        held.chain(batches).chain(self.unasked_reads.iter().copied()).collect()
+    }
+
+    /// Those whose proposals are in the log: what becomes of them is not known here any more.
+    pub(crate) fn proposed(&self) -> Vec<Ticket> {
+        self.proposed.iter().map(|proposed| proposed.ticket).collect()
+    }
+
+    /// Whether a member may only follow: it is told apart from those that were told to lead.
+    pub(super) fn is_from_leader(message: &Message) -> bool {
+        matches!(
+            message.get_msg_type(),
+            MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
+        )
+    }
+}

@@ -1,0 +1,119 @@
+//! When a run is over, and what is true then.
+
+use replica::group::Role;
+
+use crate::clients::{Asked, Told, keys};
+use crate::judge::judge;
+use crate::tables::{Ask, COUNTERS, REGISTERS, read};
+use crate::world::{CLIENT_COUNT, HEALED_OPERATIONS, MS, World};
+
+impl World {
+    /// Whether every client got on, and every member is as far as the others.
+    pub(crate) fn is_well(&mut self) -> bool {
+        let all = (0..CLIENT_COUNT)
+            .all(|client| self.healed.get(&client).copied().unwrap_or(0) >= HEALED_OPERATIONS);
+        all && self.placing.wanted.is_empty()
+            && self.sets.clone().into_iter().all(|set| {
+                let mut applied = Vec::new();
+                for machine in self.members_of(set) {
+                    let Some(running) = self.machines[machine].running.as_ref() else {
+                        return false;
+                    };
+                    let Some(status) = running.host.core().status_of(set) else { return false };
+                    let sum = running.storage.set_checksum(set);
+                    applied.push((status.applied, status.commit, status.last, sum));
+                }
+                !applied.is_empty() && applied.iter().all(|it| *it == applied[0] && it.0 == it.2)
+            })
+    }
+
+    pub(crate) fn standing(&self) -> String {
+        let mut told = format!("{:?}", self.healed);
+        for machine in &self.machines {
+            let status = machine.running.as_ref().map(|it| it.host.status());
+            told += &format!("\n  {}: {status:?}", machine.node);
+        }
+        told
+    }
+
+    /// How long a set was without a leader that its members know.
+    pub(crate) fn note_leaders(&mut self) {
+        for set in self.sets.clone() {
+            let leads = self.machines.iter().any(|machine| {
+                machine.running.as_ref().is_some_and(|running| {
+                    running.paused_until_us <= self.now_us && running.host.core().leads(set)
+                })
+            });
+            match (leads, self.leaderless_since.get(&set).copied()) {
+                (false, None) => {
+                    self.leaderless_since.insert(set, self.now_us);
+                }
+                (true, Some(since_us)) => {
+                    self.leaderless_since.remove(&set);
+                    self.report.elections_ms.push((self.now_us - since_us) / MS);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Everything has been asked; now it is judged.
+    pub(crate) fn finish(&mut self) {
+        self.report.operations = self.asked.len();
+        if self.report.finding.is_none() {
+            self.report.finding = self.compare().and_then(|()| judge(&self.asked)).err();
+        }
+    }
+
+    /// All members hold the same.
+    fn compare(&mut self) -> Result<(), String> {
+        for set in self.sets.clone() {
+            let members = self.members_of(set);
+            for key in keys().filter(|key| self.set_of(*key) == set).collect::<Vec<_>>() {
+                let mut values = Vec::new();
+                for machine in &members {
+                    let machine = &mut self.machines[*machine];
+                    let running = machine.running.as_mut().ok_or("a machine does not run")?;
+                    let now_s = running.host.cluster_s();
+                    values.push(read(&running.storage, set, key, now_s));
+                }
+                if values.iter().any(|value| *value != values[0]) {
+                    return Err(format!("members differ at {key:?}: {values:?}"));
+                }
+                // What is there in the end was read by everybody.
+                let call_at = self.stamp();
+                let return_at = Some(self.stamp());
+                let told = Told::Value(values[0]);
+                let (client, ask, at) = (u32::MAX, Ask::Read, (0, 0));
+                self.asked.push(Asked { client, key, ask, call_at, return_at, told, at });
+            }
+            for table in [REGISTERS, COUNTERS] {
+                let mut sums = Vec::new();
+                for machine in &members {
+                    let running = self.machines[*machine].running.as_ref();
+                    let running = running.ok_or("a machine does not run")?;
+                    sums.push(running.storage.checksum(set, table).map_err(|it| it.to_string())?);
+                }
+                if sums.iter().any(|sum| *sum != sums[0]) {
+                    return Err(format!("what members applied differs, set {}: {sums:?}", set.0));
+                }
+            }
+            let leads = |machine: &&usize| {
+                let running = self.machines[**machine].running.as_ref();
+                let status = running.and_then(|it| it.host.core().status_of(set));
+                status.is_some_and(|it| it.role == Role::Leader)
+            };
+            let count = members.iter().filter(leads).count();
+            if count != 1 {
+                return Err(format!("{count} leaders of set {}", set.0));
+            }
+        }
+        for machine in &self.machines {
+            let counts = machine.running.as_ref().map(|it| it.host.transfer_counts());
+            let (begun, installed) = counts.unwrap_or_default();
+            *self.report.faults.entry("images begun, by those that ran in the end").or_default() += begun;
+            *self.report.faults.entry("images in trees").or_default() += installed;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! What goes wrong, and how everything heals.
+
+use std::sync::atomic::Ordering;
+
+use crate::clients::Told;
+use crate::machine::Machine;
+use crate::world::{Event, MS, TICK_US, World};
+
+impl World {
+    pub(crate) fn count(&mut self, fault: &'static str) {
+        *self.report.faults.entry(fault).or_default() += 1;
+        self.tell(|| format!("fault: {fault}"));
+    }
+
+    pub(crate) fn fault(&mut self) {
+        let count = self.machines.len() as u64;
+        let machine = self.random.below(count) as usize;
+        let other = (machine + 1 + self.random.below(count - 1) as usize) % self.machines.len();
+        let down_us = 50 * MS + self.random.below(2_500 * MS);
+        match self.random.below(23) {
+            0 | 1 => self.crash(machine, true, down_us),
+            2 | 3 => self.crash(machine, false, down_us),
+            4 => {
+                // All at once, as when the power goes.
+                self.count("all crash");
+                for machine in 0..self.machines.len() {
+                    let down_us = 10 * MS + self.random.below(400 * MS);
+                    self.crash(machine, true, down_us);
+                }
+            }
+            5 | 6 => {
+                self.count("link cut one way");
+                self.cut(machine, other, down_us);
+            }
+            7 => {
+                self.count("link cut");
+                self.cut(machine, other, down_us);
+                self.cut(other, machine, down_us);
+            }
+            8 | 9 => {
+                self.count("machine cut off");
+                for other in (0..self.machines.len()).filter(|other| *other != machine) {
+                    self.cut(machine, other, down_us);
+                    self.cut(other, machine, down_us);
+                }
+            }
+            10 => {
+                self.count("bad link");
+                let loss = self.random.below(300);
+                let slow_us = self.random.below(80 * MS);
+                let link = self.links.entry((machine, other)).or_default();
+                (link.loss, link.slow_us) = (loss, slow_us);
+                self.at(down_us, Event::Mend(machine, other));
+            }
+            11 => {
+                self.count("pause");
+                let until_us = self.now_us + down_us;
+                if let Some(running) = self.machines[machine].running.as_mut() {
+                    running.paused_until_us = until_us;
+                }
+            }
+            12 => {
+                self.count("clock");
+                let wrong_us = match self.random.below(3) {
+                    0 => self.random.below(600_000).cast_signed() - 300_000,
+                    1 => -self.random.below(90_000_000).cast_signed(),
+                    _ => self.random.below(90_000_000).cast_signed(),
+                };
+                self.machines[machine].clock.wrong_us.store(wrong_us, Ordering::Relaxed);
+            }
+            13 => {
+                self.count("node with a wrong map");
+                let is_greedy = self.random.below(3) == 0;
+                self.machines[machine].is_greedy.store(is_greedy, Ordering::Relaxed);
+            }
+            14 => self.lose_disk(machine),
+            15 => self.keep_image(machine),
+            16..=17 => self.move_a_set(),
+            19 => self.spoil(machine),
+            18 => {
+                self.count("slow disk");
+                self.machines[machine].sync_us = 1 + self.random.below(120 * MS);
+            }
+            _ => self.chore(machine, other),
+        }
+    }
+
+    /// A machine that leads some set loses its power, and is back when another one leads.
+    pub(crate) fn kill_a_leader(&mut self) {
+        let set = self.sets[self.random.below(self.sets.len() as u64) as usize];
+        let leads = |machine: &Machine| {
+            machine.running.as_ref().is_some_and(|running| running.host.core().leads(set))
+        };
+        if let Some(machine) = self.machines.iter().position(leads) {
+            self.crash(machine, true, 2_500 * MS);
+            self.note_leaders();
+        }
+    }
+
+    fn chore(&mut self, machine: usize, other: usize) {
+        let to = self.machines[other].node;
+        let sets = self.sets.clone();
+        match self.random.below(5) {
+            0 => {
+                self.count("flush");
+                if let Some(running) = self.machines[machine].running.as_mut() {
+                    let _ = running.storage.flush(None);
+                }
+            }
+            1 => {
+                self.count("compact");
+                if let Some(running) = self.machines[machine].running.as_mut() {
+                    let _ = running.storage.compact(None);
+                }
+            }
+            4 => {
+                // What is dead goes everywhere but where a node is away.
+                self.count("compact everywhere");
+                for machine in &mut self.machines {
+                    if let Some(running) = machine.running.as_mut() {
+                        let _ = running.storage.compact(None);
+                    }
+                }
+            }
+            2 => {
+                self.count("disk full for a while");
+                // A node that finds no room at its start does not start: that is no fault of a set.
+                let is_full = self.random.below(2) == 0 && self.machines[machine].running.is_some();
+                self.machines[machine].disk.set_full(is_full);
+            }
+            _ => {
+                self.count("leadership is handed over");
+                if let Some(host) = self.host(machine) {
+                    sets.into_iter().for_each(|set| host.hand_leadership(set, to));
+                }
+            }
+        }
+        self.settle(machine);
+    }
+
+    fn cut(&mut self, from: usize, to: usize, down_us: u64) {
+        self.links.entry((from, to)).or_default().is_cut = true;
+        self.at(down_us, Event::Mend(from, to));
+    }
+
+    pub(crate) fn crash(&mut self, machine: usize, power: bool, down_us: u64) {
+        // An old image must be known by those who saw what came after it.
+        if self.machines[machine].running.is_none() || self.now_us < self.placing.calm_until_us {
+            return;
+        }
+        self.count(if power { "power loss" } else { "kill" });
+        self.tell(|| format!("machine {machine} ends"));
+        self.machines[machine].crash(power, &mut self.random);
+        let boot = self.machines[machine].boots;
+        // Its clients never hear of what it coordinated.
+        let lost: Vec<(u32, usize)> =
+            self.waiting.iter().map(|(it, number)| (*it, *number)).collect();
+        for (client, number) in lost {
+            if self.asked[number].at == (machine, boot) {
+                self.end_operation(client, number, Told::Unknown);
+            }
+        }
+        let node = self.machines[machine].node;
+        for other in 0..self.machines.len() {
+            // One that stands still finds out when it goes on, before it hears anything else.
+            if let Some(running) = self.machines[other].running.as_mut() {
+                running.host.link_broke(node);
+                self.settle(other);
+            }
+        }
+        self.at(down_us, Event::Restart(machine));
+    }
+
+    pub(crate) fn restart(&mut self, machine: usize) {
+        if self.machines[machine].running.is_some() {
+            return;
+        }
+        self.machines[machine].start(self.run.seed);
+        self.tell(|| format!("machine {machine} begins again"));
+        let boot = self.machines[machine].boots;
+        self.at(TICK_US, Event::Tick { machine, boot });
+        self.settle(machine);
+    }
+
+    pub(crate) fn heal(&mut self) {
+        self.is_healing = true;
+        self.tell(|| "everything heals".to_owned());
+        self.links.clear();
+        for machine in 0..self.machines.len() {
+            self.machines[machine].sync_us = 1_000;
+            self.machines[machine].is_greedy.store(false, Ordering::Relaxed);
+            self.machines[machine].disk.set_full(false);
+            let wrong_us = self.random.below(100_000).cast_signed();
+            self.machines[machine].clock.wrong_us.store(wrong_us, Ordering::Relaxed);
+            self.restart(machine);
+            if let Some(running) = self.machines[machine].running.as_mut() {
+                running.paused_until_us = 0;
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Whoever places members: sets are moved, grow and shrink, and members that lost their disks are replaced.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use node_log::simulated_disk::Random;
+use replica::group::{ChangeState, Goal};
+use storage::Configuration;
+use types::{NodeId, ReplicaId, SetId};
+
+use crate::machine::OldImage;
+use crate::tables::{COUNTERS, REGISTERS};
+use crate::world::{Event, MS, World};
+
+/// A machine with an old image of its disk has so long to do harm.
+const OLD_IMAGE_US: u64 = 1_500 * MS;
+
+/// What is wanted, and what was lost.
+pub(crate) struct Placing {
+    pub(crate) wanted: BTreeMap<SetId, Goal>,
+    /// Nodes that never come back.
+    lost: BTreeSet<NodeId>,
+    /// Members that applied something else than most, and were found out.
+    wrong: BTreeSet<ReplicaId>,
+    /// All that did.
+    spoiled: BTreeSet<ReplicaId>,
+    next_replica: u64,
+    next_node: u64,
+    /// Nobody crashes before then.
+    pub(crate) calm_until_us: u64,
+}
+
+impl Placing {
+    pub(crate) fn new(node_count: u64) -> Placing {
+        Placing {
+            wanted: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            wrong: BTreeSet::new(),
+            spoiled: BTreeSet::new(),
+            next_replica: 0,
+            next_node: node_count,
+            calm_until_us: 0,
+        }
+    }
+
+    fn replica(&mut self) -> ReplicaId {
+        self.next_replica += 1;
+        ReplicaId(self.next_replica)
+    }
+
+    /// The members that a set begins with.
+    pub(crate) fn first_members(
+        &mut self,
+        set: SetId,
+        mut nodes: Vec<NodeId>,
+        random: &mut Random,
+        are_many: bool,
+    ) -> Configuration {
+        let count = if are_many { nodes.len() } else { size(random, nodes.len()) };
+        shuffle(&mut nodes, random);
+        nodes.truncate(count);
+        nodes.sort_unstable();
+        let members = nodes.into_iter().map(|node| (self.replica(), node)).collect::<Vec<_>>();
+        assert!(!members.is_empty(), "set {} has members", set.0);
+        Configuration::of_voters(members)
+    }
+}
+
+/// How many voters a set has: four if there are enough nodes, mostly.
+fn size(random: &mut Random, nodes: usize) -> usize {
+    match random.below(6) {
+        0 => 1,
+        1 | 2 => 3.min(nodes),
+        _ => 4.min(nodes),
+    }
+}
+
+fn shuffle<T>(items: &mut [T], random: &mut Random) {
+    for place in (1..items.len()).rev() {
+        items.swap(place, random.below(place as u64 + 1) as usize);
+    }
+}
+
+impl World {
+    /// Who belongs to a set, as the one with the highest term that leads it knows.
+    pub(crate) fn configuration_of(&self, set: SetId) -> Option<Configuration> {
+        let leaders = self.machines.iter().filter_map(|machine| {
+            let core = machine.running.as_ref()?.host.core();
+            let state = core.state(set)?;
+            core.leads(set).then(|| (state.term, state.configuration.clone()))
+        });
+        leaders.max_by_key(|(term, _)| *term).map(|(_, configuration)| configuration)
+    }
+
+    /// The machines of a set's members; none if nobody leads it.
+    pub(crate) fn members_of(&self, set: SetId) -> Vec<usize> {
+        let Some(configuration) = self.configuration_of(set) else { return Vec::new() };
+        let place = |node: NodeId| self.machines.iter().position(|it| it.node == node);
+        configuration.nodes.iter().filter_map(|(_, node)| place(*node)).collect()
+    }
+
+    /// Asks for what is wanted, again and again, of whoever leads.
+    pub(crate) fn place(&mut self) {
+        for set in self.sets.clone() {
+            self.replace_lost(set);
+            let Some(goal) = self.placing.wanted.get(&set).cloned() else { continue };
+            for machine in 0..self.machines.len() {
+                let Some(host) = self.host(machine) else { continue };
+                if !host.core().leads(set) {
+                    continue;
+                }
+                let state = host.change_members(set, goal.clone());
+                self.settle(machine);
+                match state {
+                    ChangeState::Done | ChangeState::Refused(_) => {
+                        self.tell(|| format!("set {}: {state:?} of {goal:?}", set.0));
+                        self.placing.wanted.remove(&set);
+                        break;
+                    }
+                    ChangeState::NotLeader(_) | ChangeState::UnderWay => {}
+                }
+            }
+        }
+    }
+
+    /// A member that lost its disk is replaced.
+    fn replace_lost(&mut self, set: SetId) {
+        if self.placing.wanted.contains_key(&set) {
+            return;
+        }
+        let Some(configuration) = self.configuration_of(set) else { return };
+        self.note_wrong(set);
+        let is_lost = |(replica, node): &(ReplicaId, NodeId)| {
+            self.placing.lost.contains(node) || self.placing.wrong.contains(replica)
+        };
+        if configuration.nodes.iter().any(|it| is_lost(it)) && !configuration.is_joint() {
+            let size = configuration.voters.len();
+            self.want(set, &configuration, size);
+        }
+    }
+
+    /// Wants so many voters for a set, on any nodes that live.
+    fn want(&mut self, set: SetId, configuration: &Configuration, size: usize) {
+        let mut nodes: Vec<NodeId> = self.machines.iter().map(|it| it.node).collect();
+        nodes.retain(|node| !self.placing.lost.contains(node));
+        shuffle(&mut nodes, &mut self.random);
+        let mut members = Vec::new();
+        for node in nodes.into_iter().take(size) {
+            let known = configuration.replica_on(node);
+            let known = known.filter(|replica| !self.placing.wrong.contains(replica));
+            members.push((known.unwrap_or_else(|| self.placing.replica()), node));
+        }
+        let learners = match size == 1 || self.random.below(8) != 0 {
+            true => Vec::new(),
+            false => members.pop().into_iter().collect(),
+        };
+        let goal = Goal { voters: members, learners };
+        self.tell(|| format!("set {} is to be {goal:?}", set.0));
+        self.placing.wanted.insert(set, goal);
+    }
+
+    /// Whether a member of a set differs, found out or not.
+    pub(crate) fn has_spoiled(&self, configuration: &Configuration) -> bool {
+        configuration.nodes.iter().any(|(replica, _)| self.placing.spoiled.contains(replica))
+    }
+
+    /// Members that were found to be wrong.
+    fn note_wrong(&mut self, set: SetId) {
+        for machine in &self.machines {
+            let Some(running) = machine.running.as_ref() else { continue };
+            let told = running.host.wrong_members().into_iter();
+            self.placing.wrong.extend(told.filter(|it| it.0 == set).map(|(_, replica)| replica));
+            let status = running.host.core().status_of(set);
+            let frozen = status.filter(|status| status.frozen.is_some());
+            self.placing.wrong.extend(frozen.map(|status| status.replica));
+        }
+        if let Some(replica) = self.placing.wrong.difference(&self.placing.spoiled).next() {
+            self.report.finding = Some(format!("member {replica:?} is taken for wrong"));
+        }
+    }
+
+    /// A member applies something else than the others, as far as its sum tells.
+    pub(crate) fn spoil(&mut self, machine: usize) {
+        let set = self.sets[self.random.below(self.sets.len() as u64) as usize];
+        let table = if self.random.below(2) == 0 { REGISTERS } else { COUNTERS };
+        let Some(running) = self.machines[machine].running.as_ref() else { return };
+        let Some(replica) = running.host.core().replica(set) else { return };
+        // One that leads would hand its sum over with its rows; and it is to be found before it does.
+        let leads = running.host.core().leads(set) || !self.placing.spoiled.is_empty();
+        let is_calm = self.machines.iter().all(|it| it.running.is_some());
+        let is_known = running.storage.checksum(set, table).unwrap() != 0;
+        if !self.is_spare(machine) || leads || !is_calm || !is_known {
+            return;
+        }
+        running.storage.spoil_checksum(set, table);
+        self.placing.spoiled.insert(replica);
+        self.placing.calm_until_us = self.placing.calm_until_us.max(self.now_us + 2_000 * MS);
+        self.count("member that differs");
+    }
+
+    /// A set gets other members, more of them, or fewer.
+    pub(crate) fn move_a_set(&mut self) {
+        let set = self.sets[self.random.below(self.sets.len() as u64) as usize];
+        if self.placing.wanted.contains_key(&set) {
+            return;
+        }
+        let Some(configuration) = self.configuration_of(set) else { return };
+        if self.has_spoiled(&configuration) {
+            return;
+        }
+        self.count("members move");
+        let size = size(&mut self.random, self.machines.len());
+        self.want(set, &configuration, size);
+    }
+
+    /// Whether every set can do without what a machine knows.
+    fn is_spare(&self, machine: usize) -> bool {
+        let node = self.machines[machine].node;
+        self.sets.iter().all(|set| {
+            let Some(configuration) = self.configuration_of(*set) else { return false };
+            let voters = configuration.voters.iter();
+            let is_lost = |it: &&ReplicaId| {
+                let on = configuration.node_of(**it);
+                self.placing.spoiled.contains(*it)
+                    || on.is_none_or(|on| on == node || self.placing.lost.contains(&on))
+            };
+            let lost = voters.filter(is_lost).count();
+            let has_member = configuration.nodes.iter().any(|(_, known)| *known == node);
+            let is_moving = self.placing.wanted.contains_key(set) || configuration.is_joint();
+            !has_member && !is_moving || !is_moving && lost * 2 < configuration.voters.len()
+        })
+    }
+
+    /// A machine loses its disk, and comes back as another node.
+    pub(crate) fn lose_disk(&mut self, machine: usize) {
+        let runs = self.machines[machine].running.is_some();
+        if !runs || !self.is_spare(machine) || self.now_us < self.placing.calm_until_us {
+            return;
+        }
+        self.count("disk lost");
+        let down_us = 50 * MS + self.random.below(1_500 * MS);
+        self.crash(machine, true, down_us);
+        self.exchange_disk(machine);
+    }
+
+    fn exchange_disk(&mut self, machine: usize) {
+        self.placing.lost.insert(self.machines[machine].node);
+        self.placing.next_node += 1;
+        let node = NodeId(self.placing.next_node);
+        self.tell(|| format!("machine {machine} is {node} from now on"));
+        self.machines[machine].wipe(node);
+    }
+
+    /// A copy of a disk is kept, and brought back later.
+    pub(crate) fn keep_image(&mut self, machine: usize) {
+        if self.machines.iter().any(|it| it.running.is_none()) {
+            return;
+        }
+        let boots = self.machines.iter().map(|it| it.boots).collect();
+        let after_us = 100 * MS + self.random.below(1_500 * MS);
+        if let Some(image) = self.machines[machine].image(machine, boots) {
+            self.at(after_us, Event::OldImage(Box::new(image)));
+        }
+    }
+
+    /// A machine comes back with an old image of its disk. Others remember what it said as long as they run; one that it did not
+    /// say anything to since then cannot know better.
+    pub(crate) fn bring_old_image(&mut self, image: OldImage) {
+        let machine = image.machine;
+        let boots: Vec<u64> = self.machines.iter().map(|it| it.boots).collect();
+        let is_known = boots == image.boots
+            && self.machines.iter().all(|it| it.running.is_some())
+            && self.machines[machine].node == image.node
+            && self.machines.iter().filter(|it| it.node != image.node).all(|other| {
+                let running = other.running.as_ref();
+                running.is_some_and(|it| it.host.synced_of(image.node) > image.synced)
+            });
+        let is_calm = self.now_us >= self.placing.calm_until_us;
+        if !is_known || !is_calm || self.is_healing || !self.is_spare(machine) {
+            return;
+        }
+        self.count("old image of a disk");
+        self.placing.lost.insert(image.node);
+        self.crash(machine, false, 5 * MS);
+        self.machines[machine].bring(image);
+        self.placing.calm_until_us = self.now_us + OLD_IMAGE_US;
+        self.at(OLD_IMAGE_US, Event::Wipe(machine));
+    }
+
+    /// A machine with an old image is noticed by people, and gets an empty disk.
+    pub(crate) fn wipe(&mut self, machine: usize) {
+        let refused = self.machines[machine].running.as_ref().is_some_and(|it| it.host.refused().is_some());
+        if refused {
+            self.count("old image refused");
+        }
+        self.placing.calm_until_us = 0;
+        let down_us = 50 * MS;
+        self.crash(machine, false, down_us);
+        self.exchange_disk(machine);
+    }
+}

@@ -1,0 +1,333 @@
+//! An image that a member was handed is put into the trees.
+//!
+//! The log says so first: from then on the member goes on behind the image, and every start puts the image into those
+//! trees that do not hold it, before anything else is applied to the set. A tree holds it when its replay point says so, which is
+//! the last that is written. What the range held before goes first, whoever wrote it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use node_log::broken::{Rule, breaks};
+use node_log::{Disk, EntryPlace, GroupState, Position};
+use types::{ReplicaId, RingRange, SetId, TableId};
+
+use crate::core::{Core, PoisonDart};
+use crate::error::{Affected, CommitError, OpenError, TreeError};
+use crate::heads::Unfit;
+use crate::image::{Chunk, ImageHead, SetImage, TableHead, bounds_of_set};
+use crate::maintenance;
+use crate::staging::{Staged, Staging, is_staged_name, staged_name};
+use crate::storage::Storage;
+use crate::sure::tail;
+use crate::tree::keys::{self, SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS};
+use crate::tree::store::{OpenStore, TableStore};
+use tree::engine::{LATEST, TreeBytes};
+
+/// So many keys are removed while the memtable cannot be frozen.
+const KEYS_PER_MOMENT: usize = 1024;
+
+/// An image that is in the trees, and perhaps not in sorted files yet.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    name: String,
+    tables: Vec<TableId>,
+}
+
+fn unreadable() -> TreeError {
+    TreeError::Corrupt("an image that was handed over is not readable".into())
+}
+
+/// Puts keys of one set into one tree, or takes them away, and what is kept of them elsewhere.
+struct Ingest<'i> {
+    core: &'i Core,
+    store: &'i TableStore,
+    opened: &'i OpenStore,
+    set: SetId,
+    position: Position,
+    /// Store number and key.
+    cache_key: Vec<u8>,
+}
+
+impl Ingest<'_> {
+    fn put(&mut self, pairs: impl Iterator<Item = (TreeBytes, Option<TreeBytes>)>) {
+        let _open = self.opened.hold_open();
+        let _dart = PoisonDart(&self.core.poison);
+        let seqno = self.opened.tree.draw_seqno();
+        let mut grown = 0;
+        for (key, value) in pairs {
+            let is_there = value.is_some();
+            if key.first() == Some(&SPACE_DELETIONS)
+                && is_there
+                && let Some((prefix, _)) = keys::split_prefix(&key)
+            {
+                // Known before it is there, so that no reader overlooks it.
+                self.opened.deleted.add(tail(prefix, 1));
+            }
+            grown += match value {
+                Some(value) => self.opened.tree.insert(&key, value, seqno),
+                None => self.opened.tree.remove(&key, seqno),
+            };
+            self.forget(&key);
+        }
+        let grown = i64::try_from(grown).unwrap_or(i64::MAX);
+        self.opened.note_write(self.position, grown);
+        self.core.pressure.change(grown);
+    }
+
+    /// What caches hold of a key is not true any more.
+    fn forget(&mut self, key: &[u8]) {
+        if !matches!(key.first(), Some(&SPACE_ROWS | &SPACE_CELLS | &SPACE_DELETIONS)) {
+            return;
+        }
+        self.cache_key.clear();
+        self.cache_key.extend_from_slice(&self.store.cache_id.to_be_bytes());
+        self.cache_key.extend_from_slice(key);
+        self.core.cache.forget(&self.cache_key);
+        if let Some((prefix, _)) = keys::split_prefix(key) {
+            self.cache_key.truncate(8);
+            self.cache_key.push(SPACE_ROWS);
+            self.cache_key.extend_from_slice(tail(prefix, 1));
+            self.core.heads.turn(&self.cache_key).change(|_| Err(Unfit));
+        }
+    }
+
+    /// Takes away everything of the set.
+    fn empty(
+        &mut self,
+        range: RingRange,
+        relieve: &dyn Fn() -> Result<(), TreeError>,
+    ) -> Result<(), TreeError> {
+        for (mut from, end) in bounds_of_set(self.set, range) {
+            loop {
+                let found: Result<Vec<TreeBytes>, TreeError> = self
+                    .opened
+                    .tree
+                    .range(&from, &end, LATEST)
+                    .take(KEYS_PER_MOMENT)
+                    .map(|item| item.map(|(key, _)| key))
+                    .collect();
+                let found = found?;
+                let Some(last) = found.last() else { break };
+                from = last.to_vec();
+                from.push(0);
+                self.put(found.into_iter().map(|key| (key, None)));
+                relieve()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tree holds the image from now on.
+    fn finish(&self, head: &TableHead) -> Result<(), TreeError> {
+        let _open = self.opened.hold_open();
+        let progress = self.opened.progress(self.set);
+        let purged_s = self.opened.purged_s();
+        if purged_s > head.point.horizon_s && !breaks(Rule::PurgeAheadOfTransfer) {
+            let tree = (self.opened.tree.as_ref(), self.opened.tree.draw_seqno());
+            let seconds = (head.point.horizon_s, purged_s);
+            self.opened.guards.add(tree, &self.opened.purge, self.set, seconds);
+        }
+        progress.install(head.point, head.definition.clone());
+        self.opened.note_write(self.position, 1);
+        self.core.pressure.change(1);
+        self.opened.sizes.ask_for_full_walk();
+        Ok(())
+    }
+}
+
+/// Puts a whole image into those trees that do not hold it. `relieve` is called now and then, when memory may be short.
+fn ingest(
+    core: &Core,
+    position: Position,
+    (mut staged, head): (Staged, ImageHead),
+    relieve: &dyn Fn() -> Result<(), TreeError>,
+) -> Result<ImageHead, TreeError> {
+    let mut stores: Vec<Option<Arc<TableStore>>> = Vec::new();
+    for table in &head.tables {
+        let store = core.store_or_new(table.table);
+        let is_wanted = match &store {
+            // It was dropped.
+            None => false,
+            Some(store) => {
+                let progress = store.for_write()?.progress(head.set);
+                store.born < position && progress.applied() < table.point.applied
+            }
+        };
+        stores.push(store.filter(|_| is_wanted));
+    }
+    let with = |number: usize| -> Result<Option<Ingest<'_>>, TreeError> {
+        let Some(store) = stores.get(number).and_then(|store| store.as_ref()) else { return Ok(None) };
+        let (opened, cache_key) = (store.for_write()?, Vec::new());
+        Ok(Some(Ingest { core, store, opened, set: head.set, position, cache_key }))
+    };
+    for number in 0..stores.len() {
+        if let Some(mut ingest) = with(number)?
+            && !breaks(Rule::SkipEmptyingRange)
+        {
+            ingest.empty(head.range, relieve)?;
+        }
+    }
+    let of_io = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => unreadable(),
+        _ => TreeError::Io(Arc::new(error)),
+    };
+    let bounds = bounds_of_set(head.set, head.range);
+    while let Some(chunk) = staged.next().map_err(of_io)? {
+        let chunk = Chunk::decode(chunk).map_err(|_| unreadable())?;
+        if head.tables.get(chunk.table).is_none() {
+            return Err(unreadable());
+        }
+        let is_inside = |key: &[u8]| {
+            bounds.iter().any(|(start, end)| start.as_slice() <= key && key < end.as_slice())
+        };
+        if !chunk.pairs.iter().all(|(key, _)| is_inside(key)) {
+            return Err(unreadable());
+        }
+        if let Some(mut ingest) = with(chunk.table)? {
+            let pairs = chunk.pairs.into_iter();
+            ingest.put(pairs.map(|(key, value)| {
+                (TreeBytes::from(&*key), Some(TreeBytes::from(&*value)))
+            }));
+        }
+        relieve()?;
+    }
+    for (number, table) in head.tables.iter().enumerate() {
+        let Some(ingest) = with(number)? else { continue };
+        // Entries of rows that are gone, and none of those that came: they are built from the rows.
+        for index in ingest.opened.indexes.all().iter() {
+            ingest.store.renew_index(index.shape.id)?;
+        }
+        ingest.finish(table)?;
+        if let Some(Some(store)) = stores.get(number) {
+            core.queue_builds(store);
+        }
+    }
+    core.definitions.forget_sets(&[head.set]);
+    Ok(head)
+}
+
+/// At a start: images that the log says were handed over are put into the trees that do not hold them, and those that it says
+/// nothing of go. Returns what is not in sorted files yet.
+pub(crate) fn redo(
+    core: &Core,
+    disk: &Arc<dyn Disk>,
+    installs: &BTreeMap<SetId, (Position, GroupState)>,
+) -> Result<Vec<Unsettled>, OpenError> {
+    let mut unsettled = Vec::new();
+    let at = |name: &str| OpenError::io(disk.path(name));
+    for (position, state) in installs.values() {
+        let name = staged_name(state.set, state.replica, state.cut.index);
+        let damaged = || OpenError::Damaged {
+            path: disk.path(&name),
+            offset: 0,
+            what: "the rows that a member of a replica set was handed are not readable",
+            affected: Affected::Log,
+        };
+        let opened = Staged::open(disk, &name).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => damaged(),
+            _ => OpenError::Io { path: disk.path(&name), error },
+        })?;
+        // Without a file all of it is in sorted files.
+        let Some(staged) = opened else { continue };
+        let tables: Vec<TableId> = staged.1.tables().collect();
+        let relieve = || match core.pressure.wants_flush() {
+            true => maintenance::flush_while_recovering(core)
+                .map_err(|error| TreeError::Corrupt(error.to_string().into())),
+            false => Ok(()),
+        };
+        ingest(core, *position, staged, &relieve).map_err(|_| damaged())?;
+        unsettled.push(Unsettled { name, tables });
+    }
+    for name in disk.list().map_err(at(""))? {
+        if is_staged_name(&name) && !unsettled.iter().any(|known| known.name == name) {
+            disk.remove(&name).map_err(at(&name))?;
+        }
+    }
+    Ok(unsettled)
+}
+
+impl Storage {
+    /// The rows of a set as they are now, at the entry that was applied last.
+    pub fn image(
+        &self,
+        set: SetId,
+        place: EntryPlace,
+        tables: &[TableId],
+        range: RingRange,
+    ) -> Result<SetImage, CommitError> {
+        let seconds = (self.group_now_s(set), self.group_last_us(set));
+        SetImage::begin(&self.core, (set, place, seconds.0, seconds.1), tables, range)
+    }
+
+    /// The last entry of a set that some tree holds, also where no member is here.
+    pub fn applied_in_trees(&self, set: SetId) -> u64 {
+        let stores = self.core.all_stores();
+        let applied = |store: &Arc<TableStore>| match store.for_read() {
+            Ok(Some(opened)) => opened.progress(set).applied().index,
+            // Nothing is touched that cannot be read.
+            Err(_) => u64::MAX,
+            Ok(None) => 0,
+        };
+        stores.iter().map(applied).max().unwrap_or(0)
+    }
+
+    /// An image for a member on this node begins to come.
+    pub fn stage(&self, replica: ReplicaId, head: &ImageHead) -> io::Result<Staging> {
+        Staging::begin(self.log.disk(), replica, head)
+    }
+
+    /// An image that was whole is not needed.
+    pub fn unstage(&self, set: SetId, replica: ReplicaId, index: u64) {
+        let _ = self.log.disk().remove(&staged_name(set, replica, index));
+    }
+
+    /// A member goes on behind an image, and this is its state. Returns where the log says so; nothing is done
+    /// before that is durable.
+    pub fn append_install(&self, state: &GroupState) -> Result<Position, CommitError> {
+        if breaks(Rule::InstallWithoutRecord) {
+            return Ok(self.log.end());
+        }
+        Ok(self.log.append_install(state)?.position)
+    }
+
+    /// Puts an image into the trees. Where that fails the member must not go on; the next start tries again.
+    pub fn install(
+        &self,
+        set: SetId,
+        replica: ReplicaId,
+        index: u64,
+        position: Position,
+    ) -> Result<(), TreeError> {
+        let name = staged_name(set, replica, index);
+        let of_io = |error| TreeError::Io(Arc::new(error));
+        let staged = Staged::open(self.log.disk(), &name).map_err(of_io)?.ok_or_else(unreadable)?;
+        let relieve = || match self.core.pressure.wants_flush() {
+            true => self.core.largest_in_memory().map_or(Ok(()), |store| self.flush(Some(store.id))),
+            false => Ok(()),
+        };
+        let head = ingest(&self.core, position, staged, &relieve)?;
+        self.core.groups.installed(set, index, head.now_s, head.last_us);
+        let tables = head.tables().collect();
+        self.unsettled.lock().push(Unsettled { name, tables });
+        Ok(())
+    }
+
+    /// Images that are in the trees come into sorted files, and go. What cannot be done now is done later.
+    pub fn settle_installs(&self) {
+        let mut unsettled = self.unsettled.lock();
+        unsettled.retain(|image| {
+            let flushed = image.tables.iter().try_for_each(|table| self.flush(Some(*table)));
+            match flushed {
+                Ok(()) => self.log.disk().remove(&image.name).is_err_and(|error| {
+                    tracing::warn!(%error, name = %image.name, "an image could not be removed");
+                    error.kind() != io::ErrorKind::NotFound
+                }),
+                Err(error) => {
+                    tracing::debug!(%error, "what was handed over is not in sorted files yet");
+                    true
+                }
+            }
+        });
+    }
+}
