@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::{Condvar, Mutex};
-use partition::PartitionMap;
-use replica::group::{Groups, Replaced, SYSTEM_SET, SharedDocuments};
+use partition::{PartitionMap, PhysicalPartition, Space};
+use replica::group::{Groups, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments};
 use schema::{Difference, Schema, Table};
-use types::{NodeId, SetId};
+use types::{NodeId, RingRange, SetId, TableId};
 
+use crate::balance::tables_of;
 use crate::catalog::Catalog;
 use crate::definitions::SCHEMA_DOCUMENT;
 use crate::error::{ExecuteError, failed, refused};
@@ -299,6 +300,40 @@ impl Catalog {
             self.world.on_schema_change(event);
         }
         Ok(())
+    }
+
+    /// One entry in every set of a table; answered when all are applied where they are led.
+    pub(crate) fn truncate_in_sets(
+        &self,
+        agreement: &Agreement,
+        table: TableId,
+    ) -> Result<(), ExecuteError> {
+        let map = self.view.maps.load_full();
+        let partitions = map.overlapping(table, RingRange::FULL);
+        let asked: Vec<_> = partitions
+            .map(|partition| agreement.groups.truncate(partition.set, table, partition.range))
+            .collect();
+        for committed in asked {
+            committed.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Members hand rows over by what this node knows of the sets.
+    pub(crate) fn tell_ranges(&self, agreement: &Agreement) {
+        let view = self.view.clone();
+        agreement.groups.set_ranges(Box::new(move |set| {
+            if set == SYSTEM_SET {
+                return Some((vec![SYSTEM_TABLE], RingRange::FULL));
+            }
+            let map = view.map();
+            let find = |(space, partitions): (&Space, &[PhysicalPartition])| {
+                let found = partitions.iter().find(|partition| partition.set == set)?;
+                Some((space.clone(), found.range))
+            };
+            let (space, range) = map.spaces().find_map(find)?;
+            Some((tables_of(&view.schema(), &space), range))
+        }));
     }
 
     fn show_agreed(&self, map: PartitionMap, schema: Schema) {

@@ -92,6 +92,9 @@ impl Catalog {
             world,
             agreement,
         };
+        if let Some(agreement) = &catalog.agreement {
+            catalog.tell_ranges(agreement);
+        }
         catalog.follow_map();
         if catalog.view.map().epoch() != map.epoch() {
             catalog.save_whole_map()?;

@@ -10,7 +10,7 @@ use schema::{Schema, Table};
 use types::TableId;
 
 use crate::catalog::Catalog;
-use crate::error::{ExecuteError, failed, refused};
+use crate::error::{ExecuteError, failed};
 use crate::partitions::place;
 use crate::request::{Answer, Reply, RequestContext};
 
@@ -149,13 +149,11 @@ impl Catalog {
 
     pub(crate) fn truncate(&self, table: &Table) -> Result<(), ExecuteError> {
         let _guard = self.definition.lock();
-        if self.agreement.is_some() {
-            return Err(refused(
-                "TRUNCATE is not possible in a cluster yet: drop the table and create it anew",
-            ));
-        }
         let current = self.view.schema().table_by_id(table.id).cloned();
         self.keep_before("truncated", &current.iter().collect::<Vec<_>>())?;
+        if let Some(agreement) = &self.agreement {
+            return self.truncate_in_sets(agreement, table.id);
+        }
         self.store.truncate(table.id).map_err(ExecuteError::from)
     }
 

@@ -311,7 +311,8 @@ fn segments_that_no_set_needs_go_and_what_is_left_is_whole() {
     let cut = table.last_before(u64::MAX, 50).unwrap();
     table.cut_to(cut);
     now.cut = cut;
-    log.append_group(SetId(1), &GroupAppend { state: Some(now), ..GroupAppend::default() }).unwrap();
+    log.append_group(SetId(1), &GroupAppend { state: Some(now), ..GroupAppend::default() })
+        .unwrap();
     log.forget_before(table.needed_from().unwrap());
     while log.step() {}
     let (found, replayed) = recovered(&disk);

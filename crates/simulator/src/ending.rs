@@ -111,7 +111,8 @@ impl World {
         for machine in &self.machines {
             let counts = machine.running.as_ref().map(|it| it.host.transfer_counts());
             let (begun, installed) = counts.unwrap_or_default();
-            *self.report.faults.entry("images begun, by those that ran in the end").or_default() += begun;
+            *self.report.faults.entry("images begun, by those that ran in the end").or_default() +=
+                begun;
             *self.report.faults.entry("images in trees").or_default() += installed;
         }
         Ok(())

@@ -288,7 +288,8 @@ impl World {
 
     /// A machine with an old image is noticed by people, and gets an empty disk.
     pub(crate) fn wipe(&mut self, machine: usize) {
-        let refused = self.machines[machine].running.as_ref().is_some_and(|it| it.host.refused().is_some());
+        let refused =
+            self.machines[machine].running.as_ref().is_some_and(|it| it.host.refused().is_some());
         if refused {
             self.count("old image refused");
         }

@@ -83,10 +83,22 @@ impl Run {
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    Tick { machine: usize, boot: u64 },
+    Tick {
+        machine: usize,
+        boot: u64,
+    },
     /// With how often both had been started when it was sent.
-    Deliver { to: usize, boots: (u64, u64), from: usize, node: NodeId, message: Box<NodeMessage> },
-    Disk { machine: usize, boot: u64 },
+    Deliver {
+        to: usize,
+        boots: (u64, u64),
+        from: usize,
+        node: NodeId,
+        message: Box<NodeMessage>,
+    },
+    Disk {
+        machine: usize,
+        boot: u64,
+    },
     Client(u32),
     Timeout(u32, usize),
     Fault,
@@ -273,7 +285,7 @@ impl World {
             }
             Event::Deliver { to, boots, from, node, message } => {
                 self.deliver(to, boots, (from, node), *message);
-            },
+            }
             Event::Disk { machine, boot } => self.sync(machine, boot),
             Event::Client(client) => self.next_operation(client),
             Event::Timeout(client, number) => {
@@ -386,7 +398,13 @@ impl World {
         self.at(after_us, Event::Deliver { to, boots, from, node, message });
     }
 
-    fn deliver(&mut self, to: usize, boots: (u64, u64), (from, node): (usize, NodeId), message: NodeMessage) {
+    fn deliver(
+        &mut self,
+        to: usize,
+        boots: (u64, u64),
+        (from, node): (usize, NodeId),
+        message: NodeMessage,
+    ) {
         if self.machines[to].boots != boots.1 {
             return;
         }
@@ -501,6 +519,7 @@ impl World {
             let now_s = u32::try_from(timed_us / 1_000_000).unwrap();
             let mutation = mutation(key, ask, timed_us, now_s);
             let request = Request {
+                truncates: None,
                 id: mutation.must_be_once().then_some(RequestId(id)),
                 not_after_s: running.host.time_in_set(set) + 3,
                 timed_us: Some(timed_us),

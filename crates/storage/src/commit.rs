@@ -27,6 +27,7 @@ use crate::apply::{Place, apply, apply_define};
 use crate::core::Core;
 use crate::entry::{Entries, Entry, EntryBody, EntryHeads};
 use crate::error::{CommitError, TreeError};
+use crate::install::apply_truncate;
 use crate::options::Driver;
 use crate::promise::Reply;
 use crate::room::Busy;
@@ -222,6 +223,12 @@ fn apply_sound(
             None
         }
         EntryBody::Request(request) => {
+            let count = request.mutations.len();
+            if let Some(truncate) = &request.truncates {
+                let asked = Asked::new(request, count);
+                let place = Place { asked: Some(asked), ..place(count) };
+                on_outcome(count, apply_truncate(core, place, truncate));
+            }
             for (number, mutation) in request.mutations.iter().enumerate() {
                 let asked = Asked::new(request, number);
                 let place = Place { asked: Some(asked), ..place(number) };

@@ -8,7 +8,7 @@ use types::codec::{
     Decoder, MUTATION_FORM, Malformed, MutationForm, encode_mutation, push_counted, push_length,
     push_optional, push_varint,
 };
-use types::{Mutation, SetId, TableId};
+use types::{Mutation, RingRange, RingToken, SetId, TableId};
 
 use crate::definition::Definition;
 use node_log::{EntryHead, EntryId};
@@ -55,13 +55,25 @@ pub struct Request {
     /// The time of its mutations in microseconds, where no client said one: its leader may make them later, so that times
     /// within a set never fall.
     pub timed_us: Option<i64>,
+    /// What is emptied before anything else.
+    pub truncates: Option<Truncate>,
     /// All of one set.
     pub mutations: Vec<Mutation>,
+}
+
+/// The rows of a table in a set go, whatever their times are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncate {
+    /// Which table.
+    pub table: TableId,
+    /// The part of the ring that the set has.
+    pub range: RingRange,
 }
 
 /// In the flags of a request.
 const HAS_ID: u8 = 1;
 const IS_TIMED: u8 = 2;
+const TRUNCATES: u8 = 4;
 
 /// From here on the mutations of a table are applied by this definition.
 #[derive(Clone, Debug)]
@@ -183,7 +195,8 @@ impl Request {
     /// own that a repeat does not change.
     pub fn is_repeatable(&self) -> bool {
         let is_named = self.id.is_some();
-        is_named || self.timed_us.is_none() && self.mutations.iter().all(Mutation::is_idempotent)
+        let is_plain = self.timed_us.is_none() && self.truncates.is_none();
+        is_named || is_plain && self.mutations.iter().all(Mutation::is_idempotent)
     }
 
     /// Makes its times later than one that was given before. Returns the time it has then, if it is its leader's to give.
@@ -207,7 +220,8 @@ impl Request {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(BODY_VERSION);
         let has_id = if self.id.is_some() { HAS_ID } else { 0 };
-        out.push(has_id | if self.timed_us.is_some() { IS_TIMED } else { 0 });
+        let is_timed = if self.timed_us.is_some() { IS_TIMED } else { 0 };
+        out.push(has_id | is_timed | if self.truncates.is_some() { TRUNCATES } else { 0 });
         if let Some(RequestId(id)) = self.id {
             out.extend_from_slice(&id.to_be_bytes());
         }
@@ -215,6 +229,11 @@ impl Request {
             out.extend_from_slice(&timed_us.to_be_bytes());
         }
         out.extend_from_slice(&self.not_after_s.to_be_bytes());
+        if let Some(Truncate { table, range }) = self.truncates {
+            for number in [table.0, range.start.0, range.last.0] {
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+        }
         out.push(MUTATION_FORM as u8);
         push_length(out, self.mutations.len());
         self.mutations.iter().for_each(|mutation| encode_mutation(mutation, out));
@@ -225,7 +244,7 @@ impl Request {
             return Err(Malformed);
         }
         let flags = decoder.byte()?;
-        if flags & !(HAS_ID | IS_TIMED) != 0 {
+        if flags & !(HAS_ID | IS_TIMED | TRUNCATES) != 0 {
             return Err(Malformed);
         }
         let id = match flags & HAS_ID {
@@ -237,12 +256,26 @@ impl Request {
             _ => Some(i64::from_be_bytes(decoder.array()?)),
         };
         let not_after_s = decoder.u32()?;
+        let truncates = match flags & TRUNCATES {
+            0 => None,
+            _ => Some(decode_truncate(decoder)?),
+        };
         if decoder.byte()? != MUTATION_FORM as u8 {
             return Err(Malformed);
         }
         let mutations = decode_mutations(decoder, MUTATION_FORM)?.into_vec();
-        Ok(Request { id, not_after_s, timed_us, mutations })
+        Ok(Request { id, not_after_s, timed_us, truncates, mutations })
     }
+}
+
+fn decode_truncate(decoder: &mut Decoder) -> Result<Truncate, Malformed> {
+    let mut number = || Ok(u128::from_be_bytes(decoder.array()?));
+    let (table, start, last) = (number()?, number()?, number()?);
+    if start > last {
+        return Err(Malformed);
+    }
+    let range = RingRange { start: RingToken(start), last: RingToken(last) };
+    Ok(Truncate { table: TableId(table), range })
 }
 
 fn begin(decoder: &mut Decoder) -> Result<TableId, Malformed> {

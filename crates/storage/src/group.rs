@@ -157,7 +157,7 @@ impl Storage {
             let count = match &body {
                 EntryBody::Request(request) => {
                     timed_us = request.timed_us.unwrap_or(i64::MIN);
-                    request.mutations.len()
+                    request.mutations.len() + usize::from(request.truncates.is_some())
                 }
                 EntryBody::Change(mutations) => mutations.len(),
                 EntryBody::Empty | EntryBody::Define(_) | EntryBody::Sweep(_) => 0,

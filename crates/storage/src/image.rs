@@ -16,9 +16,7 @@ use types::{RingRange, RingToken, SetId, TableId};
 use crate::core::Core;
 use crate::definition::Definition;
 use crate::error::{CommitError, TreeError};
-use crate::tree::keys::{
-    SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS, requests_bounds, space_bounds,
-};
+use crate::tree::keys::{SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS, requests_bounds, space_bounds};
 use crate::tree::progress::{Applied, ReplayPoint};
 use crate::tree::purge::PurgeHold;
 use crate::tree::store::TableStore;
@@ -254,8 +252,11 @@ impl SetImage {
                     (table, space, key)
                 }
                 None => {
-                    let (table, space) =
-                        if space + 1 < self.bounds.len() { (table, space + 1) } else { (table + 1, 0) };
+                    let (table, space) = if space + 1 < self.bounds.len() {
+                        (table, space + 1)
+                    } else {
+                        (table + 1, 0)
+                    };
                     let start = self.bounds.get(space).map(|(start, _)| start.clone());
                     (table, space, start.unwrap_or_default())
                 }

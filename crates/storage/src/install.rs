@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use node_log::broken::{Rule, breaks};
 use node_log::{Disk, EntryPlace, GroupState, Position};
-use types::{ReplicaId, RingRange, SetId, TableId};
+use types::{Done, Outcome, ReplicaId, RingRange, SetId, TableId};
 
+use crate::apply::Place;
+use crate::apply::once::Known;
 use crate::core::{Core, PoisonDart};
+use crate::entry::Truncate;
 use crate::error::{Affected, CommitError, OpenError, TreeError};
 use crate::heads::Unfit;
 use crate::image::{Chunk, ImageHead, SetImage, TableHead, bounds_of_set};
@@ -98,7 +101,15 @@ impl Ingest<'_> {
         range: RingRange,
         relieve: &dyn Fn() -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
-        for (mut from, end) in bounds_of_set(self.set, range) {
+        self.empty_bounds(bounds_of_set(self.set, range), relieve)
+    }
+
+    fn empty_bounds(
+        &mut self,
+        bounds: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+        relieve: &dyn Fn() -> Result<(), TreeError>,
+    ) -> Result<(), TreeError> {
+        for (mut from, end) in bounds {
             loop {
                 let found: Result<Vec<TreeBytes>, TreeError> = self
                     .opened
@@ -157,7 +168,9 @@ fn ingest(
         stores.push(store.filter(|_| is_wanted));
     }
     let with = |number: usize| -> Result<Option<Ingest<'_>>, TreeError> {
-        let Some(store) = stores.get(number).and_then(|store| store.as_ref()) else { return Ok(None) };
+        let Some(store) = stores.get(number).and_then(|store| store.as_ref()) else {
+            return Ok(None);
+        };
         let (opened, cache_key) = (store.for_write()?, Vec::new());
         Ok(Some(Ingest { core, store, opened, set: head.set, position, cache_key }))
     };
@@ -186,9 +199,9 @@ fn ingest(
         }
         if let Some(mut ingest) = with(chunk.table)? {
             let pairs = chunk.pairs.into_iter();
-            ingest.put(pairs.map(|(key, value)| {
-                (TreeBytes::from(&*key), Some(TreeBytes::from(&*value)))
-            }));
+            ingest.put(
+                pairs.map(|(key, value)| (TreeBytes::from(&*key), Some(TreeBytes::from(&*value)))),
+            );
         }
         relieve()?;
     }
@@ -205,6 +218,51 @@ fn ingest(
     }
     core.definitions.forget_sets(&[head.set]);
     Ok(head)
+}
+
+/// The rows of a table in a set go; what is known of the set itself stays.
+pub(crate) fn apply_truncate(
+    core: &Core,
+    place: Place,
+    truncate: &Truncate,
+) -> Result<Done, CommitError> {
+    const NOTHING: Done = Done { outcome: Outcome::Applied, weight: 0 };
+    let table = truncate.table;
+    let of_tree = |error| CommitError::Tree { table, error };
+    let Some(store) = core.store_or_new(table) else { return Ok(NOTHING) };
+    let opened = store.for_write().map_err(of_tree)?;
+    let progress = opened.progress(place.set);
+    if place.position < store.born || place.applied <= progress.applied() {
+        return Ok(NOTHING);
+    }
+    progress.begin_entry(place.now_s);
+    if let Some(asked) = &place.asked
+        && let Known::Answered(answer) = asked.known(opened, place).map_err(of_tree)?
+    {
+        let _open = opened.hold_open();
+        progress.set_applied(place.applied);
+        return answer;
+    }
+    let (set, position) = (place.set, place.position);
+    let mut ingest = Ingest { core, store: &store, opened, set, position, cache_key: Vec::new() };
+    let is_of_rows = |(from, _): &(Vec<u8>, Vec<u8>)| {
+        matches!(from.first(), Some(&SPACE_ROWS | &SPACE_CELLS | &SPACE_DELETIONS))
+    };
+    let bounds = bounds_of_set(set, truncate.range).into_iter().filter(is_of_rows);
+    ingest.empty_bounds(bounds, &|| Ok(())).map_err(of_tree)?;
+    for index in opened.indexes.all().iter() {
+        store.renew_index(index.shape.id).map_err(of_tree)?;
+    }
+    core.queue_builds(&store);
+    let _open = opened.hold_open();
+    if let Some(asked) = &place.asked {
+        let grown = asked.keep(opened, place, &Ok(Outcome::Applied), 0);
+        core.pressure.change(grown);
+    }
+    opened.note_write(place.position, 1);
+    opened.sizes.ask_for_full_walk();
+    progress.set_applied(place.applied);
+    Ok(NOTHING)
 }
 
 /// At a start: images that the log says were handed over are put into the trees that do not hold them, and those that it says
@@ -303,7 +361,9 @@ impl Storage {
         let of_io = |error| TreeError::Io(Arc::new(error));
         let staged = Staged::open(self.log.disk(), &name).map_err(of_io)?.ok_or_else(unreadable)?;
         let relieve = || match self.core.pressure.wants_flush() {
-            true => self.core.largest_in_memory().map_or(Ok(()), |store| self.flush(Some(store.id))),
+            true => {
+                self.core.largest_in_memory().map_or(Ok(()), |store| self.flush(Some(store.id)))
+            }
             false => Ok(()),
         };
         let head = ingest(&self.core, position, staged, &relieve)?;

@@ -5,7 +5,9 @@
 //! leader that finds a joint configuration proposes to leave it.
 
 use bytes::Bytes;
-use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState};
+use raft::eraftpb::{
+    ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
+};
 use storage::Configuration;
 use types::codec::{Decoder, Malformed};
 use types::{NodeId, ReplicaId};
@@ -130,8 +132,8 @@ impl Change {
                 after.highest = after.highest.max(replica);
             }
         }
-        let lists =
-            [&after.voters, &after.outgoing, &after.learners, &after.learners_next].map(Clone::clone);
+        let lists = [&after.voters, &after.outgoing, &after.learners, &after.learners_next]
+            .map(Clone::clone);
         after.nodes.retain(|(replica, _)| lists.iter().any(|list| list.contains(replica)));
         after
     }
@@ -175,8 +177,9 @@ impl Goal {
         let is_twice = |member: &(ReplicaId, NodeId)| {
             all().filter(|known| known.0 == member.0 || known.1 == member.1).count() > 1
         };
-        let is_old =
-            |member: &&(ReplicaId, NodeId)| now.node_of(member.0).is_none_or(|node| node != member.1);
+        let is_old = |member: &&(ReplicaId, NodeId)| {
+            now.node_of(member.0).is_none_or(|node| node != member.1)
+        };
         if self.voters.is_empty() {
             Some("nobody would decide")
         } else if all().any(is_twice) {

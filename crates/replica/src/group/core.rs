@@ -289,7 +289,9 @@ impl Core {
             }
             Input::Message { from, message } => {
                 let set = message.set;
-                self.with(set, outputs, |member, wishes| member.step(from, message.message, wishes));
+                self.with(set, outputs, |member, wishes| {
+                    member.step(from, message.message, wishes)
+                });
             }
             Input::Propose { set, ticket, kind, now_s, body, before } => {
                 if !self.contains(set) {

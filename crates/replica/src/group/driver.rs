@@ -11,12 +11,12 @@ use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use storage::{
     AnswerTo, CommitError, CommitResult, Committed, Configuration, GroupState, Request, RequestId,
-    Storage,
+    Storage, Truncate,
 };
 use tokio::sync::oneshot;
-use types::{Mutation, NodeId, ReplicaId, SetId};
+use types::{Mutation, NodeId, ReplicaId, RingRange, SetId, TableId};
 
-use super::host::{Host, HostOptions, NodeMessage, Now};
+use super::host::{Host, HostOptions, NodeMessage, Now, SetRanges};
 use super::member::MemberStatus;
 use super::requests::{WriteDone, WriteOutcome};
 
@@ -53,6 +53,7 @@ enum Question {
     Begin(GroupState),
     End(SetId),
     Show(u64),
+    Ranges(SetRanges),
     HandLeadership { set: SetId, to: NodeId },
 }
 
@@ -189,6 +190,11 @@ impl Groups {
         let _ = self.ask(Question::Begin(state));
     }
 
+    /// Whoever hands rows over asks here which tables a set has, and which part of the ring.
+    pub fn set_ranges(&self, ranges: SetRanges) {
+        let _ = self.ask(Question::Ranges(ranges));
+    }
+
     /// A set that nobody needs any more: its member here is gone for good.
     pub fn end(&self, set: SetId) {
         let _ = self.ask(Question::End(set));
@@ -268,6 +274,22 @@ impl Groups {
         given_us: Option<i64>,
         answer_to: Option<AnswerTo<'_>>,
     ) -> Committed {
+        self.submit(set, mutations, None, given_us, answer_to)
+    }
+
+    /// Empties a table in a set, as one change among the others.
+    pub fn truncate(&self, set: SetId, table: TableId, range: RingRange) -> Committed {
+        self.submit(set, Vec::new(), Some(Truncate { table, range }), None, None)
+    }
+
+    fn submit(
+        &self,
+        set: SetId,
+        mutations: Vec<Mutation>,
+        truncates: Option<Truncate>,
+        given_us: Option<i64>,
+        answer_to: Option<AnswerTo<'_>>,
+    ) -> Committed {
         let now = (self.0.clock)();
         let is_timed = given_us.is_some_and(|us| mutations.iter().all(|it| it.is_timed_at(us)));
         let is_idempotent = !is_timed && mutations.iter().all(Mutation::is_idempotent);
@@ -278,9 +300,11 @@ impl Groups {
         let cluster_s = u32::try_from(cluster_us / 1_000_000).unwrap_or(u32::MAX);
         let tried_s = u32::try_from(self.0.request_ms.div_ceil(1000)).unwrap_or(u32::MAX);
         let request = Request {
-            id: (!is_idempotent).then_some(RequestId(id | u128::from(number))),
+            id: (truncates.is_some() || !is_idempotent)
+                .then_some(RequestId(id | u128::from(number))),
             not_after_s: cluster_s.saturating_add(tried_s).saturating_add(LATE_S),
             timed_us: given_us.filter(|_| is_timed),
+            truncates,
             mutations,
         };
         let (done, committed) = answered(answer_to);
@@ -489,6 +513,7 @@ impl Driver {
                 }
             }
             Question::Show(version) => self.host.show(version),
+            Question::Ranges(ranges) => self.host.set_ranges(ranges),
             Question::HandLeadership { set, to } => self.host.hand_leadership(set, to),
         }
     }

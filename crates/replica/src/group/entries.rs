@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, StorageError};
+use storage::broken::{Rule, breaks};
 use storage::{
     Configuration, EntryPlace, GroupEntry, GroupState, GroupTable, RecoveredGroup, Slot,
 };
-use storage::broken::{Rule, breaks};
 use types::ReplicaId;
 
 use super::changes::KIND_MEMBERS;

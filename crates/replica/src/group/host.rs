@@ -15,8 +15,8 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use storage::broken::{Rule, breaks};
 use storage::{
-    CommitError, CommittedEntry, EntryHead, GroupAppend, GroupState, RecoveredGroup,
-    Request, Storage,
+    CommitError, CommittedEntry, EntryHead, GroupAppend, GroupState, RecoveredGroup, Request,
+    Storage,
 };
 use types::{NodeId, ReplicaId, SetId};
 
@@ -26,8 +26,8 @@ use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Settings, Ticket};
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
 pub use said::{NodeMessage, ProposalAnswer};
-pub use transfers::SetRanges;
 use sums::{Comparison, KIND_COMPARE};
+pub use transfers::SetRanges;
 use transfers::Transfers;
 
 /// The kind of an entry that asks storage for mutations (`storage/src/entry.rs`).

@@ -136,9 +136,7 @@ fn decode_about_members(kind: u8, mut decoder: Decoder) -> Result<NodeMessage, M
             match kind {
                 KIND_GONE => NodeMessage::Gone { set, replica },
                 KIND_STILL_MEMBER => NodeMessage::StillMember { set, replica },
-                KIND_DIFFERS => {
-                    NodeMessage::Differs { set, replica, index: number(&mut decoder)? }
-                }
+                KIND_DIFFERS => NodeMessage::Differs { set, replica, index: number(&mut decoder)? },
                 _ => {
                     let (index, sum) = (number(&mut decoder)?, number(&mut decoder)?);
                     NodeMessage::Sum { set, replica, index, sum }

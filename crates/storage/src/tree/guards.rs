@@ -74,7 +74,8 @@ impl Guards {
     /// to be applied; `None` for a set that is not here any more.
     pub(crate) fn judge(&self, horizon_s: impl Fn(SetId) -> Option<u32>) {
         for guard in self.0.lock().iter_mut() {
-            guard.is_over |= horizon_s(guard.set).is_none_or(|horizon_s| horizon_s >= guard.until_s);
+            guard.is_over |=
+                horizon_s(guard.set).is_none_or(|horizon_s| horizon_s >= guard.until_s);
         }
     }
 

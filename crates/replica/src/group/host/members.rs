@@ -22,7 +22,8 @@ impl Host {
         if self.core.replica(set) != Some(to) {
             let is_vote =
                 matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
-            let is_forced = is_vote && breaks(Rule::CreateByVote) && self.core.replica(set).is_none();
+            let is_forced =
+                is_vote && breaks(Rule::CreateByVote) && self.core.replica(set).is_none();
             let gone = self.gone.get(&set).copied().unwrap_or_default();
             let highest = self.core.replica(set).map_or(gone, |own| own.max(gone));
             if to <= highest && !is_forced {
@@ -177,8 +178,7 @@ impl Host {
         let sets = self.core.sets().filter(|set| self.core.leads(*set));
         for set in sets.collect::<Vec<_>>() {
             let goal = self.goals.get(&set);
-            let is_joint =
-                self.core.state(set).is_some_and(|state| state.configuration.is_joint());
+            let is_joint = self.core.state(set).is_some_and(|state| state.configuration.is_joint());
             if goal.is_none() && !is_joint {
                 continue;
             }

@@ -88,7 +88,9 @@ impl Host {
         let sum = sums.own.get(&index).copied();
         let (Some(sum), Some(replica)) = (sum, self.core.replica(set)) else { return };
         match self.core.leader(set) {
-            Some(leader) if leader == self.node => self.take_sum(self.node, set, replica, (index, sum)),
+            Some(leader) if leader == self.node => {
+                self.take_sum(self.node, set, replica, (index, sum))
+            }
             Some(leader) => {
                 self.outbox.push((leader, NodeMessage::Sum { set, replica, index, sum }));
             }
@@ -104,7 +106,8 @@ impl Host {
         replica: ReplicaId,
         (index, sum): (u64, u64),
     ) {
-        let Some(configuration) = self.core.state(set).map(|state| state.configuration.clone()) else {
+        let Some(configuration) = self.core.state(set).map(|state| state.configuration.clone())
+        else {
             return;
         };
         let is_ours = configuration.node_of(replica) == Some(from) && self.core.leads(set);
@@ -119,14 +122,21 @@ impl Host {
         let right = told.values().copied().find(|sum| counts(*sum) * 2 > voters.len());
         let all = voters.iter().all(|voter| told.contains_key(voter));
         let differing: Vec<ReplicaId> = match right {
-            Some(right) => told.iter().filter(|(_, sum)| **sum != right).map(|(it, _)| *it).collect(),
+            Some(right) => {
+                told.iter().filter(|(_, sum)| **sum != right).map(|(it, _)| *it).collect()
+            }
             // Nobody can tell who is right.
             None if all => told.keys().copied().collect(),
             None => Vec::new(),
         };
         keep_newest(&mut sums.told);
         for replica in differing {
-            tracing::error!(set = set.0, replica = replica.0, index, "a member applied something else");
+            tracing::error!(
+                set = set.0,
+                replica = replica.0,
+                index,
+                "a member applied something else"
+            );
             match configuration.node_of(replica) {
                 Some(node) if node == self.node => {
                     self.comparison.wrong.insert(set, index);
@@ -164,7 +174,8 @@ impl Host {
                     self.core.tell(set, |member| member.hand_leadership_to_member(heir));
                 }
                 _ => {
-                    let why = format!("what it applied up to entry {index} is not what most members did");
+                    let why =
+                        format!("what it applied up to entry {index} is not what most members did");
                     self.core.freeze(set, &why);
                 }
             }

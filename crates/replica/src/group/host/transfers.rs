@@ -181,7 +181,8 @@ impl Host {
     /// The connection to a node broke: what was on its way is lost.
     pub(super) fn break_transfers(&mut self, node: NodeId) {
         self.drop_sending(|_, sending| sending.node == node);
-        let from_node = |receiving: &Receiving| receiving.from == node && receiving.staging.is_some();
+        let from_node =
+            |receiving: &Receiving| receiving.from == node && receiving.staging.is_some();
         self.drop_receiving(|_, receiving| from_node(receiving));
     }
 
@@ -216,7 +217,9 @@ impl Host {
         for ((set, to), sending) in &self.transfers.sending {
             let status = self.core.status_of(*set);
             let leads = status.is_some_and(|it| {
-                it.term == sending.term && it.role == crate::group::Role::Leader && it.frozen.is_none()
+                it.term == sending.term
+                    && it.role == crate::group::Role::Leader
+                    && it.frozen.is_none()
             });
             let standing = self.core.ask(*set, |member| member.standing_of(*to));
             let is_done = standing.is_some_and(|it| it.matched >= sending.place.index);
@@ -279,7 +282,8 @@ impl Host {
             TransferMessage::Chunk { number, set, sequence, bytes, sum, is_last } => {
                 let Some(member) = self.core.replica(set) else { return };
                 let is_whole = crc32fast::hash(&bytes) == sum;
-                if is_whole && let Some(taken) = self.take_chunk(number, set, sequence, &bytes, is_last)
+                if is_whole
+                    && let Some(taken) = self.take_chunk(number, set, sequence, &bytes, is_last)
                 {
                     self.answer_transfer(from, number, set, member, taken);
                 }
@@ -440,7 +444,8 @@ impl Host {
     /// Whether this node holds the image that its member is told to go on behind; if not, the leader is told.
     pub(super) fn holds_image(&mut self, from: NodeId, set: SetId, index: u64) -> bool {
         let receiving = self.transfers.receiving.get(&set);
-        let is_here = receiving.is_some_and(|it| it.staging.is_none() && it.head.place.index == index);
+        let is_here =
+            receiving.is_some_and(|it| it.staging.is_none() && it.head.place.index == index);
         if !is_here && let Some(member) = self.core.replica(set) {
             self.answer_transfer(from, 0, set, member, Taken::Refused);
         }
@@ -449,8 +454,9 @@ impl Host {
 
     /// The log says for sure that members go on behind their images: their rows take their place.
     pub(super) fn install_persisted(&mut self, turn: u64) {
-        let (ready, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.transfers.installing).into_iter().partition(|it| it.turn <= turn);
+        let (ready, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.transfers.installing)
+            .into_iter()
+            .partition(|it| it.turn <= turn);
         self.transfers.installing = later;
         for Installing { set, member, index, position, .. } in ready {
             match self.storage.install(set, member, index, position) {
