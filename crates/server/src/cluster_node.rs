@@ -102,6 +102,7 @@ impl ClusterNode {
         let options = HostOptions {
             seed: u64::from_be_bytes(seed),
             log_bytes_kept: config.storage.log_max / 2,
+            log_bytes_max: config.storage.log_max,
             ..HostOptions::default()
         };
         let timeouts = &config.timeouts;
