@@ -385,7 +385,6 @@ impl RecoveredGroup {
     pub(crate) fn settle(&mut self) -> Option<()> {
         let last = self.table.last();
         if self.state.term < last.term || self.state.cut != self.table.cut() {
-            eprintln!("SETTLE {:?} {:?} last {:?}", self.state, self.table.cut(), last);
             return None;
         }
         // The end of the log may be torn between a state and the entries that came with it.

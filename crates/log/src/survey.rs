@@ -70,8 +70,13 @@ pub fn survey(
                 at.gap(path.clone(), 0, SEGMENT_HEAD_BYTES as u64, "the head of the segment");
             }
         }
+        at.survey.recovered.segment_starts.push(*start);
         at.survey.recovered.end = start + SEGMENT_HEAD_BYTES as u64;
         at.read(Segment { path, bytes, start: *start }, &mut replay);
+    }
+    // Where damage took a part of what is known of a member, the rest counts as it is.
+    for group in survey.recovered.groups.values_mut() {
+        let _ = group.settle();
     }
     if let Some(path) = found.newest_missing {
         let what = NEWEST_MISSING.to_owned();

@@ -12,7 +12,7 @@ use crate::data_dir::DataDir;
 use crate::entry::{EntryBody, decode_first_form};
 use crate::error::{Affected, OpenError};
 use crate::index::tree::is_index_folder;
-use node_log::recovery::{Replayed, recover};
+use node_log::recovery::{Replayed, recover, replay_groups};
 use node_log::survey::survey;
 use node_log::{Disk, ReadOnlyDisk};
 use tree::engine::{FILES_FOLDER, is_established};
@@ -173,6 +173,22 @@ fn check_log(data_dir: &DataDir, report: &mut CheckReport) -> Result<(), OpenErr
         }
         Ok(())
     })?;
+    let replayed = replay_groups(&disk, &log.recovered, |replayed| {
+        change_count += 1;
+        let Replayed::Entries { entries, position } = replayed else { return Ok(()) };
+        for (head, body) in entries {
+            EntryBody::decode(head.kind, body).map_err(|Malformed| OpenError::Damaged {
+                path: data_dir.log_folder(),
+                offset: position,
+                what: MALFORMED,
+                affected: Affected::Log,
+            })?;
+        }
+        Ok(())
+    });
+    if let Err(error) = replayed {
+        report.findings.push(of_open_error(data_dir, error, Affected::Log));
+    }
     report.segment_count = log.segment_count;
     report.change_count = change_count;
     report.log_bytes = log.bytes;

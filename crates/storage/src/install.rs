@@ -265,12 +265,21 @@ pub(crate) fn apply_truncate(
     Ok(NOTHING)
 }
 
+/// What becomes of images that nobody needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cleans {
+    Strays,
+    /// The disk is only read.
+    Nothing,
+}
+
 /// At a start: images that the log says were handed over are put into the trees that do not hold them, and those that it says
 /// nothing of go. Returns what is not in sorted files yet.
 pub(crate) fn redo(
     core: &Core,
     disk: &Arc<dyn Disk>,
     installs: &BTreeMap<SetId, (Position, GroupState)>,
+    cleans: Cleans,
 ) -> Result<Vec<Unsettled>, OpenError> {
     let mut unsettled = Vec::new();
     let at = |name: &str| OpenError::io(disk.path(name));
@@ -296,6 +305,9 @@ pub(crate) fn redo(
         };
         ingest(core, *position, staged, &relieve).map_err(|_| damaged())?;
         unsettled.push(Unsettled { name, tables });
+    }
+    if cleans == Cleans::Nothing {
+        return Ok(unsettled);
     }
     for name in disk.list().map_err(at(""))? {
         if is_staged_name(&name) && !unsettled.iter().any(|known| known.name == name) {

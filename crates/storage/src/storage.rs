@@ -30,7 +30,7 @@ use crate::index;
 use crate::index::build::IndexBuild;
 use crate::index::check::IndexComparison;
 use crate::index::shape::IndexShape;
-use crate::install::{Unsettled, redo};
+use crate::install::{Cleans, Unsettled, redo};
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::promise::AnswerTo;
@@ -167,7 +167,7 @@ impl Storage {
             return Err(OpenError::LogMissing { path: data_dir.log_folder() });
         }
         raise_commits(&core, &mut recovered.groups)?;
-        let unsettled = redo(&core, &disk, &recovered.installs)?;
+        let unsettled = redo(&core, &disk, &recovered.installs, Cleans::Strays)?;
         replay_groups(&disk, &recovered, |replayed| replay(&core, replayed))?;
         core.finish_recovery(recovered.all_indexes())?;
         if recovered.torn_bytes > 0 {
@@ -199,6 +199,13 @@ impl Storage {
                 OpenError::Damaged { what, .. } => what.to_owned(),
                 other => other.to_string(),
             })
+        })?;
+        // Of sets with several members, what is known to be committed.
+        raise_commits(&core, &mut survey.recovered.groups)?;
+        redo(&core, log, &survey.recovered.installs, Cleans::Nothing)?;
+        replay_groups(log, &survey.recovered, |replayed| {
+            change_count += 1;
+            replay(&core, replayed)
         })?;
         let recovered = &mut survey.recovered;
         // Sorted files may know of changes that the log has lost.

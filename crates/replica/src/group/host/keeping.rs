@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use storage::GroupAppend;
 use storage::broken::{Rule, breaks};
+use types::SetId;
 
 use super::transfers::Installing;
 use super::{Host, Input};
@@ -35,6 +36,16 @@ impl Host {
         }
     }
 
+    /// From where on the log is needed for a set: not before everything that says so is in it.
+    pub(super) fn note_needed(&mut self, set: SetId) {
+        let is_said = !self.stalled.iter().any(|(stalled, _)| *stalled == set);
+        let is_installing = self.transfers.installing.iter().any(|it| it.set == set);
+        if is_said && !is_installing {
+            let needed = self.core.table(set).and_then(|table| table.needed_from());
+            self.storage.set_group_needed(set, needed);
+        }
+    }
+
     /// Puts what is to be kept into the log. What does not fit now comes again with the next turn.
     pub(super) fn append(&mut self, turn: u64) {
         self.is_unawaited |= !self.stalled.is_empty();
@@ -51,7 +62,8 @@ impl Host {
                 let (member, index) = (state.replica, state.cut.index);
                 let installing = Installing { turn, set, member, index, position };
                 self.transfers.installing.push(installing);
-                self.storage.set_group_needed(set, None);
+                // The record itself is needed until the rows are in the trees, which hold the log then.
+                self.storage.set_group_needed(set, Some(position));
                 self.stalled.pop_front();
                 continue;
             }
@@ -61,9 +73,8 @@ impl Host {
                         let first = first.index;
                         self.core.placed(set, first, &slots);
                     }
-                    let needed = self.core.table(set).and_then(|table| table.needed_from());
-                    self.storage.set_group_needed(set, needed);
                     self.stalled.pop_front();
+                    self.note_needed(set);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "the log takes nothing now");

@@ -464,6 +464,7 @@ impl Host {
                     self.transfers.receiving.remove(&set);
                     self.transfers.installed += 1;
                     self.comparison.forget(set);
+                    self.note_needed(set);
                     self.inbox.push_back(Input::Installed { set, index });
                 }
                 Err(error) => self.core.freeze(set, &error.to_string()),
