@@ -137,3 +137,56 @@ fn all_nodes_are_stopped_and_killed_and_everything_is_there() {
         }
     }
 }
+
+#[test]
+fn witness() {
+    let mut cluster = three();
+    let mut client = cluster.client(1).unwrap();
+    create_keyspace(&mut client, "r");
+    let mut bad = 0;
+    for round in 0..12 {
+        let mut client = cluster.client(1).unwrap();
+        let made = || {
+            ask(
+                &mut client,
+                &format!("CREATE TABLE r.t{round} (k int PRIMARY KEY, v int)"),
+                &Execution::at(Consistency::Quorum),
+            )
+            .unwrap()
+            .ok()
+        };
+        eventually("made", SOON, made).unwrap();
+        for k in 0..10 {
+            tell(&mut client, &format!("INSERT INTO r.t{round} (k, v) VALUES ({k}, {k})"));
+        }
+        match round % 2 {
+            0 => cluster.stop_all().unwrap(),
+            _ => cluster.kill_all().unwrap(),
+        }
+        cluster.restart_all().unwrap();
+        for node in 1..=3 {
+            let mut client = cluster.client(node).unwrap();
+            for table in 0..=round {
+                let look = || {
+                    ask(
+                        &mut client,
+                        &format!("SELECT k FROM r.t{table}"),
+                        &Execution::at(Consistency::Quorum),
+                    )
+                    .unwrap()
+                    .ok()
+                };
+                let rows = eventually("reads", SOON, look).unwrap();
+                if rows.len() != 10 {
+                    bad += 1;
+                    println!("round {round}, node {node}, table {table}: {} rows", rows.len());
+                }
+            }
+        }
+    }
+    println!(
+        "{}",
+        cluster.log().lines().filter(|it| it.contains("ERROR")).collect::<Vec<_>>().join("\n")
+    );
+    assert_eq!(bad, 0);
+}
