@@ -209,8 +209,7 @@ impl Node {
         let source = Arc::new(CurrentSchema(Arc::clone(&schema)));
         let storage = Storage::open(data_dir, options, source, Arc::new(StorageClock))?;
         let storage = Arc::new(storage);
-        let uuids = Uuids::new().map_err(|error| no_randomness(&error))?;
-        let uuids = Arc::new(uuids);
+        let uuids = Arc::new(Uuids::new().map_err(|error| no_randomness(&error))?);
         let hub = Arc::new(EventHub::default());
         let clients = Arc::new(Clients::default());
         let world = Arc::new(NodeWorld::new(
@@ -248,9 +247,7 @@ impl Node {
             cluster.start(&catalog, &roles)?;
             world.set_cluster(cluster.teller());
         }
-        let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
-        let held_bytes_max = config.memory.requests.unwrap_or(share);
-        let load = Arc::new(Load::new(held_bytes_max, config.limits.queue_delay));
+        let load = Arc::new(new_load(config));
         let engine = Arc::new(Engine::new(Parts {
             executor: Arc::new(Executor::new(&catalog)),
             roles: Arc::clone(&roles),
@@ -435,6 +432,12 @@ fn coordinator_settings(config: &Config, paging_secret: [u8; 16]) -> Settings {
             .or(cosmos_only(config, COSMOS_KEY_BYTES_MAX)),
         logical_bytes_max: config.limits.logical_partition_bytes,
     }
+}
+
+/// What requests and answers may hold.
+fn new_load(config: &Config) -> Load {
+    let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
+    Load::new(config.memory.requests.unwrap_or(share), config.limits.queue_delay)
 }
 
 fn batch_limits(config: &Config) -> plan::BatchLimits {

@@ -252,6 +252,23 @@ impl Client {
         self.send(Request::Query { text, parameters })
     }
 
+    /// Sends the text of a statement without waiting for its answer, which [`Client::answer`] gets.
+    pub fn post(&mut self, text: &str, execution: &Execution) -> Result<(), ClientError> {
+        let mut builder = ValuesBuilder::positional(self.version);
+        let parameters = parameters(self.version, execution, &mut builder);
+        let message = RequestMessage::new(Request::Query { text, parameters });
+        message.encode(self.version, 1, self.outgoing.messages());
+        let bytes = self.outgoing.seal();
+        self.stream.write_all(bytes)?;
+        bytes.clear();
+        Ok(())
+    }
+
+    /// The answer to what was posted.
+    pub fn answer(&mut self) -> Result<ResponseMessage, ClientError> {
+        self.receive()
+    }
+
     /// Prepares a statement.
     pub fn prepare(
         &mut self,

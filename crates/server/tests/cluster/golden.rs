@@ -383,3 +383,72 @@ fn nodes_that_are_down_are_told_of_as_by_cassandra() {
         assert!(used.get(&line).is_some_and(|count| *count > 0), "line {line} makes no difference");
     }
 }
+
+/// So long requests are tried: less than a node that says nothing is taken for alive.
+const SHORT_TIMEOUTS: [&str; 5] = [
+    "timeouts.read=500ms",
+    "timeouts.range=500ms",
+    "timeouts.write=500ms",
+    "timeouts.counter_write=500ms",
+    "timeouts.cas=500ms",
+];
+
+/// Of a timeout everything but how many had answered, which hangs on speed. What is told of counters and of the log of batches is in
+/// COMPAT.md.
+fn without_count(mut answer: Value) -> Value {
+    for name in ["received", "text", "dataPresent"] {
+        answer.as_object_mut().unwrap().remove(name);
+    }
+    answer
+}
+
+/// Two are paused and still taken for alive: nobody can know what becomes of a request, and its timeout says what it waited for.
+#[test]
+fn timeouts_say_what_they_waited_for_as_by_cassandra() {
+    let golden = Golden::new();
+    let mut cluster = three_with(&SHORT_TIMEOUTS);
+    define(&cluster);
+    let is_compared = |answer: &&Value| {
+        let (operation, level) = (answer["operation"].as_str().unwrap(), &answer["level"]);
+        let is_alike = !operation.contains("counter batch")
+            && operation != "counter"
+            && !LOGGED.contains(&operation)
+            && !operation.contains("tombstones");
+        is_alike && level != "THREE" && answer["answer"].as_str().unwrap().ends_with("timeout")
+    };
+    let compared_answers: Vec<&Value> = golden.of_state("2 paused").filter(is_compared).collect();
+    assert!(compared_answers.len() > 50);
+    let connect = || Client::connect_with(cluster.address(1), Version::V4).unwrap();
+    let mut clients: Vec<Client> = compared_answers.iter().map(|_| connect()).collect();
+    let mut probe = cluster.client(1).unwrap();
+    // A machine that is busy for too long has the paused nodes taken for dead; then they go on, and it is tried again.
+    for round in 0..10 {
+        cluster.pause(2).unwrap();
+        cluster.pause(3).unwrap();
+        for (place, (answer, client)) in compared_answers.iter().zip(&mut clients).enumerate() {
+            let number = 1_000 * (round + 1) + place;
+            let (text, serial_consistency) =
+                statement(answer["operation"].as_str().unwrap(), number);
+            let consistency = Some(level_of(answer["level"].as_str().unwrap()));
+            let execution = Execution { consistency, serial_consistency, ..Execution::default() };
+            client.post(&text, &execution).unwrap();
+        }
+        let told: Vec<Value> =
+            clients.iter_mut().map(|client| told(client.answer().unwrap().response)).collect();
+        cluster.resume(2).unwrap();
+        cluster.resume(3).unwrap();
+        wait_for_alive(&mut probe, "k.r", 3);
+        if told.iter().any(|ours| ours["answer"] == "unavailable") {
+            continue;
+        }
+        for (answer, ours) in compared_answers.iter().zip(told) {
+            let what = format!("{}, {}", answer["operation"], answer["level"]);
+            assert_eq!(ours["text"], "Operation timed out - received only 0 responses.", "{what}");
+            assert_eq!(ours["received"], 0, "{what}");
+            assert_eq!(without_count(ours), without_count(compared(answer)), "{what}");
+        }
+        println!("{} timeouts compared in round {round}", compared_answers.len());
+        return;
+    }
+    panic!("the paused nodes were taken for dead every time");
+}

@@ -93,47 +93,51 @@ fn what_is_unavailable_is_told_at_once_and_never_done() {
     }
 }
 
+/// The last definition before an end is one that the nodes followed, and whose commit their logs may not tell: a node that went back
+/// to the one before dropped the table, with its rows, on its way.
 #[test]
 fn all_nodes_are_stopped_and_killed_and_everything_is_there() {
+    const ROUNDS: usize = 5;
+    const ROWS_EACH: usize = 5;
     let mut cluster = three();
     let mut client = cluster.client(1).unwrap();
     create_keyspace(&mut client, "r");
-    tell(&mut client, "CREATE TABLE r.t (k int PRIMARY KEY, v int)");
     tell(&mut client, "CREATE TABLE r.n (k int PRIMARY KEY, n counter)");
-    let mut written = 0;
-    for round in 0..2 {
+    for round in 0..ROUNDS {
+        tell(
+            &mut cluster.client(round % 3 + 1).unwrap(),
+            &format!("CREATE TABLE r.t{round} (k int PRIMARY KEY)"),
+        );
         for node in 1..=3 {
             let mut client = cluster.client(node).unwrap();
-            for _ in 0..20 {
-                tell(&mut client, &format!("INSERT INTO r.t (k, v) VALUES ({written}, {written})"));
+            for row in 0..ROWS_EACH {
+                let key = node * 100 + row;
+                tell(&mut client, &format!("INSERT INTO r.t{round} (k) VALUES ({key})"));
                 tell(&mut client, "UPDATE r.n SET n = n + 1 WHERE k = 0");
-                written += 1;
             }
         }
-        tell(
-            &mut cluster.client(2).unwrap(),
-            &format!("CREATE TABLE r.made{round} (k int PRIMARY KEY)"),
-        );
-        match round {
+        match round % 2 {
             0 => cluster.stop_all().unwrap(),
             _ => cluster.kill_all().unwrap(),
         }
         cluster.restart_all().unwrap();
         for node in 1..=3 {
             let mut client = cluster.client(node).unwrap();
-            // The first one waits for the others to lead.
-            let look = || {
-                ask(&mut client, "SELECT k, v FROM r.t", &Execution::at(Consistency::Quorum))
-                    .unwrap()
-                    .ok()
-            };
-            let rows = eventually("reads go on", SOON, look).unwrap();
-            let found: BTreeSet<i32> = rows.iter().map(|row| int(row, 0)).collect();
-            assert_eq!(found, (0..written).collect(), "node {node} after round {round}");
-            let count = long(&tell(&mut client, "SELECT n FROM r.n WHERE k = 0")[0], 0);
-            assert_eq!(count, i64::from(written), "node {node} after round {round}");
-            let text = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'r'";
-            assert_eq!(tell(&mut client, text).len(), 3 + round, "node {node} after round {round}");
+            // The first one waits until there is a leader, which is no matter of a request's time.
+            let asked = "SELECT n FROM r.n WHERE k = 0";
+            let look =
+                || ask(&mut client, asked, &Execution::at(Consistency::Quorum)).unwrap().ok();
+            let counted = eventually("reads go on", SOON, look).unwrap();
+            let expected = (round + 1) * ROWS_EACH * 3;
+            assert_eq!(long(&counted[0], 0), expected as i64, "node {node} after round {round}");
+            for table in 0..=round {
+                let rows = tell(&mut client, &format!("SELECT k FROM r.t{table}"));
+                let what = format!("table {table} on node {node} after round {round}");
+                assert_eq!(rows.len(), 3 * ROWS_EACH, "{what}");
+            }
         }
+        // Whoever leads now can define the next.
+        let mut client = cluster.client((round + 1) % 3 + 1).unwrap();
+        wait_for_alive(&mut client, "r.n", 3);
     }
 }
