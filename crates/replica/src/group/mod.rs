@@ -20,6 +20,8 @@ mod driver;
 mod entries;
 mod host;
 mod member;
+#[cfg(test)]
+mod moves_tests;
 mod node_wire;
 #[cfg(test)]
 mod node_wire_tests;
