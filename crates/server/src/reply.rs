@@ -70,6 +70,8 @@ pub(crate) enum Failure {
         held_bytes: u64,
         held_bytes_max: u64,
     },
+    /// Too few members of a set of the table are alive for a TRUNCATE.
+    TruncateUnavailable,
     /// A TRUNCATE took too long; it goes on.
     TruncateTimedOut,
     /// A bug of ours.
@@ -168,6 +170,10 @@ impl Failure {
                     ),
                 };
                 ErrorResponse::new(ErrorKind::Overloaded, text)
+            }
+            Failure::TruncateUnavailable => {
+                let text = "Error during truncate: Cannot achieve consistency level QUORUM";
+                ErrorResponse::new(ErrorKind::Truncate, text)
             }
             Failure::TruncateTimedOut => {
                 let text = "Truncate timed out - received only 0 responses";

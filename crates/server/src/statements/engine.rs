@@ -645,7 +645,14 @@ impl Inner {
                 has_waited: call.has_waited,
             },
         };
+        let is_truncate = matches!(plan, Plan::Truncate(_));
         let executed = match self.executor.execute(plan, &request) {
+            Err(ExecuteError::Commit(CommitError::Unavailable { .. })) if is_truncate => {
+                return Err(Failure::TruncateUnavailable);
+            }
+            Err(ExecuteError::Commit(CommitError::TimedOut)) if is_truncate => {
+                return Err(Failure::TruncateTimedOut);
+            }
             Err(ExecuteError::Crowded) => return Err(self.too_much(Overload::Memory)),
             executed => executed.map_err(|error| self.failure(error, write_type, needs))?,
         };
