@@ -133,7 +133,7 @@ mod tests {
                 profile: crate::Profile::Default,
                 masking_enabled: false,
             };
-            schema = apply(&schema, &statement, &mut context).unwrap().unwrap().schema;
+            schema = apply(&schema, &statement.statement, &mut context).unwrap().unwrap().schema;
         }
         schema
     }
