@@ -405,13 +405,16 @@ fn a_failed_write_says_of_which_kind_it_was() {
     bench.ask("CREATE TABLE f.c (n bigint PRIMARY KEY, v counter)").unwrap();
     bench.fail(Call::Sync, 1, EIO, false, "/log/");
     bench.write_until_refused(100, 1);
-    let insert = "INSERT INTO f.t (n) VALUES (1)";
+    let (insert, other) = ("INSERT INTO f.t (n) VALUES (1)", "INSERT INTO f.t (n) VALUES (2)");
     for (text, expected) in [
         (insert.to_owned(), WriteType::Simple),
         (format!("{insert} IF NOT EXISTS"), WriteType::Cas),
         ("UPDATE f.c SET v = v + 1 WHERE n = 1".to_owned(), WriteType::Counter),
-        (format!("BEGIN BATCH {insert}; {insert} APPLY BATCH"), WriteType::Batch),
-        (format!("BEGIN UNLOGGED BATCH {insert} APPLY BATCH"), WriteType::UnloggedBatch),
+        (format!("BEGIN BATCH {insert}; {other} APPLY BATCH"), WriteType::Batch),
+        (format!("BEGIN UNLOGGED BATCH {insert}; {other} APPLY BATCH"), WriteType::UnloggedBatch),
+        // Of one partition, as in Cassandra.
+        (format!("BEGIN BATCH {insert}; {insert} APPLY BATCH"), WriteType::Simple),
+        (format!("BEGIN UNLOGGED BATCH {insert} APPLY BATCH"), WriteType::Simple),
     ] {
         let (code, write_type, message) = refusal(&mut bench.client, &text);
         assert_eq!((code, write_type), (0x1500, Some(expected)), "{text}: {message}");
