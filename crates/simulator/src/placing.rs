@@ -132,7 +132,7 @@ impl World {
         let is_lost = |(replica, node): &(ReplicaId, NodeId)| {
             self.placing.lost.contains(node) || self.placing.wrong.contains(replica)
         };
-        if configuration.nodes.iter().any(|it| is_lost(it)) && !configuration.is_joint() {
+        if configuration.nodes.iter().any(is_lost) && !configuration.is_joint() {
             let size = configuration.voters.len();
             self.want(set, &configuration, size);
         }
@@ -226,7 +226,7 @@ impl World {
             let lost = voters.filter(is_lost).count();
             let has_member = configuration.nodes.iter().any(|(_, known)| *known == node);
             let is_moving = self.placing.wanted.contains_key(set) || configuration.is_joint();
-            !has_member && !is_moving || !is_moving && lost * 2 < configuration.voters.len()
+            !is_moving && (!has_member || lost * 2 < configuration.voters.len())
         })
     }
 
