@@ -46,6 +46,7 @@ pub(crate) struct ClusterNode {
     data_center: String,
     rack: String,
     bounds: MeshBounds,
+    storage: Arc<Storage>,
 }
 
 /// Hands what other nodes say to the members.
@@ -123,6 +124,7 @@ impl ClusterNode {
             data_center: config.server.data_center.clone(),
             rack: config.server.rack.clone(),
             bounds: bounds(config),
+            storage: Arc::clone(storage),
         })
     }
 
@@ -133,7 +135,7 @@ impl ClusterNode {
         roles: &Arc<RoleKeeper>,
     ) -> Result<(), StartError> {
         let Some((driver, identity)) = self.driver.lock().take() else { return Ok(()) };
-        roles.share(self.shared_roles());
+        roles.share(self.shared_roles()).map_err(StartError::Roles)?;
         roles.follow().map_err(StartError::Roles)?;
         let Some(own) = self.membership.own() else { return Ok(()) };
         let address = own.mesh;
@@ -243,7 +245,10 @@ impl ClusterNode {
 
     /// The roles, as all nodes agree on them.
     fn shared_roles(&self) -> Box<dyn SharedRoles> {
-        Box::new(RolesDocument(self.agreement.documents().clone()))
+        Box::new(RolesDocument {
+            documents: self.agreement.documents().clone(),
+            storage: Arc::clone(&self.storage),
+        })
     }
 
     /// How the links are.
@@ -345,28 +350,46 @@ impl ClusterNode {
 }
 
 /// The document of the roles.
-struct RolesDocument(SharedDocuments);
+struct RolesDocument {
+    documents: SharedDocuments,
+    storage: Arc<Storage>,
+}
 
 const ROLES: &str = "roles";
+/// The version of them that this node shows, in its folder.
+const ROLES_SHOWN: &str = "roles-agreed";
 
 impl SharedRoles for RolesDocument {
     fn replace(&self, known: i64, bytes: &[u8]) -> Result<bool, String> {
         let known = (known > 0).then_some(known);
         let body = Bytes::copy_from_slice(bytes);
-        let replaced = self.0.replace(ROLES, known, body, world::write_us());
+        let replaced = self.documents.replace(ROLES, known, body, world::write_us());
         replaced.map(|it| it == Replaced::Done).map_err(|error| error.to_string())
     }
 
     fn newest(&self) -> Result<(i64, Vec<u8>), String> {
-        if !self.0.catch_up() {
+        if !self.documents.catch_up() {
             return Err("too few nodes of the cluster answer".to_owned());
         }
         self.known()
     }
 
     fn known(&self) -> Result<(i64, Vec<u8>), String> {
-        let document = self.0.read(ROLES).map_err(|error| error.to_string())?;
+        let document = self.documents.read(ROLES).map_err(|error| error.to_string())?;
         Ok(document.map_or((0, Vec::new()), |it| (it.version, it.body.to_vec())))
+    }
+
+    fn shown(&self) -> Result<i64, String> {
+        let kept = self.storage.load_document(ROLES_SHOWN).map_err(|error| error.to_string())?;
+        let Some(bytes) = kept else { return Ok(0) };
+        let version = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
+        version.ok_or_else(|| "the kept version of the roles cannot be read".to_owned())
+    }
+
+    fn show(&self, version: i64) -> Result<(), String> {
+        let text = version.to_string();
+        let saved = self.storage.save_document(ROLES_SHOWN, text.as_bytes());
+        saved.map_err(|error| error.to_string())
     }
 }
 

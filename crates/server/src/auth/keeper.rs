@@ -27,6 +27,10 @@ pub(crate) trait SharedRoles: Send + Sync {
     fn newest(&self) -> Result<(i64, Vec<u8>), String>;
     /// The version that this node knows, and what it says.
     fn known(&self) -> Result<(i64, Vec<u8>), String>;
+    /// The version that this node showed last, kept over restarts.
+    fn shown(&self) -> Result<i64, String>;
+    /// Keeps the version that this node shows from now on.
+    fn show(&self, version: i64) -> Result<(), String>;
 }
 
 /// Keeps the roles of a node.
@@ -155,9 +159,13 @@ impl RoleKeeper {
         }
     }
 
-    /// From now on roles are agreed on with other nodes. Whoever comes first brings its own.
-    pub(crate) fn share(&self, shared: Box<dyn SharedRoles>) {
+    /// From now on roles are agreed on with other nodes. Whoever comes first brings its own. This node goes on with what it
+    /// showed before: its member of the system set may not know yet that the last versions were agreed on, and a role that was
+    /// dropped must not come back.
+    pub(crate) fn share(&self, shared: Box<dyn SharedRoles>) -> Result<(), String> {
+        *self.change.lock() = shared.shown()?;
         let _ = self.shared.set(shared);
+        Ok(())
     }
 
     /// Has all nodes agree on roles, where they did not yet.
@@ -195,8 +203,7 @@ impl RoleKeeper {
         let roles = persist::decode(&bytes).ok_or("the roles of the cluster cannot be read")?;
         (self.save)(&bytes)?;
         self.current.store(Arc::new(roles));
-        **guard = version;
-        Ok(())
+        self.note_shown(version, guard)
     }
 
     /// Runs a statement about roles. Slow where passwords are hashed: not for a thread that serves others.
@@ -245,11 +252,21 @@ impl RoleKeeper {
                 self.become_newest(shared.newest()?, guard)?;
                 return Ok(false);
             }
-            **guard += 1;
+            let version = **guard + 1;
+            (self.save)(&bytes)?;
+            self.current.store(Arc::new(roles));
+            self.note_shown(version, guard)?;
+            return Ok(true);
         }
         (self.save)(&bytes)?;
         self.current.store(Arc::new(roles));
         Ok(true)
+    }
+
+    /// The roles are kept before their version is: a restart in between shows them as an older one, and follows them again.
+    fn note_shown(&self, version: i64, guard: &mut MutexGuard<'_, i64>) -> Result<(), String> {
+        **guard = version;
+        self.shared.get().map_or(Ok(()), |shared| shared.show(version))
     }
 }
 
