@@ -49,7 +49,7 @@ pub(crate) fn unbounded_us() -> i64 {
 
 /// From now on no time after this is given: the clock may leap ahead, and a restart must know of it.
 pub(crate) fn set_ceiling(ceiling_us: i64) {
-    CLOCK.ceiling_us.store(ceiling_us, Ordering::Relaxed);
+    CLOCK.set_ceiling(ceiling_us, unbounded_us(), steady_us());
 }
 
 /// From now on no time before this is given.
@@ -81,8 +81,10 @@ struct NodeClock {
     last_us: AtomicI64,
     /// What is to be added to the slowed steady time, at least.
     offset_us: AtomicI64,
-    /// No time after this is given, but for the steps between one write and the next.
+    /// No time after this is given, but for the steps between one write and the next, and for what passed since it was set.
     ceiling_us: AtomicI64,
+    /// The time when the ceiling was set, less the steady time then.
+    ceiling_offset_us: AtomicI64,
     /// The machine's clock when it was last found not to be behind; [`NOT_CHECKED`] while it is.
     checked_us: AtomicI64,
 }
@@ -98,6 +100,7 @@ impl NodeClock {
             last_us: AtomicI64::new(0),
             offset_us: AtomicI64::new(i64::MIN / 2),
             ceiling_us: AtomicI64::new(i64::MAX),
+            ceiling_offset_us: AtomicI64::new(i64::MIN / 2),
             checked_us: AtomicI64::new(NOT_CHECKED),
         }
     }
@@ -117,11 +120,32 @@ impl NodeClock {
 
     fn below_ceiling(&self, wall_us: i64, steady_us: impl FnOnce() -> u64) -> i64 {
         let passed_us = wall_us.wrapping_sub(self.checked_us.load(Ordering::Relaxed));
-        let now_us = match (0..OFFSET_BEHIND_US_MAX).contains(&passed_us) {
-            true => wall_us,
-            false => self.at(wall_us, steady_us()),
-        };
-        now_us.min(self.ceiling_us.load(Ordering::Relaxed))
+        let ceiling_us = self.ceiling_us.load(Ordering::Relaxed);
+        if (0..OFFSET_BEHIND_US_MAX).contains(&passed_us) && wall_us <= ceiling_us {
+            return wall_us;
+        }
+        let steady_us = steady_us();
+        let now_us = self.at(wall_us, steady_us);
+        if now_us <= ceiling_us {
+            now_us
+        } else {
+            self.above_ceiling(now_us, ceiling_us, steady_us)
+        }
+    }
+
+    /// The ceiling is for clocks that leap. A clock that just went on while the disk was late with the next ceiling is right: a
+    /// time that stood still would have later writes lose against earlier ones that brought their own time.
+    #[cold]
+    fn above_ceiling(&self, now_us: i64, ceiling_us: i64, steady_us: u64) -> i64 {
+        let steady_us = i64::try_from(steady_us).unwrap_or(i64::MAX);
+        let passed_us = self.ceiling_offset_us.load(Ordering::Relaxed).saturating_add(steady_us);
+        now_us.min(ceiling_us.max(passed_us))
+    }
+
+    fn set_ceiling(&self, ceiling_us: i64, now_us: i64, steady_us: u64) {
+        let steady_us = i64::try_from(steady_us).unwrap_or(i64::MAX);
+        self.ceiling_offset_us.store(now_us.saturating_sub(steady_us), Ordering::Relaxed);
+        self.ceiling_us.store(ceiling_us, Ordering::Relaxed);
     }
 
     /// The time as it is, whether it may be given or not.
@@ -319,6 +343,16 @@ mod tests {
         assert_eq!(given, [1_000, 2_000, 2_001, 2_002]);
         clock.ceiling_us.store(20_000, Ordering::Relaxed);
         assert_eq!(clock.next(9_500, || 0), 9_500);
+    }
+
+    #[test]
+    fn a_disk_that_is_late_with_the_ceiling_does_not_stop_the_time() {
+        let clock = NodeClock::new();
+        clock.set_ceiling(1_500, 1_000, 100);
+        // 900 microseconds passed, by both clocks; then the machine's leaps.
+        assert_eq!(clock.next(1_400, || 500), 1_400);
+        assert_eq!(clock.next(1_900, || 1_000), 1_900);
+        assert_eq!(clock.next(9_000, || 1_100), 2_000);
     }
 
     #[test]
