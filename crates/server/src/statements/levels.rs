@@ -42,10 +42,10 @@ impl Inner {
     /// What a plan waits for.
     pub(super) fn needs(&self, plan: &Plan<'_>, parameters: &QueryParameters<'_>) -> Needs {
         let level = serial_level(plan, parameters).unwrap_or(parameters.consistency);
-        let is_weak = matches!(plan, Plan::Select(_)) && strength(level) == ReadStrength::One;
-        let (Some(groups), false) = (self.executor.groups(), is_weak) else {
+        let Some(groups) = self.executor.groups() else { return Needs::alone(level) };
+        if matches!(plan, Plan::Select(_)) && strength(level) == ReadStrength::One {
             return Needs::alone(level);
-        };
+        }
         let of_set = |set| members(groups, set, level).0;
         let required = self.sets_of(plan).into_iter().map(of_set).max();
         Needs { level, required: required.unwrap_or(1) }
