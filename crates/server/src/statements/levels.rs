@@ -22,6 +22,11 @@ fn serial_level(plan: &Plan<'_>, parameters: &QueryParameters<'_>) -> Option<Con
     Some(parameters.serial_consistency.unwrap_or(Consistency::Serial))
 }
 
+/// The level that errors of a plan name: that of its condition first.
+fn level_of(plan: &Plan<'_>, parameters: &QueryParameters<'_>) -> Consistency {
+    serial_level(plan, parameters).unwrap_or(parameters.consistency)
+}
+
 /// How many of a set's voters a level needs, and how many are alive.
 fn members(groups: &Groups, set: SetId, level: Consistency) -> (usize, usize) {
     let (quorum, voters, alive) = groups.alive(set);
@@ -40,9 +45,23 @@ impl Inner {
     }
 
     /// What a plan waits for.
+    #[inline]
     pub(super) fn needs(&self, plan: &Plan<'_>, parameters: &QueryParameters<'_>) -> Needs {
-        let level = serial_level(plan, parameters).unwrap_or(parameters.consistency);
-        let Some(groups) = self.executor.groups() else { return Needs::alone(level) };
+        match (self.executor.groups(), plan) {
+            (None, Plan::Select(_)) => Needs::alone(parameters.consistency),
+            (None, _) => Needs::alone(level_of(plan, parameters)),
+            (Some(groups), _) => self.needs_of_sets(groups, plan, parameters),
+        }
+    }
+
+    #[cold]
+    fn needs_of_sets(
+        &self,
+        groups: &Groups,
+        plan: &Plan<'_>,
+        parameters: &QueryParameters<'_>,
+    ) -> Needs {
+        let level = level_of(plan, parameters);
         if matches!(plan, Plan::Select(_)) && strength(level) == ReadStrength::One {
             return Needs::alone(level);
         }
