@@ -110,9 +110,9 @@ impl Agreement {
 
 fn encode(schema: &Schema, map: &PartitionMap) -> Bytes {
     let (schema, map) = (schema::persist::encode(schema), map.encode());
-    let mut bytes = BytesMut::with_capacity(schema.len() + map.len() + 5);
+    let mut bytes = BytesMut::with_capacity(schema.len() + map.len() + 9);
     bytes.put_u8(FORM);
-    bytes.put_u32(u32::try_from(schema.len()).unwrap_or(u32::MAX));
+    bytes.put_u64(schema.len() as u64);
     bytes.put_slice(&schema);
     bytes.put_slice(map.as_bytes());
     bytes.freeze()
@@ -120,9 +120,9 @@ fn encode(schema: &Schema, map: &PartitionMap) -> Bytes {
 
 fn decode(bytes: &[u8]) -> Option<(Schema, PartitionMap)> {
     let rest = bytes.strip_prefix(&[FORM])?;
-    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
     let (schema, map) =
-        rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+        rest.split_at_checked(usize::try_from(u64::from_be_bytes(*length)).ok()?)?;
     let schema = schema::persist::decode(schema, &schema::initial_schema()).ok()?;
     let map = PartitionMap::decode(std::str::from_utf8(map).ok()?).ok()?;
     Some((schema, map))

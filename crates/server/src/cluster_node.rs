@@ -141,7 +141,7 @@ impl ClusterNode {
         let address = own.mesh;
         let listening = door::listen(address).and_then(|listener| listener.into_std());
         let listener: TcpListener = listening.map_err(|error| StartError::Listen {
-            setting: "cluster.listen",
+            setting: "helenus demo --mesh-port",
             address,
             error,
         })?;

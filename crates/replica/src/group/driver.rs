@@ -54,7 +54,6 @@ enum Question {
     End(SetId),
     Show(u64),
     Ranges(SetRanges),
-    HandLeadership { set: SetId, to: NodeId },
 }
 
 #[derive(Default)]
@@ -177,9 +176,8 @@ impl Groups {
 
     /// The link to a node broke, or was made anew.
     pub fn link_broke(&self, node: NodeId) {
-        // However many wait: who waits for an answer of that node must not wait for it in vain.
-        self.0.inbox.lock().questions.push(Question::LinkBroke(node));
-        self.0.wake();
+        // Who waits for an answer of that node must not wait for it in vain.
+        self.order(Question::LinkBroke(node));
     }
 
     /// A set that is new, with a member on each of these nodes, this one among them. One that is known is left as it is.
@@ -187,22 +185,22 @@ impl Groups {
         let members = nodes.iter().map(|node| (ReplicaId(node.0), *node));
         let configuration = Configuration::of_voters(members);
         let state = GroupState::born(set, ReplicaId(self.0.node.0), configuration);
-        let _ = self.ask(Question::Begin(state));
+        self.order(Question::Begin(state));
     }
 
     /// Whoever hands rows over asks here which tables a set has, and which part of the ring.
     pub fn set_ranges(&self, ranges: SetRanges) {
-        let _ = self.ask(Question::Ranges(ranges));
+        self.order(Question::Ranges(ranges));
     }
 
     /// A set that nobody needs any more: its member here is gone for good.
     pub fn end(&self, set: SetId) {
-        let _ = self.ask(Question::End(set));
+        self.order(Question::End(set));
     }
 
     /// This node shows a version of what all agree on, and tells the others.
     pub fn show(&self, version: u64) {
-        let _ = self.ask(Question::Show(version));
+        self.order(Question::Show(version));
     }
 
     /// Waits until all live nodes show a version, or the time is up. Not for threads that serve others.
@@ -220,11 +218,6 @@ impl Groups {
             }
             rung.wait_for(&mut lock, Duration::from_millis(left_ms));
         }
-    }
-
-    /// Asks the member of another node to lead a set that this node's member leads.
-    pub fn hand_leadership(&self, set: SetId, to: NodeId) {
-        let _ = self.ask(Question::HandLeadership { set, to });
     }
 
     /// Calls `done` with `true` when this node's member has applied everything that was committed before the call; with
@@ -313,6 +306,12 @@ impl Groups {
             Ok(()) => committed,
             Err(_) => Committed::Now(Err(CommitError::Overloaded)),
         }
+    }
+
+    /// What the node itself wants is taken however many wait: it is said once, and there is little of it.
+    fn order(&self, question: Question) {
+        self.0.inbox.lock().questions.push(question);
+        self.0.wake();
     }
 
     /// The question comes back if too many wait.
@@ -514,7 +513,6 @@ impl Driver {
             }
             Question::Show(version) => self.host.show(version),
             Question::Ranges(ranges) => self.host.set_ranges(ranges),
-            Question::HandLeadership { set, to } => self.host.hand_leadership(set, to),
         }
     }
 
