@@ -68,11 +68,23 @@ pub enum Rule {
     TrustOldImage,
     /// A member that applied something else than most goes on.
     IgnoreDifference,
+    /// What became of requests is not known to the second half of a set that is split.
+    ForgetIdsInSplit,
+    /// While a split is on its way, and after it, a leader takes requests for the half that it gives away.
+    WriteThroughSplit,
+    /// A read does not look whether its keys are another set's by now.
+    ReadThroughSplit,
+    /// The second half of a split begins anew, without the place that it was split at.
+    BeginSplitAnew,
+    /// After a restart a set that was split off is applied before the split.
+    ForgetSplitCommit,
+    /// The entries of a set go although rows of one that was split off it are in memory only.
+    DropSplitEntries,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 32] = [
+    pub const ALL: [Rule; 38] = [
         Rule::TellBeforeSync,
         Rule::TellVoteBeforeSync,
         Rule::ForgetVote,
@@ -105,6 +117,12 @@ impl Rule {
         Rule::CreateByVote,
         Rule::TrustOldImage,
         Rule::IgnoreDifference,
+        Rule::ForgetIdsInSplit,
+        Rule::WriteThroughSplit,
+        Rule::ReadThroughSplit,
+        Rule::BeginSplitAnew,
+        Rule::ForgetSplitCommit,
+        Rule::DropSplitEntries,
     ];
 }
 

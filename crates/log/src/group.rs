@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use types::{NodeId, ReplicaId, SetId};
+use types::{NodeId, ReplicaId, RingRange, RingToken, SetId};
 
 use crate::broken::{Rule, breaks};
 use crate::frame::Position;
@@ -127,19 +127,39 @@ pub struct GroupState {
     /// No entry that was not applied when this was written has an earlier second.
     pub now_s: u32,
     pub configuration: Configuration,
+    /// The part of the ring that the set holds; `None` where only the map knows, and for a member that knows nothing yet.
+    pub range: Option<RingRange>,
+    /// The set that it was split from, and by which entry of that set's log.
+    pub split_from: Option<(SetId, u64)>,
 }
 
 /// The first byte of a state.
-const STATE_VERSION: u8 = 2;
+const STATE_VERSION: u8 = 3;
+/// As it was before sets could be split.
+const STATE_VERSION_UNSPLIT: u8 = 2;
 /// As it was before configurations said the highest number.
 const STATE_VERSION_FIRST: u8 = 1;
+/// In the flags of a state: a range follows, the set that it was split from follows.
+const STATE_HAS_RANGE: u8 = 1;
+const STATE_IS_SPLIT: u8 = 2;
 
 impl GroupState {
     /// A member that knows nothing but who belongs to its set. The log of a set begins behind entry 1, which nobody has:
     /// a member without any entry is thus told apart from one that lost them.
     pub fn born(set: SetId, replica: ReplicaId, configuration: Configuration) -> GroupState {
         let cut = EntryPlace { index: 1, term: 1 };
-        GroupState { set, replica, term: 1, vote: 0, commit: 1, cut, now_s: 0, configuration }
+        GroupState {
+            set,
+            replica,
+            term: 1,
+            vote: 0,
+            commit: 1,
+            cut,
+            now_s: 0,
+            configuration,
+            range: None,
+            split_from: None,
+        }
     }
 
     /// A member that is to be handed everything: it knows neither entries nor who belongs to its set, only where those are
@@ -147,7 +167,37 @@ impl GroupState {
     pub fn newcomer(set: SetId, replica: ReplicaId, nodes: Vec<(ReplicaId, NodeId)>) -> GroupState {
         let configuration = Configuration { nodes, ..Configuration::default() };
         let cut = EntryPlace::default();
-        GroupState { set, replica, term: 0, vote: 0, commit: 0, cut, now_s: 0, configuration }
+        let born = GroupState::born(set, replica, configuration);
+        GroupState { term: 0, commit: 0, cut, ..born }
+    }
+
+    /// The second half of a set that is split by an entry of its log: the same members, behind the same place, as if it had been
+    /// handed over there. Every member that applies the entry makes the same.
+    pub fn split_off(
+        &self,
+        right: SetId,
+        range: RingRange,
+        place: EntryPlace,
+        now_s: u32,
+    ) -> GroupState {
+        let configuration = Configuration { index: place.index, ..self.configuration.clone() };
+        GroupState {
+            set: right,
+            replica: self.replica,
+            term: place.term,
+            vote: 0,
+            commit: place.index,
+            cut: place,
+            now_s,
+            configuration,
+            range: Some(range),
+            split_from: Some((self.set, place.index)),
+        }
+    }
+
+    /// Whether it is a member that was not handed anything yet.
+    pub fn is_newcomer(&self) -> bool {
+        self.commit == 0 && self.configuration.voters.is_empty()
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -159,12 +209,22 @@ impl GroupState {
         }
         out.extend_from_slice(&self.now_s.to_be_bytes());
         self.configuration.encode(out);
+        let has_range = if self.range.is_some() { STATE_HAS_RANGE } else { 0 };
+        out.push(has_range | if self.split_from.is_some() { STATE_IS_SPLIT } else { 0 });
+        if let Some(RingRange { start, last }) = self.range {
+            out.extend_from_slice(&start.to_bytes());
+            out.extend_from_slice(&last.to_bytes());
+        }
+        if let Some((set, index)) = self.split_from {
+            out.extend_from_slice(&set.0.to_be_bytes());
+            out.extend_from_slice(&index.to_be_bytes());
+        }
     }
 
     pub fn decode(mut bytes: &[u8]) -> Option<GroupState> {
         let bytes = &mut bytes;
         let [version] = take::<1>(bytes)?;
-        let state = GroupState {
+        let mut state = GroupState {
             set: SetId(u32::from_be_bytes(take(bytes)?)),
             replica: ReplicaId(take_u64(bytes)?),
             term: take_u64(bytes)?,
@@ -173,11 +233,28 @@ impl GroupState {
             cut: EntryPlace { index: take_u64(bytes)?, term: take_u64(bytes)? },
             now_s: u32::from_be_bytes(take(bytes)?),
             configuration: match version {
-                STATE_VERSION => Configuration::decode(bytes)?,
+                STATE_VERSION | STATE_VERSION_UNSPLIT => Configuration::decode(bytes)?,
                 STATE_VERSION_FIRST => Configuration::decode_first(bytes)?,
                 _ => return None,
             },
+            range: None,
+            split_from: None,
         };
+        if version == STATE_VERSION {
+            let [flags] = take::<1>(bytes)?;
+            if flags & !(STATE_HAS_RANGE | STATE_IS_SPLIT) != 0 {
+                return None;
+            }
+            if flags & STATE_HAS_RANGE != 0 {
+                let (start, last) = (take_token(bytes)?, take_token(bytes)?);
+                state.range = Some(RingRange { start, last }).filter(|_| start <= last);
+                state.range?;
+            }
+            if flags & STATE_IS_SPLIT != 0 {
+                state.split_from =
+                    Some((SetId(u32::from_be_bytes(take(bytes)?)), take_u64(bytes)?));
+            }
+        }
         bytes.is_empty().then_some(state)
     }
 }
@@ -213,6 +290,10 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 
 fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     take(bytes).map(u64::from_be_bytes)
+}
+
+fn take_token(bytes: &mut &[u8]) -> Option<RingToken> {
+    take(bytes).map(|bytes| RingToken(u128::from_be_bytes(bytes)))
 }
 
 fn take_count(bytes: &mut &[u8]) -> Option<usize> {

@@ -32,6 +32,8 @@ pub struct GroupAppend {
     pub entries: Vec<GroupEntry>,
     /// The state is that of a member which was handed rows, and stands for itself: see [`Log::append_install`].
     pub is_install: bool,
+    /// The state is that of a member which begins here because its set was split off another, and stands for itself.
+    pub is_birth: bool,
 }
 
 impl<J: Send + 'static> Log<J> {
@@ -40,7 +42,8 @@ impl<J: Send + 'static> Log<J> {
     pub fn append_group(&self, set: SetId, append: &GroupAppend) -> Result<Vec<Slot>, AppendError> {
         if let Some(state) = &append.state {
             assert_eq!(state.set, set, "a state is of its set");
-            assert!(!append.is_install, "what was handed over is appended by itself");
+            let is_alone = append.is_install || append.is_birth;
+            assert!(!is_alone, "what was handed over, or is born, is appended by itself");
             self.append_state(RecordKind::GroupState, state)?;
         }
         let mut slots = Vec::with_capacity(append.entries.len());

@@ -3,7 +3,7 @@
 use node_log::simulated_disk::Random;
 use replica::group::WriteOutcome;
 use storage::CommitError;
-use types::Outcome;
+use types::{Outcome, SetId};
 
 use crate::tables::{Ask, FIRST_COUNTER, Key, current_value};
 
@@ -36,6 +36,8 @@ pub(crate) enum Told {
 pub(crate) struct Asked {
     pub(crate) client: u32,
     pub(crate) key: Key,
+    /// The set that it was asked of.
+    pub(crate) set: SetId,
     pub(crate) ask: Ask,
     pub(crate) call_at: u64,
     pub(crate) return_at: Option<u64>,

@@ -28,10 +28,14 @@ impl World {
     }
 
     pub(crate) fn standing(&self) -> String {
-        let mut told = format!("{:?}", self.healed);
+        let wanted = self.placing.wanted.keys().collect::<Vec<_>>();
+        let mut told = format!("{:?}, sets {:?}, moving {wanted:?}", self.healed, self.sets);
         for machine in &self.machines {
-            let status = machine.running.as_ref().map(|it| it.host.status());
-            told += &format!("\n  {}: {status:?}", machine.node);
+            let Some(running) = machine.running.as_ref() else { continue };
+            for status in running.host.status() {
+                let sum = running.storage.set_checksum(status.set);
+                told += &format!("\n  {}, sum {sum:x}: {status:?}", machine.node);
+            }
         }
         told
     }
@@ -67,9 +71,13 @@ impl World {
 
     /// All members hold the same.
     fn compare(&mut self) -> Result<(), String> {
+        if let Some(key) = keys().find(|key| self.true_set_of(*key).is_none()) {
+            return Err(format!("no set has {key:?}, or two have"));
+        }
         for set in self.sets.clone() {
             let members = self.members_of(set);
-            for key in keys().filter(|key| self.set_of(*key) == set).collect::<Vec<_>>() {
+            for key in keys().filter(|key| self.true_set_of(*key) == Some(set)).collect::<Vec<_>>()
+            {
                 let mut values = Vec::new();
                 for machine in &members {
                     let machine = &mut self.machines[*machine];
@@ -85,7 +93,7 @@ impl World {
                 let return_at = Some(self.stamp());
                 let told = Told::Value(values[0]);
                 let (client, ask, at) = (u32::MAX, Ask::Read, (0, 0));
-                self.asked.push(Asked { client, key, ask, call_at, return_at, told, at });
+                self.asked.push(Asked { client, key, set, ask, call_at, return_at, told, at });
             }
             for table in [REGISTERS, COUNTERS] {
                 let mut sums = Vec::new();

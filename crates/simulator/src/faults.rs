@@ -75,7 +75,8 @@ impl World {
             }
             14 => self.lose_disk(machine),
             15 => self.keep_image(machine),
-            16..=17 => self.move_a_set(),
+            16 => self.move_a_set(),
+            17 => self.split_a_set(machine),
             19 => self.spoil(machine),
             18 => {
                 self.count("slow disk");

@@ -22,6 +22,7 @@ mod faults;
 mod judge;
 mod machine;
 mod placing;
+mod splitting;
 mod tables;
 mod world;
 

@@ -141,7 +141,8 @@ impl Machine {
     fn ranges(&self) -> replica::group::SetRanges {
         let (count, is_greedy) = (self.set_count, Arc::clone(&self.is_greedy));
         Box::new(move |set| {
-            let mut range = set_range((set.0 - 1) as usize, count);
+            // What was split off says itself what it holds.
+            let mut range = set_range(((set.0 - 1) as usize).min(count - 1), count);
             if is_greedy.load(Ordering::Relaxed) {
                 range = RingRange::FULL;
             }

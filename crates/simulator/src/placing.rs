@@ -20,9 +20,9 @@ pub(crate) struct Placing {
     /// Nodes that never come back.
     lost: BTreeSet<NodeId>,
     /// Members that applied something else than most, and were found out.
-    wrong: BTreeSet<ReplicaId>,
+    wrong: BTreeSet<(SetId, ReplicaId)>,
     /// All that did.
-    spoiled: BTreeSet<ReplicaId>,
+    spoiled: BTreeSet<(SetId, ReplicaId)>,
     next_replica: u64,
     next_node: u64,
     /// Nobody crashes before then.
@@ -130,7 +130,7 @@ impl World {
         let Some(configuration) = self.configuration_of(set) else { return };
         self.note_wrong(set);
         let is_lost = |(replica, node): &(ReplicaId, NodeId)| {
-            self.placing.lost.contains(node) || self.placing.wrong.contains(replica)
+            self.placing.lost.contains(node) || self.placing.wrong.contains(&(set, *replica))
         };
         if configuration.nodes.iter().any(is_lost) && !configuration.is_joint() {
             let size = configuration.voters.len();
@@ -146,7 +146,7 @@ impl World {
         let mut members = Vec::new();
         for node in nodes.into_iter().take(size) {
             let known = configuration.replica_on(node);
-            let known = known.filter(|replica| !self.placing.wrong.contains(replica));
+            let known = known.filter(|replica| !self.placing.wrong.contains(&(set, *replica)));
             members.push((known.unwrap_or_else(|| self.placing.replica()), node));
         }
         let learners = match size == 1 || self.random.below(8) != 0 {
@@ -159,8 +159,9 @@ impl World {
     }
 
     /// Whether a member of a set differs, found out or not.
-    pub(crate) fn has_spoiled(&self, configuration: &Configuration) -> bool {
-        configuration.nodes.iter().any(|(replica, _)| self.placing.spoiled.contains(replica))
+    pub(crate) fn has_spoiled(&self, set: SetId, configuration: &Configuration) -> bool {
+        let mut members = configuration.nodes.iter();
+        members.any(|(replica, _)| self.placing.spoiled.contains(&(set, *replica)))
     }
 
     /// Members that were found to be wrong.
@@ -168,10 +169,10 @@ impl World {
         for machine in &self.machines {
             let Some(running) = machine.running.as_ref() else { continue };
             let told = running.host.wrong_members().into_iter();
-            self.placing.wrong.extend(told.filter(|it| it.0 == set).map(|(_, replica)| replica));
+            self.placing.wrong.extend(told.filter(|it| it.0 == set));
             let status = running.host.core().status_of(set);
             let frozen = status.filter(|status| status.frozen.is_some());
-            self.placing.wrong.extend(frozen.map(|status| status.replica));
+            self.placing.wrong.extend(frozen.map(|status| (set, status.replica)));
         }
         if let Some(replica) = self.placing.wrong.difference(&self.placing.spoiled).next() {
             self.report.finding = Some(format!("member {replica:?} is taken for wrong"));
@@ -192,7 +193,7 @@ impl World {
             return;
         }
         running.storage.spoil_checksum(set, table);
-        self.placing.spoiled.insert(replica);
+        self.placing.spoiled.insert((set, replica));
         self.placing.calm_until_us = self.placing.calm_until_us.max(self.now_us + 2_000 * MS);
         self.count("member that differs");
     }
@@ -204,7 +205,7 @@ impl World {
             return;
         }
         let Some(configuration) = self.configuration_of(set) else { return };
-        if self.has_spoiled(&configuration) {
+        if self.has_spoiled(set, &configuration) {
             return;
         }
         self.count("members move");
@@ -220,7 +221,7 @@ impl World {
             let voters = configuration.voters.iter();
             let is_lost = |it: &&ReplicaId| {
                 let on = configuration.node_of(**it);
-                self.placing.spoiled.contains(*it)
+                self.placing.spoiled.contains(&(*set, **it))
                     || on.is_none_or(|on| on == node || self.placing.lost.contains(&on))
             };
             let lost = voters.filter(is_lost).count();

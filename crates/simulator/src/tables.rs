@@ -91,12 +91,6 @@ pub(crate) fn set_range(number: usize, count: usize) -> RingRange {
     RingRange { start: RingToken(number as u128 * width), last: RingToken(last) }
 }
 
-/// Which of so many sets holds a key.
-pub(crate) fn set_number(key: Key, count: usize) -> usize {
-    let ring = key.partition().ring();
-    (0..count).find(|number| set_range(*number, count).contains(ring)).expect("the ring is covered")
-}
-
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {

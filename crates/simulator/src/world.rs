@@ -10,13 +10,13 @@ use node_log::broken::{Rule, break_rule};
 use node_log::simulated_disk::Random;
 use parking_lot::Mutex;
 use replica::group::{NodeMessage, PeerMessage, TransferMessage, WriteOutcome};
-use storage::{GroupState, Request, RequestId};
-use types::{NodeId, SetId};
+use storage::{CommitError, GroupState, Request, RequestId};
+use types::{NodeId, RingRange, RingToken, SetId};
 
 use crate::clients::{Asked, Told, next_ask, told_of};
 use crate::machine::{Machine, OldImage, SimClock};
 use crate::placing::Placing;
-use crate::tables::{Ask, Key, mutation, read, set_number};
+use crate::tables::{Ask, Key, mutation, read, set_range};
 
 pub(crate) const MS: u64 = 1_000;
 pub(crate) const TICK_US: u64 = 50 * MS;
@@ -116,6 +116,16 @@ pub(crate) enum Event {
 pub(crate) enum Answered {
     Write(WriteOutcome),
     Read(bool),
+    /// A set was split, if it was.
+    Split(Option<SplitDone>),
+}
+
+/// A set that was split.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SplitDone {
+    pub(crate) left: SetId,
+    pub(crate) right: SetId,
+    pub(crate) at: RingToken,
 }
 
 /// A direction between two machines.
@@ -138,6 +148,12 @@ pub(crate) struct World {
     pub(crate) machines: Vec<Machine>,
     pub(crate) links: BTreeMap<(usize, usize), Link>,
     pub(crate) sets: Vec<SetId>,
+    /// Which set holds what, as clients know it: they hear of splits late.
+    pub(crate) map: Vec<(RingRange, SetId)>,
+    /// How many sets there were at first.
+    pub(crate) set_count: u32,
+    /// The number of the next set that is split off.
+    pub(crate) next_set: u32,
     pub(crate) asked: Vec<Asked>,
     /// What each client waits for.
     pub(crate) waiting: BTreeMap<u32, usize>,
@@ -176,7 +192,9 @@ impl World {
             let nodes: Vec<NodeId> = machines.iter().map(|machine| machine.node).collect();
             let members = placing.first_members(*set, nodes, &mut random, run.kills_leaders);
             for (replica, node) in members.nodes.clone() {
-                let state = GroupState::born(*set, replica, members.clone());
+                let born = GroupState::born(*set, replica, members.clone());
+                let range = set_range((set.0 - 1) as usize, sets.len());
+                let state = GroupState { range: Some(range), ..born };
                 let machine = machines.iter_mut().find(|it| it.node == node).unwrap();
                 machine.running.as_mut().unwrap().host.begin(state).unwrap();
             }
@@ -193,6 +211,12 @@ impl World {
             next_event: 0,
             machines,
             links: BTreeMap::new(),
+            map: sets
+                .iter()
+                .map(|set| (set_range((set.0 - 1) as usize, sets.len()), *set))
+                .collect(),
+            set_count: sets.len() as u32,
+            next_set: sets.len() as u32 + 1,
             sets,
             asked: Vec::new(),
             waiting: BTreeMap::new(),
@@ -305,6 +329,7 @@ impl World {
             }
             Event::Restart(machine) => self.restart(machine),
             Event::Place => {
+                self.note_sets();
                 self.place();
                 self.at(150 * MS, Event::Place);
             }
@@ -468,8 +493,11 @@ impl World {
         }
     }
 
+    /// The set that clients believe to have a key.
     pub(crate) fn set_of(&self, key: Key) -> SetId {
-        self.sets[set_number(key, self.sets.len())]
+        let ring = key.partition().ring();
+        let found = self.map.iter().find(|(range, _)| range.contains(ring));
+        found.expect("the ring is covered").1
     }
 
     fn next_operation(&mut self, client: u32) {
@@ -495,6 +523,7 @@ impl World {
         self.asked.push(Asked {
             client,
             key,
+            set,
             ask,
             call_at,
             return_at: None,
@@ -520,6 +549,7 @@ impl World {
             let mutation = mutation(key, ask, timed_us, now_s);
             let request = Request {
                 truncates: None,
+                splits: None,
                 id: mutation.must_be_once().then_some(RequestId(id)),
                 not_after_s: running.host.time_in_set(set) + 3,
                 timed_us: Some(timed_us),
@@ -541,6 +571,10 @@ impl World {
     fn take_answers(&mut self, machine: usize) {
         let answers = std::mem::take(&mut *self.answers.lock());
         for (number, answered) in answers {
+            if let Answered::Split(split) = answered {
+                self.note_split(split);
+                continue;
+            }
             let Asked { client, key, .. } = self.asked[number];
             if self.waiting.get(&client) != Some(&number) {
                 continue;
@@ -548,11 +582,20 @@ impl World {
             let told = match answered {
                 Answered::Read(false) => Told::Unknown,
                 Answered::Read(true) => {
-                    let set = self.set_of(key);
+                    let set = self.asked[number].set;
                     let running = self.machines[machine].running.as_mut().unwrap();
-                    let now_s = running.host.cluster_s();
-                    Told::Value(read(&running.storage, set, key, now_s))
+                    let (now_s, ring) = (running.host.cluster_s(), key.partition().ring());
+                    // Where another set has the key by now, the client has to ask that one.
+                    match running.host.holds(set, ring, ring) {
+                        true => Told::Value(read(&running.storage, set, key, now_s)),
+                        false => Told::Unknown,
+                    }
                 }
+                Answered::Write(WriteOutcome::Done(Err(CommitError::Moved))) => {
+                    self.report.finding = Some("one key was taken for two sets'".to_owned());
+                    return;
+                }
+                Answered::Split(_) => continue,
                 Answered::Write(outcome) => match told_of(outcome) {
                     Ok(told) => told,
                     Err(finding) => {

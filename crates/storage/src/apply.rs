@@ -7,6 +7,7 @@ mod judged;
 mod measure;
 pub(crate) mod once;
 mod spilled;
+pub(crate) mod split;
 pub(crate) mod sweep;
 
 use std::cell::RefCell;

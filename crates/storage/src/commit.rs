@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use types::{Done, Mutation, Operation, Outcome, RowPosition, SetId, TableId};
 
 use crate::apply::once::Asked;
+use crate::apply::split::apply_split;
 use crate::apply::sweep::apply_sweep;
 use crate::apply::{Place, apply, apply_define};
 use crate::core::Core;
@@ -238,6 +239,7 @@ fn apply_sound(
         }
         EntryBody::Define(define) => apply_define(core, place(0), define).err(),
         EntryBody::Sweep(sweep) => apply_sweep(core, place(0), sweep).err(),
+        EntryBody::Split(split) => apply_split(core, place(0), split).err(),
     };
     if let Some(error) = failure {
         on_outcome(0, Err(error));

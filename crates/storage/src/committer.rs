@@ -94,7 +94,9 @@ fn mutations(entries: &[Entry]) -> impl Iterator<Item = (SetId, &Mutation)> {
         let mutations = match &entry.body {
             EntryBody::Change(mutations) => mutations.as_slice(),
             EntryBody::Request(request) => request.mutations.as_slice(),
-            EntryBody::Empty | EntryBody::Define(_) | EntryBody::Sweep(_) => &[],
+            EntryBody::Empty | EntryBody::Define(_) | EntryBody::Sweep(_) | EntryBody::Split(_) => {
+                &[]
+            }
         };
         mutations.iter().map(|mutation| (entry.set, mutation))
     })
@@ -352,9 +354,11 @@ impl Committer {
 fn defines_table(entry: &Entry, mutation: &Mutation) -> bool {
     match &entry.body {
         EntryBody::Define(define) => define.definition.table.id == mutation.table,
-        EntryBody::Empty | EntryBody::Change(_) | EntryBody::Sweep(_) | EntryBody::Request(_) => {
-            false
-        }
+        EntryBody::Empty
+        | EntryBody::Change(_)
+        | EntryBody::Sweep(_)
+        | EntryBody::Request(_)
+        | EntryBody::Split(_) => false,
     }
 }
 

@@ -27,7 +27,7 @@ use crate::pressure::Pressure;
 use crate::schema_source::SchemaSource;
 use crate::sizes::{SizeBounds, SizesSeed};
 use crate::tree::purge::PurgeFactory;
-use crate::tree::store::{EndedSets, LogIndexes, StoreSeed, TableStore};
+use crate::tree::store::{EndedSets, LogIndexes, SetLimits, StoreSeed, TableStore};
 use node_log::Position;
 
 /// Tables in whose files damage was met.
@@ -107,6 +107,7 @@ pub(crate) struct Core {
     next_cache_id: AtomicU64,
     log_indexes: Arc<OnceLock<LogIndexes>>,
     ended_sets: Arc<EndedSets>,
+    set_limits: Arc<SetLimits>,
     pub(crate) sizes: SizesSeed,
 }
 
@@ -157,6 +158,7 @@ impl Core {
             next_cache_id: AtomicU64::new(1),
             log_indexes: Arc::default(),
             ended_sets: Arc::default(),
+            set_limits: Arc::default(),
         };
         let mut found: HashMap<TableId, Vec<Position>, FixedState> = HashMap::default();
         let read_error = OpenError::io(&core.trees_folder);
@@ -216,6 +218,7 @@ impl Core {
             purge: Arc::new(PurgeFactory::default()),
             log_indexes: Arc::clone(&self.log_indexes),
             ended_sets: Arc::clone(&self.ended_sets),
+            set_limits: Arc::clone(&self.set_limits),
             index_shapes,
             sizes: self.sizes.clone(),
         }))
@@ -287,6 +290,17 @@ impl Core {
     /// Every store.
     pub(crate) fn all_stores(&self) -> Vec<Arc<TableStore>> {
         self.stores.read().by_table.values().cloned().collect()
+    }
+
+    /// A set was split: from a position of the ring on another one changes what it held. Only called by the one who applies it, or
+    /// before anybody does.
+    pub(crate) fn limit_set(&self, set: SetId, at: RingToken) {
+        let _ = self.set_limits.write().insert(set, at);
+        for store in self.all_stores() {
+            if let Some(opened) = store.if_open() {
+                opened.limit_set(set, at);
+            }
+        }
     }
 
     /// Sets that will apply nothing more: who still reads through one of them must read from a

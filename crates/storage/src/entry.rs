@@ -26,6 +26,8 @@ pub(crate) enum EntryKind {
     Sweep = 3,
     /// Mutations that must not be applied twice, whoever sends them again.
     Request = 4,
+    /// The second half of the set's keys is another set's from here on.
+    Split = 5,
 }
 
 /// The mutations of an entry: most often one.
@@ -39,6 +41,7 @@ pub(crate) enum EntryBody {
     Define(Define),
     Sweep(Box<Sweep>),
     Request(Box<Request>),
+    Split(Box<Split>),
 }
 
 /// Names a request for as long as it may be sent again: which coordinator asked, and its how many-th question it was.
@@ -57,6 +60,8 @@ pub struct Request {
     pub timed_us: Option<i64>,
     /// What is emptied before anything else.
     pub truncates: Option<Truncate>,
+    /// Nothing is changed, and the set is split.
+    pub splits: Option<Box<Split>>,
     /// All of one set.
     pub mutations: Vec<Mutation>,
 }
@@ -70,10 +75,83 @@ pub struct Truncate {
     pub range: RingRange,
 }
 
+/// From here on a set holds only what stands before a place of the ring, and another one, born by this, the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// The set that is born.
+    pub right: SetId,
+    /// The first position of the ring that it has.
+    pub at: RingToken,
+    /// What the set held before.
+    pub whole: RingRange,
+    /// The tables in which the set may have something.
+    pub tables: Vec<TableId>,
+}
+
+/// A set has rows in at most so many tables.
+const TABLES_MAX: usize = 65_536;
+
+impl Split {
+    /// What the set keeps, and what the other one gets; `None` if one of them would get nothing.
+    pub fn halves(&self) -> Option<(RingRange, RingRange)> {
+        let RingRange { start, last } = self.whole;
+        let before = RingToken(self.at.0.checked_sub(1)?);
+        let halves = (RingRange { start, last: before }, RingRange { start: self.at, last });
+        (start < self.at && self.at <= last).then_some(halves)
+    }
+
+    /// From the body of an entry of its kind.
+    pub fn from_entry(body: Bytes) -> Result<Split, Malformed> {
+        let mut decoder = Decoder::new(body);
+        let split = Split::decode(&mut decoder)?;
+        if decoder.is_done() { Ok(split) } else { Err(Malformed) }
+    }
+
+    /// The kind of its entry, and the body.
+    pub fn to_entry(&self) -> (u8, Bytes) {
+        let mut body = Vec::new();
+        self.encode(&mut body);
+        (EntryKind::Split as u8, Bytes::from(body))
+    }
+
+    /// Whether an entry of a kind is one.
+    pub fn is_kind(kind: u8) -> bool {
+        kind == EntryKind::Split as u8
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(BODY_VERSION);
+        out.extend_from_slice(&self.right.0.to_be_bytes());
+        for token in [self.at, self.whole.start, self.whole.last] {
+            out.extend_from_slice(&token.to_bytes());
+        }
+        push_length(out, self.tables.len());
+        self.tables.iter().for_each(|table| out.extend_from_slice(&table.0.to_be_bytes()));
+    }
+
+    fn decode(decoder: &mut Decoder) -> Result<Split, Malformed> {
+        if decoder.byte()? != BODY_VERSION {
+            return Err(Malformed);
+        }
+        let right = SetId(decoder.u32()?);
+        let mut token = || Ok(RingToken(u128::from_be_bytes(decoder.array()?)));
+        let (at, start, last) = (token()?, token()?, token()?);
+        let count = decoder.length()?;
+        if count > TABLES_MAX {
+            return Err(Malformed);
+        }
+        let table = |_| Ok(TableId(u128::from_be_bytes(decoder.array()?)));
+        let tables = (0..count).map(table).collect::<Result<_, Malformed>>()?;
+        let split = Split { right, at, whole: RingRange { start, last }, tables };
+        if split.halves().is_some() { Ok(split) } else { Err(Malformed) }
+    }
+}
+
 /// In the flags of a request.
 const HAS_ID: u8 = 1;
 const IS_TIMED: u8 = 2;
 const TRUNCATES: u8 = 4;
+const SPLITS: u8 = 8;
 
 /// From here on the mutations of a table are applied by this definition.
 #[derive(Clone, Debug)]
@@ -112,6 +190,7 @@ impl EntryBody {
             EntryBody::Define(_) => EntryKind::Define,
             EntryBody::Sweep(_) => EntryKind::Sweep,
             EntryBody::Request(_) => EntryKind::Request,
+            EntryBody::Split(_) => EntryKind::Split,
         }
     }
 
@@ -140,6 +219,7 @@ impl EntryBody {
                 push_optional(out, sweep.to.as_deref());
             }
             EntryBody::Request(request) => request.encode(out),
+            EntryBody::Split(split) => split.encode(out),
         }
     }
 
@@ -177,6 +257,9 @@ impl EntryBody {
             kind if kind == EntryKind::Request as u8 => {
                 EntryBody::Request(Box::new(Request::decode(&mut decoder)?))
             }
+            kind if kind == EntryKind::Split as u8 => {
+                EntryBody::Split(Box::new(Split::decode(&mut decoder)?))
+            }
             _ => return Err(Malformed),
         };
         if decoder.is_done() { Ok(body) } else { Err(Malformed) }
@@ -195,7 +278,7 @@ impl Request {
     /// own that a repeat does not change.
     pub fn is_repeatable(&self) -> bool {
         let is_named = self.id.is_some();
-        let is_plain = self.timed_us.is_none() && self.truncates.is_none();
+        let is_plain = self.timed_us.is_none() && self.truncates.is_none() && self.splits.is_none();
         is_named || is_plain && self.mutations.iter().all(Mutation::is_idempotent)
     }
 
@@ -221,7 +304,8 @@ impl Request {
         out.push(BODY_VERSION);
         let has_id = if self.id.is_some() { HAS_ID } else { 0 };
         let is_timed = if self.timed_us.is_some() { IS_TIMED } else { 0 };
-        out.push(has_id | is_timed | if self.truncates.is_some() { TRUNCATES } else { 0 });
+        let splits = if self.splits.is_some() { SPLITS } else { 0 };
+        out.push(has_id | is_timed | splits | if self.truncates.is_some() { TRUNCATES } else { 0 });
         if let Some(RequestId(id)) = self.id {
             out.extend_from_slice(&id.to_be_bytes());
         }
@@ -234,6 +318,9 @@ impl Request {
                 out.extend_from_slice(&number.to_be_bytes());
             }
         }
+        if let Some(split) = &self.splits {
+            split.encode(out);
+        }
         out.push(MUTATION_FORM as u8);
         push_length(out, self.mutations.len());
         self.mutations.iter().for_each(|mutation| encode_mutation(mutation, out));
@@ -244,7 +331,7 @@ impl Request {
             return Err(Malformed);
         }
         let flags = decoder.byte()?;
-        if flags & !(HAS_ID | IS_TIMED | TRUNCATES) != 0 {
+        if flags & !(HAS_ID | IS_TIMED | TRUNCATES | SPLITS) != 0 {
             return Err(Malformed);
         }
         let id = match flags & HAS_ID {
@@ -260,11 +347,15 @@ impl Request {
             0 => None,
             _ => Some(decode_truncate(decoder)?),
         };
+        let splits = match flags & SPLITS {
+            0 => None,
+            _ => Some(Box::new(Split::decode(decoder)?)),
+        };
         if decoder.byte()? != MUTATION_FORM as u8 {
             return Err(Malformed);
         }
         let mutations = decode_mutations(decoder, MUTATION_FORM)?.into_vec();
-        Ok(Request { id, not_after_s, timed_us, truncates, mutations })
+        Ok(Request { id, not_after_s, timed_us, truncates, splits, mutations })
     }
 }
 

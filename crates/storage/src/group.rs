@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use node_log::{EntryHead, GroupAppend, GroupState, Position, RecoveredGroup, Slot};
@@ -10,14 +11,24 @@ use parking_lot::Mutex;
 use types::codec::Malformed;
 use types::{Mutation, ReplicaId, SetId, TableId};
 
+use crate::apply::once::Asked;
 use crate::commit::{CommitResult, Durable, Outcomes, apply_entry, validate};
-use crate::entry::EntryBody;
+use crate::entry::{EntryBody, Request};
 use crate::error::{CommitError, OpenError};
+use crate::options::Driver;
 use crate::storage::Storage;
+use crate::tree::store::{OpenStore, TableStore};
 
 /// How far each set with several members is on this node.
 #[derive(Debug, Default)]
-pub(crate) struct Groups(Mutex<BTreeMap<SetId, Standing>>);
+pub(crate) struct Groups(Mutex<BTreeMap<SetId, Standing>>, Mutex<BTreeMap<SetId, SplitOff>>);
+
+/// A set that was split off another when the log was replayed: at which index and second.
+#[derive(Clone, Copy, Debug)]
+struct SplitOff {
+    index: u64,
+    now_s: u32,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Standing {
@@ -50,6 +61,40 @@ impl Groups {
             needed_from: group.table.needed_from().unwrap_or(Position::MAX),
         };
         self.0.lock().insert(group.state.set, standing);
+    }
+
+    /// A set is split off one of these. Nothing of it may be purged further than it is, before its member begins too.
+    pub(crate) fn split_off(&self, left: SetId, right: SetId, index: u64, now_s: u32) {
+        let mut standings = self.0.lock();
+        match standings.get(&left).copied() {
+            Some(standing) => {
+                let needed_from = Position::MAX;
+                let fresh = Standing { applied: index, now_s, needed_from, ..standing };
+                standings.entry(right).or_insert(fresh);
+            }
+            // The log is being replayed.
+            None => {
+                self.1.lock().insert(right, SplitOff { index, now_s });
+            }
+        }
+    }
+
+    /// After the log was replayed: sets that were split off, up to which index trees may hold them.
+    pub(crate) fn replayed_splits(&self) -> Vec<(SetId, u64)> {
+        self.1.lock().iter().map(|(set, split)| (*set, split.index)).collect()
+    }
+
+    /// After everything that recovery knows of members: those of sets that were split off, and are in no record yet, begin next.
+    pub(crate) fn settle_splits(&self, is_gone: impl Fn(SetId) -> bool) {
+        let mut standings = self.0.lock();
+        for (set, SplitOff { index, now_s }) in std::mem::take(&mut *self.1.lock()) {
+            if !is_gone(set) {
+                let last_us = (i64::from(now_s) + 1) * 1_000_000;
+                let needed_from = Position::MAX;
+                let fresh = Standing { applied: index, now_s, last_us, needed_from };
+                standings.entry(set).or_insert(fresh);
+            }
+        }
     }
 
     /// No entry of these sets that is not applied has an earlier second; `None` if there are no such sets.
@@ -104,11 +149,16 @@ impl Storage {
         self.log.synced()
     }
 
-    /// A member begins on this node. Durable with what is awaited next.
-    pub fn begin_group(&self, state: &GroupState) -> Result<(), CommitError> {
-        self.log.append_birth(state)?;
+    /// A member begins on this node. Durable with what is awaited next. Returns where the log says so.
+    pub fn begin_group(&self, state: &GroupState) -> Result<Position, CommitError> {
+        let appended = self.log.append_birth(state)?;
         self.core.groups.recovered(&RecoveredGroup::new(state.clone()));
-        Ok(())
+        Ok(appended.position)
+    }
+
+    /// A set that was split off has no member here: nobody waits for it.
+    pub fn forget_split_off(&self, set: SetId) {
+        self.core.groups.0.lock().remove(&set);
     }
 
     /// A member was taken away: nothing of its log is needed any more.
@@ -160,7 +210,10 @@ impl Storage {
                     request.mutations.len() + usize::from(request.truncates.is_some())
                 }
                 EntryBody::Change(mutations) => mutations.len(),
-                EntryBody::Empty | EntryBody::Define(_) | EntryBody::Sweep(_) => 0,
+                EntryBody::Empty
+                | EntryBody::Define(_)
+                | EntryBody::Sweep(_)
+                | EntryBody::Split(_) => 0,
             };
             let mut outcomes = Outcomes::new(count);
             apply_entry(&self.core, &entry.head, entry.position, &body, |number, outcome| {
@@ -207,6 +260,27 @@ impl Storage {
         held.map(|opened| opened.holds_log_from()).fold(self.log.synced(), Position::min)
     }
 
+    /// Has everything that is in memory written into sorted files, without waiting for it where there are threads.
+    pub fn flush_soon(self: &Arc<Storage>) {
+        if self.core.options.driver == Driver::Steps {
+            let _ = self.flush(None);
+            return;
+        }
+        if self.is_flushing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let storage = Arc::clone(self);
+        let flush = move || {
+            if let Err(error) = storage.flush(None) {
+                tracing::warn!(%error, "what is in memory could not be written into sorted files");
+            }
+            storage.is_flushing.store(false, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("helenus-flush".into()).spawn(flush).is_err() {
+            self.is_flushing.store(false, Ordering::Release);
+        }
+    }
+
     /// Whether everything that was appended is durable.
     pub fn is_synced(&self) -> bool {
         self.log.synced() >= self.log.end()
@@ -234,6 +308,33 @@ impl Storage {
         mutations: &[Mutation],
     ) -> Result<Vec<(u8, Vec<u8>)>, CommitError> {
         self.committer.propose_defines(set, mutations)
+    }
+
+    /// What became of a request that a set applied before, if it has a name and that is known.
+    pub fn known_answer(&self, set: SetId, request: &Request) -> Option<CommitResult> {
+        request.id?;
+        let tables = request.mutations.iter().map(|mutation| mutation.table);
+        let emptied = request.truncates.iter().map(|truncate| truncate.table);
+        let mut outcomes =
+            Outcomes::new(request.mutations.len() + usize::from(request.truncates.is_some()));
+        for (number, table) in tables.chain(emptied).enumerate() {
+            let store = self.core.store(table)?;
+            let opened = store.for_read().ok()??;
+            let known = Asked::new(request, number).answer(opened, set);
+            match known.map_err(|error| CommitError::Tree { table, error }) {
+                Ok(answer) => outcomes.set(number, answer?),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(outcomes.finish())
+    }
+
+    /// Those tables of a set that are open here and in which it did something.
+    pub fn tables_in_memory(&self, set: SetId) -> Vec<TableId> {
+        let stores = self.core.all_stores().into_iter();
+        let is_known = |opened: &OpenStore| opened.progress(set).applied().index > 0;
+        let is_of_set = |store: &Arc<TableStore>| store.if_open().is_some_and(is_known);
+        stores.filter(is_of_set).map(|store| store.id).collect()
     }
 
     /// This node leads a set anew: what it proposed before may be lost.
@@ -287,6 +388,15 @@ pub(crate) fn raise_commits(
 ) -> Result<(), OpenError> {
     if groups.is_empty() {
         return Ok(());
+    }
+    // A set that was split off began because the entry that split it off was committed, and nothing of it may be applied before.
+    let splits = groups.values().filter_map(|group| group.state.split_from).collect::<Vec<_>>();
+    for (left, index) in splits {
+        if let Some(group) = groups.get_mut(&left)
+            && !node_log::broken::breaks(node_log::broken::Rule::ForgetSplitCommit)
+        {
+            group.raise_commit(index);
+        }
     }
     for store in core.all_stores() {
         let of_table = |error| OpenError::Tree { table: store.id, error };

@@ -66,7 +66,7 @@ pub use check::{CheckReport, Finding, check, sorted_bytes};
 pub use clock::Clock;
 pub use commit::{AllDone, CommitResult, Committed};
 pub use data_dir::DataDir;
-pub use entry::{REPLICATION_KINDS_FROM, Request, RequestId, Truncate};
+pub use entry::{REPLICATION_KINDS_FROM, Request, RequestId, Split, Truncate};
 pub use error::{Affected, CommitError, OpenError, ReadError, TreeError};
 pub use group::CommittedEntry;
 pub use image::{ImageHead, SetImage};

@@ -172,6 +172,14 @@ struct Partition<'p> {
 }
 
 impl<'r> Reader<'r> {
+    /// Nothing is read behind this position of the ring.
+    fn last(&self) -> RingToken {
+        match &self.command.scope {
+            ReadScope::Partition(key) => key.ring(),
+            ReadScope::Ring(range) => range.last,
+        }
+    }
+
     fn resume(&self, key: &PartitionKey) -> Resume<'r> {
         match &self.command.after {
             Some(after) if after.key == *key => match &after.clustering {
@@ -247,7 +255,7 @@ impl<'r> Reader<'r> {
             }
         } else if points.len() <= GATHERED_POINTS_MAX {
             let progress = self.opened.progress(self.set);
-            let epoch = progress.quiet_epoch();
+            let epoch = progress.quiet_epoch_up_to(self.last());
             let mut fetched = Vec::with_capacity(points.len() + 1);
             if wants_static {
                 fetched.push(source.fetch(None)?);
@@ -264,7 +272,7 @@ impl<'r> Reader<'r> {
             }
         }
         // A change of several keys came in between, or may come: from a snapshot, then.
-        let snapshot = self.opened.snapshot(self.set);
+        let snapshot = self.opened.snapshot(self.set, self.last());
         source.read_at(snapshot.seqno);
         self.seqno = snapshot.seqno;
         self.offer_points(key, points, resume, &mut |at| source.fetch(at))
@@ -472,7 +480,7 @@ impl<'r> Reader<'r> {
         if self.command.reversed {
             return self.scan_partition_by_partition(start, &end);
         }
-        let snapshot = self.opened.snapshot(self.set);
+        let snapshot = self.opened.snapshot(self.set, self.last());
         self.seqno = snapshot.seqno;
         let mut scan = Scan { reader: self, seqno: snapshot.seqno, current: None };
         scan.run(start, &end)
@@ -485,7 +493,7 @@ impl<'r> Reader<'r> {
         end: &[u8],
     ) -> Result<(), TreeError> {
         loop {
-            let snapshot = self.opened.snapshot(self.set);
+            let snapshot = self.opened.snapshot(self.set, self.last());
             let Some(item) = self.opened.tree.range(&start, end, snapshot.seqno).next() else {
                 return Ok(());
             };

@@ -73,6 +73,8 @@ pub struct Storage {
     /// Images whose rows are not in sorted files yet.
     pub(crate) unsettled: Mutex<Vec<Unsettled>>,
     is_closed: AtomicBool,
+    /// Everything is being flushed, in a thread of its own.
+    pub(crate) is_flushing: AtomicBool,
 }
 
 /// What storage stands on: the disk under its log, and where its trees are.
@@ -169,7 +171,12 @@ impl Storage {
         raise_commits(&core, &mut recovered.groups)?;
         let unsettled = redo(&core, &disk, &recovered.installs, Cleans::Strays)?;
         replay_groups(&disk, &recovered, |replayed| replay(&core, replayed))?;
-        core.finish_recovery(recovered.all_indexes())?;
+        let mut indexes = recovered.all_indexes();
+        // Sets that were split off, and whose members are in no record yet: the entry that split them is.
+        for (set, index) in core.groups.replayed_splits() {
+            indexes.entry(set).or_insert(index);
+        }
+        core.finish_recovery(indexes)?;
         if recovered.torn_bytes > 0 {
             tracing::warn!(bytes = recovered.torn_bytes, "cut the torn end of the log");
         }
@@ -240,7 +247,14 @@ impl Storage {
         recovered: Recovered,
     ) -> Result<Storage, OpenError> {
         let log_path = data_dir.log_folder();
-        recovered.groups.values().for_each(|group| core.groups.recovered(group));
+        for group in recovered.groups.values() {
+            core.groups.recovered(group);
+            let limit = group.state.range.and_then(|range| range.last.0.checked_add(1));
+            if let Some(limit) = limit {
+                core.limit_set(group.state.set, RingToken(limit));
+            }
+        }
+        core.groups.settle_splits(|set| recovered.gone.contains_key(&set));
         let through = Arc::new(AppliedThrough::default());
         through.start_at(recovered.end, recovered.now_s);
         let sink: Box<dyn DurableSink<Durable>> = Box::new(
@@ -275,6 +289,7 @@ impl Storage {
             recovered_gone: recovered.gone,
             unsettled: Mutex::new(Vec::new()),
             is_closed: AtomicBool::new(false),
+            is_flushing: AtomicBool::new(false),
         };
         storage.maintenance.release_log();
         Ok(storage)

@@ -11,7 +11,7 @@ use types::{NodeId, ReplicaId, SetId};
 
 use super::entries::Wanted;
 use super::member::{
-    Answer, CommittedEntries, Member, MemberStatus, Proposal, Settings, Ticket, Wishes,
+    Answer, CommittedEntries, Member, MemberStatus, Pending, Proposal, Settings, Ticket, Wishes,
 };
 use super::wire::PeerMessage;
 
@@ -75,6 +75,8 @@ pub enum Input {
         /// The last.
         index: u64,
     },
+    /// This node's member of a set is to lead it, if others let it.
+    Campaign(SetId),
     /// An image is in the trees, up to this entry.
     Installed {
         /// Of which set.
@@ -150,12 +152,16 @@ impl Core {
         Ok(())
     }
 
-    /// Changes of members that are committed and not in a member's state come into force. Returns whether the member still
-    /// belongs to its set.
-    pub(crate) fn catch_up(&mut self, set: SetId, changes: Vec<(u64, Bytes)>) -> bool {
-        let mut stays = true;
-        self.with(set, &mut Outputs::default(), |member, _| stays = member.catch_up(changes));
-        stays
+    /// What entries say of a set that are committed and not in a member's state comes into force. Returns whether the member
+    /// still belongs to its set, and what was split off.
+    pub(crate) fn catch_up(
+        &mut self,
+        set: SetId,
+        entries: Vec<Pending>,
+    ) -> (bool, Vec<GroupAppend>) {
+        let mut caught_up = (true, Vec::new());
+        self.with(set, &mut Outputs::default(), |member, _| caught_up = member.catch_up(entries));
+        caught_up
     }
 
     /// The number of this node's member of a set.
@@ -315,6 +321,7 @@ impl Core {
             Input::Applied { set, index } => {
                 self.with(set, outputs, |member, wishes| member.note_applied(index, wishes));
             }
+            Input::Campaign(set) => self.with(set, outputs, |member, _| member.campaign()),
             Input::Installed { set, index } => {
                 self.with(set, outputs, |member, wishes| member.installed(index, wishes));
             }

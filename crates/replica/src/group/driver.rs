@@ -11,12 +11,12 @@ use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use storage::{
     AnswerTo, CommitError, CommitResult, Committed, Configuration, GroupState, Request, RequestId,
-    Storage, Truncate,
+    Split, Storage, Truncate,
 };
 use tokio::sync::oneshot;
-use types::{Mutation, NodeId, ReplicaId, RingRange, SetId, TableId};
+use types::{Mutation, NodeId, ReplicaId, RingRange, RingToken, SetId, TableId};
 
-use super::host::{Host, HostOptions, NodeMessage, Now, SetRanges};
+use super::host::{HeldRanges, Host, HostOptions, NodeMessage, Now, OnSplit, SetRanges};
 use super::member::MemberStatus;
 use super::requests::{WriteDone, WriteOutcome};
 
@@ -54,6 +54,15 @@ enum Question {
     End(SetId),
     Show(u64),
     Ranges(SetRanges),
+    OnSplit(OnSplit),
+}
+
+/// What is asked of one set.
+#[derive(Default)]
+struct Asks {
+    mutations: Vec<Mutation>,
+    truncates: Option<Truncate>,
+    splits: Option<Box<Split>>,
 }
 
 #[derive(Default)]
@@ -101,6 +110,8 @@ struct Shared {
     next_request: AtomicU64,
     request_ms: u64,
     has_failed: AtomicBool,
+    /// What the members hold.
+    ranges: OnceLock<Arc<HeldRanges>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -136,6 +147,7 @@ impl Groups {
             next_request: AtomicU64::new(0),
             request_ms,
             has_failed: AtomicBool::new(false),
+            ranges: OnceLock::new(),
             thread: Mutex::new(None),
             clock,
         });
@@ -143,6 +155,7 @@ impl Groups {
         let wake = Arc::new(move || ringing.wake());
         let now = (shared.clock)();
         let host = Host::open(node, storage, options, now, wake)?;
+        let _ = shared.ranges.set(host.held_ranges());
         let groups = Groups(shared);
         groups.tell(&host, now);
         Ok((groups.clone(), Driver { host, groups }))
@@ -180,12 +193,33 @@ impl Groups {
         self.order(Question::LinkBroke(node));
     }
 
-    /// A set that is new, with a member on each of these nodes, this one among them. One that is known is left as it is.
-    pub fn begin(&self, set: SetId, nodes: &[NodeId]) {
+    /// A set that is new, for a part of the ring, with a member on each of these nodes, this one among them. One that is known is left as it is.
+    pub fn begin(&self, set: SetId, range: RingRange, nodes: &[NodeId]) {
         let members = nodes.iter().map(|node| (ReplicaId(node.0), *node));
         let configuration = Configuration::of_voters(members);
-        let state = GroupState::born(set, ReplicaId(self.0.node.0), configuration);
+        let born = GroupState::born(set, ReplicaId(self.0.node.0), configuration);
+        let state = GroupState { range: Some(range), ..born };
         self.order(Question::Begin(state));
+    }
+
+    /// Whoever keeps the map is told of every set that is split off another on this node. It must not wait.
+    pub fn on_split(&self, on_split: OnSplit) {
+        self.order(Question::OnSplit(on_split));
+    }
+
+    /// Splits a set: what lies from a position of the ring on is held by another set from then on, which nobody knows yet. `whole`: what
+    /// the set holds, as far as the caller knows.
+    pub fn split(&self, set: SetId, whole: RingRange, at: RingToken, right: SetId) -> Committed {
+        let tables = Vec::new();
+        let asks =
+            Asks { splits: Some(Box::new(Split { right, at, whole, tables })), ..Asks::default() };
+        self.submit(set, asks, None, None)
+    }
+
+    /// Whether this node's member of a set holds a part of the ring, as far as its log tells.
+    #[inline]
+    pub fn holds(&self, set: SetId, part: RingRange) -> bool {
+        self.0.ranges.get().is_none_or(|ranges| ranges.holds(set, part))
     }
 
     /// Whoever hands rows over asks here which tables a set has, and which part of the ring.
@@ -267,22 +301,23 @@ impl Groups {
         given_us: Option<i64>,
         answer_to: Option<AnswerTo<'_>>,
     ) -> Committed {
-        self.submit(set, mutations, None, given_us, answer_to)
+        self.submit(set, Asks { mutations, ..Asks::default() }, given_us, answer_to)
     }
 
     /// Empties a table in a set, as one change among the others.
     pub fn truncate(&self, set: SetId, table: TableId, range: RingRange) -> Committed {
-        self.submit(set, Vec::new(), Some(Truncate { table, range }), None, None)
+        let truncates = Some(Truncate { table, range });
+        self.submit(set, Asks { truncates, ..Asks::default() }, None, None)
     }
 
     fn submit(
         &self,
         set: SetId,
-        mutations: Vec<Mutation>,
-        truncates: Option<Truncate>,
+        asks: Asks,
         given_us: Option<i64>,
         answer_to: Option<AnswerTo<'_>>,
     ) -> Committed {
+        let Asks { mutations, truncates, splits } = asks;
         let now = (self.0.clock)();
         let is_timed = given_us.is_some_and(|us| mutations.iter().all(|it| it.is_timed_at(us)));
         let is_idempotent = !is_timed && mutations.iter().all(Mutation::is_idempotent);
@@ -293,11 +328,12 @@ impl Groups {
         let cluster_s = u32::try_from(cluster_us / 1_000_000).unwrap_or(u32::MAX);
         let tried_s = u32::try_from(self.0.request_ms.div_ceil(1000)).unwrap_or(u32::MAX);
         let request = Request {
-            id: (truncates.is_some() || !is_idempotent)
+            id: (truncates.is_some() || splits.is_some() || !is_idempotent)
                 .then_some(RequestId(id | u128::from(number))),
             not_after_s: cluster_s.saturating_add(tried_s).saturating_add(LATE_S),
             timed_us: given_us.filter(|_| is_timed),
             truncates,
+            splits,
             mutations,
         };
         let (done, committed) = answered(answer_to);
@@ -513,6 +549,7 @@ impl Driver {
             }
             Question::Show(version) => self.host.show(version),
             Question::Ranges(ranges) => self.host.set_ranges(ranges),
+            Question::OnSplit(on_split) => self.host.set_on_split(on_split),
         }
     }
 

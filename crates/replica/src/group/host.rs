@@ -4,28 +4,32 @@
 mod keeping;
 mod members;
 mod said;
+mod splits;
 mod sums;
 mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use storage::broken::{Rule, breaks};
 use storage::{
-    CommitError, CommittedEntry, EntryHead, GroupAppend, GroupState, RecoveredGroup, Request,
-    Storage,
+    CommitError, CommittedEntry, EntryHead, EntryPlace, GroupAppend, GroupState, RecoveredGroup,
+    Request, Storage,
 };
-use types::{NodeId, ReplicaId, SetId};
+use types::{NodeId, ReplicaId, RingRange, SetId};
 
-use super::changes::{Goal, KIND_MEMBERS};
+use super::changes::Goal;
 use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
-use super::member::{Answer, CommittedEntries, MemberStatus, Settings, Ticket};
+use super::member::{Answer, CommittedEntries, MemberStatus, Pending, Settings, Ticket, is_of_set};
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
 pub use said::{NodeMessage, ProposalAnswer};
+use splits::Splits;
+pub use splits::{OnSplit, SplitOff};
 use sums::{Comparison, KIND_COMPARE};
 pub use transfers::SetRanges;
 use transfers::Transfers;
@@ -171,6 +175,21 @@ pub struct Host {
     /// Why nobody listens to this node, if so.
     refused: Option<u64>,
     comparison: Comparison,
+    splits: Splits,
+    ranges: Arc<HeldRanges>,
+}
+
+/// What the members of a node hold, for those who read from them.
+#[derive(Debug, Default)]
+pub struct HeldRanges(ArcSwap<BTreeMap<SetId, RingRange>>);
+
+impl HeldRanges {
+    /// Whether this node's member of a set holds a part of the ring; also where only the map knows.
+    pub fn holds(&self, set: SetId, part: RingRange) -> bool {
+        let ranges = self.0.load();
+        let holds = |range: &RingRange| range.contains(part.start) && range.contains(part.last);
+        ranges.get(&set).is_none_or(holds)
+    }
 }
 
 impl std::fmt::Debug for Host {
@@ -217,8 +236,11 @@ impl Host {
             goals: BTreeMap::new(),
             refused: None,
             comparison: Comparison::default(),
+            splits: Splits::default(),
+            ranges: Arc::default(),
             storage,
         };
+        let mut births = Vec::new();
         for mut recovered in host.storage.recovered_groups() {
             if breaks(Rule::ForgetVote) {
                 recovered.state.vote = 0;
@@ -228,26 +250,60 @@ impl Host {
             let slots = unapplied.filter_map(|index| recovered.table.slot(index));
             let bodies: Result<Vec<Bytes>, _> =
                 slots.map(|slot| host.storage.read_group_body(&slot)).collect();
-            // Changes of members that are committed, and that no state knows.
-            let (set, state) = (recovered.state.set, &recovered.state);
-            let unknown = state.configuration.index.max(state.cut.index) + 1..=state.commit;
-            let changes = unknown.filter_map(|index| Some((index, recovered.table.slot(index)?)));
-            let changes = changes.filter(|(_, slot)| slot.kind == KIND_MEMBERS);
-            let changes: Result<Vec<(u64, Bytes)>, _> = changes
-                .map(|(index, slot)| Ok((index, host.storage.read_group_body(&slot)?)))
-                .collect();
-            let changes = changes.map_err(|error: std::io::Error| error.to_string())?;
+            let (set, unknown) = (recovered.state.set, host.unknown_to_state(&recovered)?);
             host.core.add(recovered, bodies.map_err(|error| error.to_string())?)?;
-            if !changes.is_empty() {
-                if !host.core.catch_up(set, changes) {
+            if !unknown.is_empty() {
+                let (stays, split_off) = host.core.catch_up(set, unknown);
+                if !stays {
                     host.leaving.insert(set);
                 }
+                births.extend(split_off.into_iter().map(|birth| (set, birth)));
                 host.meet_members(set);
             }
+            host.tell_range(set);
         }
+        host.begin_again(births);
         host.storage.settle_installs();
         host.tell_standing(None);
         Ok(host)
+    }
+
+    /// What committed entries say of a set itself that its state does not know: changes of members, and splits.
+    fn unknown_to_state(&self, recovered: &RecoveredGroup) -> Result<Vec<Pending>, String> {
+        let (state, table) = (&recovered.state, &recovered.table);
+        let mut unknown = Vec::new();
+        for index in table.cut().index + 1..=state.commit {
+            let Some(slot) = table.slot(index).filter(|slot| is_of_set(slot.kind)) else {
+                continue;
+            };
+            // A split is looked at again: what it made may not be in the log.
+            let is_known = index <= state.configuration.index;
+            if is_known && slot.kind == super::changes::KIND_MEMBERS {
+                continue;
+            }
+            let body = self.storage.read_group_body(&slot).map_err(|error| error.to_string())?;
+            let place = EntryPlace { index, term: slot.term };
+            unknown.push(Pending { place, kind: slot.kind, now_s: slot.now_s, body });
+        }
+        Ok(unknown)
+    }
+
+    /// What this node's members hold, for those who read from them.
+    pub fn held_ranges(&self) -> Arc<HeldRanges> {
+        Arc::clone(&self.ranges)
+    }
+
+    /// What a member holds is another matter now, or it is gone.
+    fn tell_range(&self, set: SetId) {
+        let range = self.core.state(set).and_then(|state| state.range);
+        let mut ranges = BTreeMap::clone(&self.ranges.0.load());
+        let before = match range {
+            Some(range) => ranges.insert(set, range),
+            None => ranges.remove(&set),
+        };
+        if before != range {
+            self.ranges.0.store(Arc::new(ranges));
+        }
     }
 
     /// Says to a node, or to all, up to where the log is on the disk.
@@ -273,7 +329,10 @@ impl Host {
         self.hear_of(&state);
         self.is_unawaited = true;
         self.has_news = true;
-        self.core.add(RecoveredGroup::new(state), Vec::new())
+        let set = state.set;
+        self.core.add(RecoveredGroup::new(state), Vec::new())?;
+        self.tell_range(set);
+        Ok(())
     }
 
     /// The nodes of a set's members count as alive until they were silent for a while.
@@ -401,9 +460,7 @@ impl Host {
                 peer.shown = shown;
             }
             NodeMessage::Consensus(message) => self.receive_consensus(from, message),
-            NodeMessage::Answer { number, answer } => {
-                self.requests.answer(number, answer, self.now.ms);
-            }
+            NodeMessage::Answer { number, answer } => self.take_answer(number, answer),
             NodeMessage::Request { number, set, body } => match Request::from_bytes(body) {
                 Ok(request) => self.propose(set, request, from, number),
                 Err(_) => tracing::warn!(%from, "a request of another node is not readable"),
@@ -417,7 +474,16 @@ impl Host {
             NodeMessage::Differs { set, replica, index } => {
                 self.receive_differs(set, replica, index);
             }
+            NodeMessage::WhoIs { set } => self.answer_origin(from, set),
+            NodeMessage::Origin { set, split_from } => self.take_origin(set, split_from),
             NodeMessage::Standing { .. } | NodeMessage::Refused { .. } => {}
+        }
+    }
+
+    /// What became of a request of this node's, or why it is tried again.
+    fn take_answer(&mut self, number: u64, answer: ProposalAnswer) {
+        if self.requests.answer(number, answer, self.now.ms) {
+            self.attempt(number);
         }
     }
 
@@ -470,7 +536,7 @@ impl Host {
         let answers = std::mem::take(&mut *self.answers.lock());
         for (from, number, answer) in answers {
             match from == self.node {
-                true => self.requests.answer(number, answer, self.now.ms),
+                true => self.take_answer(number, answer),
                 false => self.outbox.push((from, NodeMessage::Answer { number, answer })),
             }
         }
@@ -487,7 +553,7 @@ impl Host {
     fn write(
         &mut self,
         set: SetId,
-        mut request: Request,
+        request: Request,
         done: Box<dyn FnOnce(ProposalAnswer) + Send>,
     ) {
         let mut now_s = self.cluster_s();
@@ -502,6 +568,7 @@ impl Host {
                 false => ProposalAnswer::NotLeader(leader),
             });
         }
+        let Some((mut request, done)) = self.route(set, request, done) else { return };
         let defines = self.storage.validate(&request.mutations);
         let defines = defines.and_then(|()| self.storage.propose_defines(set, &request.mutations));
         match defines {
@@ -549,6 +616,7 @@ impl Host {
         self.ask_whether_member();
         self.freeze_wrong();
         self.tick_transfers();
+        self.tick_splits();
         self.propose_chores(now_s);
         self.drive_changes(now_s);
         if self.storage.log_kept_bytes() > self.options.log_bytes_kept {
@@ -590,6 +658,7 @@ impl Host {
         self.known_by_all.remove(&set);
         self.last_proposed_s.remove(&set);
         self.last_us.remove(&set);
+        self.tell_range(set);
         self.is_unawaited = true;
         self.has_news = true;
         Ok(())
@@ -620,7 +689,11 @@ impl Host {
     pub fn turn(&mut self) -> Vec<(NodeId, NodeMessage)> {
         loop {
             self.take_persisted();
+            self.release_held();
             self.send_answers();
+            for number in self.requests.found_leader(|set| self.core.leader(set)) {
+                self.attempt(number);
+            }
             if self.inbox.is_empty() && !self.is_stalled() {
                 break;
             }
@@ -647,10 +720,13 @@ impl Host {
         for (set, committed) in outputs.committed {
             self.apply(set, committed);
         }
+        for set in outputs.reconfigured {
+            self.meet_members(set);
+            self.tell_range(set);
+        }
         for (ticket, answer) in outputs.answers {
             self.answer(ticket, answer);
         }
-        outputs.reconfigured.iter().for_each(|set| self.meet_members(*set));
         for (node, set, replica) in outputs.removed {
             self.outbox.push((node, NodeMessage::Gone { set, replica }));
         }
@@ -725,6 +801,9 @@ impl Host {
     }
 
     fn answer(&mut self, ticket: Ticket, answer: Answer) {
+        if answer != Answer::MayRead {
+            self.note_lost(ticket);
+        }
         match (self.asked.remove(&ticket), answer) {
             (Some(Asked::Read(done)), answer) => done(answer == Answer::MayRead),
             (Some(Asked::Write(set, done)), answer) => {

@@ -10,7 +10,7 @@ use raft::eraftpb::{Entry, Message, MessageType};
 use raft::{Config, RawNode, Ready, StateRole};
 use slog::Logger;
 use storage::broken::{Rule, breaks};
-use storage::{Configuration, EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot};
+use storage::{Configuration, EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot, Split};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::changes::{Change, KIND_MEMBERS};
@@ -225,8 +225,10 @@ pub(crate) struct Member {
     /// Handed over to be applied.
     handed_over: u64,
     last_now_s: u32,
-    /// Changes of members that were handed over and are not in force yet.
-    pending_changes: VecDeque<(u64, Bytes)>,
+    /// Entries about the set itself that were handed over and are not in force yet.
+    pending: VecDeque<Pending>,
+    /// Whoever led the set that this one was split from wants to lead it at once.
+    is_eager: bool,
     /// Members that the configuration does not know yet, and where they are.
     strangers: BTreeMap<ReplicaId, NodeId>,
     /// The image that this node holds for the member.
@@ -287,7 +289,8 @@ impl Member {
             applied,
             handed_over: applied,
             last_now_s,
-            pending_changes: VecDeque::new(),
+            pending: VecDeque::new(),
+            is_eager: false,
             strangers: BTreeMap::new(),
             staged: None,
             installing: None,
@@ -297,14 +300,15 @@ impl Member {
         Ok(member)
     }
 
-    /// Changes of members that are committed, and that the state which was kept does not know. Returns whether it still belongs
-    /// to its set.
-    pub(crate) fn catch_up(&mut self, changes: Vec<(u64, Bytes)>) -> bool {
+    /// What entries say of the set itself that are committed, and that the state which was kept does not know. Returns whether it
+    /// still belongs to its set, and what was split off.
+    pub(crate) fn catch_up(&mut self, entries: Vec<Pending>) -> (bool, Vec<GroupAppend>) {
         let mut wishes = Wishes::default();
-        for (index, body) in changes {
-            self.apply_change(index, body, &mut wishes);
+        for entry in entries {
+            self.bring_into_force(entry, &mut wishes);
         }
-        !wishes.is_removed
+        let is_birth = |append: &GroupAppend| append.is_birth;
+        (!wishes.is_removed, wishes.appends.into_iter().filter(is_birth).collect())
     }
 
     fn log(&self) -> &Entries {
@@ -355,8 +359,10 @@ impl Member {
         }
         self.raw.tick();
         // A set that never had a leader does not wait for one: whoever made it wants to write.
-        let is_unled = self.raw.raft.leader_id == 0 && self.raw.raft.term == FIRST_TERM;
-        if is_unled && self.rank == 0 && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) {
+        self.is_eager &= self.raw.raft.leader_id == 0;
+        let is_new = self.raw.raft.term == FIRST_TERM && self.rank == 0;
+        let is_unled = self.raw.raft.leader_id == 0 && (is_new || self.is_eager);
+        if is_unled && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) {
             let _ = self.raw.campaign();
         }
         self.set_timeout(true);
@@ -509,8 +515,8 @@ impl Member {
         }
         assert!(index >= self.applied && index <= self.handed_over, "applied what was handed over");
         self.applied = index;
-        while let Some((at, body)) = self.pending_changes.pop_front_if(|(at, _)| *at <= index) {
-            self.apply_change(at, body, wishes);
+        while let Some(entry) = self.pending.pop_front_if(|entry| entry.place.index <= index) {
+            self.bring_into_force(entry, wishes);
         }
         self.raw.advance_apply_to(index);
         self.raw.mut_store().evict(index);
@@ -653,8 +659,8 @@ impl Member {
                 }
             }
             let (kind, now_s, body) = parts(&entry).unwrap_or((KIND_EMPTY, 0, Bytes::new()));
-            if kind == KIND_MEMBERS {
-                self.pending_changes.push_back((entry.index, body.clone()));
+            if is_of_set(kind) {
+                self.pending.push_back(Pending { place, kind, now_s, body: body.clone() });
             }
             wishes.committed.entries.push((place, kind, now_s, body, ticket));
         }
@@ -752,6 +758,13 @@ impl Member {
         }
     }
 
+    /// Asks for votes now, and again as long as nobody leads.
+    pub(crate) fn campaign(&mut self) {
+        self.is_eager = true;
+        let _ = self.raw.campaign();
+        self.set_timeout(true);
+    }
+
     /// The messages that may leave, for the nodes they are for.
     pub(crate) fn address(&self, message: Message) -> Option<(NodeId, PeerMessage)> {
         let node = self.node_of(ReplicaId(message.to))?;
@@ -759,7 +772,25 @@ impl Member {
     }
 }
 
+/// An entry that says something of the set itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) place: EntryPlace,
+    pub(crate) kind: u8,
+    pub(crate) now_s: u32,
+    pub(crate) body: Bytes,
+}
+
+/// Whether entries of a kind say something of the set itself.
+pub(crate) fn is_of_set(kind: u8) -> bool {
+    kind == KIND_MEMBERS || Split::is_kind(kind)
+}
+
 /// Whether an entry is one that a leader writes.
 fn is_sound_entry(entry: &Entry) -> bool {
-    parts(entry).is_some_and(|(kind, _, body)| kind != KIND_MEMBERS || Change::decode(body).is_ok())
+    parts(entry).is_some_and(|(kind, _, body)| match kind {
+        KIND_MEMBERS => Change::decode(body).is_ok(),
+        kind if Split::is_kind(kind) => Split::from_entry(body).is_ok(),
+        _ => true,
+    })
 }

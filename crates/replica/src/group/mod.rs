@@ -36,7 +36,9 @@ pub use self::core::{Core, Input, Outputs};
 pub use changes::{ChangeState, Goal};
 pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table};
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
-pub use host::{Host, HostOptions, NodeMessage, Now, ProposalAnswer, SetRanges};
+pub use host::{
+    HeldRanges, Host, HostOptions, NodeMessage, Now, OnSplit, ProposalAnswer, SetRanges, SplitOff,
+};
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
 pub use requests::{WriteDone, WriteOutcome};
 pub use transfer::{Taken, TransferMessage};

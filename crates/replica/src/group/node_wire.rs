@@ -28,12 +28,15 @@ const KIND_STILL_MEMBER: u8 = 8;
 const KIND_SUM: u8 = 9;
 const KIND_DIFFERS: u8 = 10;
 const KIND_TRANSFER: u8 = 11;
+const KIND_WHO_IS: u8 = 12;
+const KIND_ORIGIN: u8 = 13;
 
 const ANSWER_DONE: u8 = 0;
 const ANSWER_LEADER_UNKNOWN: u8 = 1;
 const ANSWER_LEADER: u8 = 2;
 const ANSWER_LOST: u8 = 3;
 const ANSWER_BUSY: u8 = 4;
+const ANSWER_MOVED: u8 = 5;
 
 impl NodeMessage {
     /// Appends its bytes.
@@ -85,6 +88,18 @@ impl NodeMessage {
                 out.push(KIND_TRANSFER);
                 message.encode(out);
             }
+            NodeMessage::WhoIs { set } => {
+                out.push(KIND_WHO_IS);
+                out.extend_from_slice(&set.0.to_be_bytes());
+            }
+            NodeMessage::Origin { set, split_from } => {
+                out.push(KIND_ORIGIN);
+                out.extend_from_slice(&set.0.to_be_bytes());
+                if let Some((left, index)) = split_from {
+                    out.extend_from_slice(&left.0.to_be_bytes());
+                    out.extend_from_slice(&index.to_be_bytes());
+                }
+            }
         }
     }
 
@@ -113,6 +128,7 @@ impl NodeMessage {
                 if decoder.is_done() { Ok(ping) } else { Err(Malformed) }
             }
             KIND_TRANSFER => TransferMessage::decode(decoder.rest()).map(NodeMessage::Transfer),
+            kind @ (KIND_WHO_IS | KIND_ORIGIN) => decode_about_origin(kind, decoder),
             kind => decode_about_members(kind, decoder),
         }
     }
@@ -122,6 +138,21 @@ fn encode_member(kind: u8, set: SetId, replica: ReplicaId, out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(&set.0.to_be_bytes());
     out.extend_from_slice(&replica.0.to_be_bytes());
+}
+
+/// What is asked and said of where a set comes from.
+fn decode_about_origin(kind: u8, mut decoder: Decoder) -> Result<NodeMessage, Malformed> {
+    let set = SetId(decoder.u32()?);
+    let message = match kind {
+        KIND_WHO_IS => NodeMessage::WhoIs { set },
+        _ if decoder.is_done() => NodeMessage::Origin { set, split_from: None },
+        _ => {
+            let left = SetId(decoder.u32()?);
+            let split_from = Some((left, u64::from_be_bytes(decoder.array()?)));
+            NodeMessage::Origin { set, split_from }
+        }
+    };
+    if decoder.is_done() { Ok(message) } else { Err(Malformed) }
 }
 
 /// What is said of logs and members.
@@ -161,6 +192,10 @@ fn encode_answer(answer: &ProposalAnswer, out: &mut Vec<u8>) {
         }
         ProposalAnswer::Lost => out.push(ANSWER_LOST),
         ProposalAnswer::Busy => out.push(ANSWER_BUSY),
+        ProposalAnswer::Moved(set) => {
+            out.push(ANSWER_MOVED);
+            out.extend_from_slice(&set.0.to_be_bytes());
+        }
     }
 }
 
@@ -176,6 +211,7 @@ fn decode_answer(mut decoder: Decoder) -> Result<ProposalAnswer, Malformed> {
         }
         ANSWER_LOST => ProposalAnswer::Lost,
         ANSWER_BUSY => ProposalAnswer::Busy,
+        ANSWER_MOVED => ProposalAnswer::Moved(SetId(decoder.u32()?)),
         _ => return Err(Malformed),
     };
     if decoder.is_done() { Ok(answer) } else { Err(Malformed) }

@@ -47,6 +47,8 @@ struct Pending {
     retry_at_ms: Option<u64>,
     /// Where it was sent, and when.
     sent: Option<(NodeId, u64)>,
+    /// It is tried as soon as its set has a leader.
+    waits_for_leader: bool,
     done: WriteDone,
 }
 
@@ -54,6 +56,8 @@ struct Pending {
 pub(crate) struct Requests {
     pending: BTreeMap<u64, Pending>,
     next: u64,
+    /// So many may wait for a leader: most often none, and then nobody is looked at.
+    leaderless: usize,
 }
 
 /// What is to be done for a request now.
@@ -71,7 +75,7 @@ impl Requests {
     /// `epoch` is another one at each start of a node: answers to what a node asked before it was started again are not
     /// taken for answers to what it asks now.
     pub(crate) fn new(epoch: u32) -> Requests {
-        Requests { pending: BTreeMap::new(), next: u64::from(epoch) << 32 }
+        Requests { pending: BTreeMap::new(), next: u64::from(epoch) << 32, leaderless: 0 }
     }
 
     pub(crate) fn add(
@@ -83,8 +87,16 @@ impl Requests {
     ) -> u64 {
         self.next += 1;
         let body = request.to_bytes();
-        let pending =
-            Pending { set, request, body, deadline_ms, retry_at_ms: Some(0), sent: None, done };
+        let pending = Pending {
+            set,
+            request,
+            body,
+            deadline_ms,
+            retry_at_ms: Some(0),
+            sent: None,
+            waits_for_leader: false,
+            done,
+        };
         self.pending.insert(self.next, pending);
         self.next
     }
@@ -109,6 +121,19 @@ impl Requests {
         self.pending.iter().filter(is_due).map(|(number, _)| *number).collect()
     }
 
+    /// Which requests waited for a leader that is known now.
+    pub(crate) fn found_leader(&mut self, leader: impl Fn(SetId) -> Option<NodeId>) -> Vec<u64> {
+        if self.leaderless == 0 {
+            return Vec::new();
+        }
+        let waits = self.pending.iter().filter(|(_, it)| it.waits_for_leader);
+        let (found, still): (Vec<_>, Vec<_>) = waits
+            .map(|(number, it)| (*number, it.set))
+            .partition(|(_, set)| leader(*set).is_some());
+        self.leaderless = still.len();
+        found.into_iter().map(|(number, _)| number).collect()
+    }
+
     /// Tries a request: who leads its set is asked.
     pub(crate) fn attempt(
         &mut self,
@@ -119,9 +144,12 @@ impl Requests {
     ) -> Attempt {
         let Some(pending) = self.pending.get_mut(&number) else { return Attempt::Waits };
         pending.retry_at_ms = None;
+        pending.waits_for_leader = false;
         match leader(pending.set) {
             None => {
                 pending.retry_at_ms = Some(now_ms + RETRY_MS);
+                pending.waits_for_leader = true;
+                self.leaderless += 1;
                 Attempt::Waits
             }
             Some(node) if node == own => {
@@ -145,8 +173,8 @@ impl Requests {
         }
     }
 
-    /// An answer came. Answers to what is not waited for any more are let go.
-    pub(crate) fn answer(&mut self, number: u64, answer: ProposalAnswer, now_ms: u64) {
+    /// An answer came. Answers to what is not waited for any more are let go. Returns whether it is to be tried again at once.
+    pub(crate) fn answer(&mut self, number: u64, answer: ProposalAnswer, now_ms: u64) -> bool {
         match answer {
             // It was refused this time; a time before, whose answer was lost, it may have been done.
             ProposalAnswer::Done(Err(CommitError::TooLate)) => {
@@ -159,6 +187,14 @@ impl Requests {
                     (pending.done)(WriteOutcome::Done(result));
                 }
             }
+            // Another set has its keys by now.
+            ProposalAnswer::Moved(set) => {
+                let pending = self.pending.get_mut(&number);
+                return pending.is_some_and(|pending| {
+                    (pending.set, pending.sent) = (set, None);
+                    true
+                });
+            }
             ProposalAnswer::NotLeader(_) | ProposalAnswer::Lost | ProposalAnswer::Busy => {
                 if let Some(pending) = self.pending.get_mut(&number) {
                     pending.sent = None;
@@ -166,6 +202,7 @@ impl Requests {
                 }
             }
         }
+        false
     }
 
     /// The connection to a node broke: what was sent there may have been done.

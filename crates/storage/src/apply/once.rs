@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use types::codec::{Decoder, Malformed, push_counted, push_length, push_optional, push_varint};
-use types::{CurrentRow, Done, Outcome, Refusal, RowPosition};
+use types::{CurrentRow, Done, Outcome, Refusal, RowPosition, SetId};
 
 use node_log::broken::{Rule, breaks};
 
@@ -41,21 +41,25 @@ impl Asked {
         if place.now_s > self.not_after_s && !breaks(Rule::ApplyLate) {
             return Ok(Known::Answered(Err(CommitError::TooLate)));
         }
-        let Some(RequestId(id)) = self.id else { return Ok(Known::New) };
         if breaks(Rule::ForgetRequests) {
             return Ok(Known::New);
         }
-        let key = request_key(place.set, id, self.number);
-        match opened.tree.get(&key, LATEST)? {
-            None => Ok(Known::New),
-            Some(bytes) => {
-                let answer = decode_answer(Bytes::copy_from_slice(&bytes));
-                let unreadable = |Malformed| {
-                    TreeError::Corrupt("what became of a request is not readable".into())
-                };
-                Ok(Known::Answered(answer.map_err(unreadable)?))
-            }
-        }
+        Ok(self.answer(opened, place.set)?.map_or(Known::New, Known::Answered))
+    }
+
+    /// What became of the mutation in a set, if that is kept.
+    pub(crate) fn answer(
+        &self,
+        opened: &OpenStore,
+        set: SetId,
+    ) -> Result<Option<Result<Done, CommitError>>, TreeError> {
+        let Some(RequestId(id)) = self.id else { return Ok(None) };
+        let key = request_key(set, id, self.number);
+        let Some(bytes) = opened.tree.get(&key, LATEST)? else { return Ok(None) };
+        let answer = decode_answer(Bytes::copy_from_slice(&bytes));
+        let unreadable =
+            |Malformed| TreeError::Corrupt("what became of a request is not readable".into());
+        answer.map(Some).map_err(unreadable)
     }
 
     /// Keeps what became of it, in the same memtable as what it changed. Returns how much that grew.

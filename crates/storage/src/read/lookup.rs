@@ -76,8 +76,8 @@ impl Reader<'_> {
     ) -> Result<(), TreeError> {
         let (prefix_length, start, end) = bounds(index, question, self.command);
         let progress = self.opened.progress(self.set);
-        let epoch = progress.quiet_epoch();
-        let snapshot = self.opened.snapshot(self.set);
+        let epoch = progress.quiet_epoch_up_to(self.last());
+        let snapshot = self.opened.snapshot(self.set, self.last());
         let view = View { progress, epoch, seqno: snapshot.seqno };
         let lookup =
             Lookup { core: self.core, store: self.store, index, prefix_length, start, end };

@@ -82,7 +82,7 @@ impl<'s, 'r> Slice<'s, 'r> {
         if keys::is_cut(key) {
             return slice;
         }
-        let draw = || opened.current_snapshot(set);
+        let draw = || opened.current_snapshot(set, key.ring());
         let wants_static = slice.reader.command.statics != Statics::Skip;
         let needs_tree = |head: &Head| {
             !head.is_whole() || (wants_static && matches!(head.static_row, HeadStatic::Unknown))
@@ -111,8 +111,8 @@ impl<'s, 'r> Slice<'s, 'r> {
 
     /// Where the tree is read.
     fn seqno(&mut self) -> SeqNo {
-        let (opened, set) = (self.reader.opened, self.reader.set);
-        self.snapshot.get_or_insert_with(|| opened.snapshot(set)).seqno
+        let (opened, set, last) = (self.reader.opened, self.reader.set, self.key.ring());
+        self.snapshot.get_or_insert_with(|| opened.snapshot(set, last)).seqno
     }
 
     fn run(mut self, ranges: &[ClusteringRange], resume: Resume<'_>) -> Result<Flow, TreeError> {

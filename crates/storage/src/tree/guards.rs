@@ -12,6 +12,7 @@ use types::SetId;
 
 use super::keys::{SPACE_GUARDS, guard_key};
 use super::purge::{PurgeFactory, PurgeHold};
+use super::store::OpenStore;
 use crate::error::TreeError;
 use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 
@@ -22,6 +23,8 @@ struct Guard {
     until_s: u32,
     /// The set is that far: it goes with the next flush.
     is_over: bool,
+    /// The rows were purged up to this one.
+    held_s: u32,
     _hold: PurgeHold,
 }
 
@@ -47,6 +50,7 @@ impl Guards {
                 set: SetId(u32::from_be_bytes(set)),
                 until_s: u32::from_be_bytes(*until_s),
                 is_over: false,
+                held_s: u32::from_be_bytes(*held_s),
                 _hold: PurgeHold::new(purge, u32::from_be_bytes(*held_s)),
             });
         }
@@ -67,7 +71,17 @@ impl Guards {
         let mut guards = self.0.lock();
         guards.retain(|guard| guard.set != set);
         let _hold = PurgeHold::new(purge, held_s);
-        guards.push(Guard { set, until_s, is_over: false, _hold });
+        guards.push(Guard { set, until_s, is_over: false, held_s, _hold });
+    }
+
+    /// The keys of a set are divided between it and another one, of which the same is true.
+    pub(crate) fn copy(&self, from: SetId, to: SetId, opened: &OpenStore) {
+        let is_known = |guard: &&Guard| guard.set == from && !guard.is_over;
+        let known = self.0.lock().iter().find(is_known).map(|it| (it.held_s, it.until_s));
+        if let Some(seconds) = known {
+            let tree = (opened.tree.as_ref(), opened.tree.draw_seqno());
+            self.add(tree, &opened.purge, to, seconds);
+        }
     }
 
     /// Before the tree is frozen: which sets are far enough. `horizon_s` tells what no entry of a set is behind that is still

@@ -147,6 +147,15 @@ pub(crate) fn request_key(set: SetId, id: u128, number: u32) -> Vec<u8> {
     key
 }
 
+/// The same place for another set; `None` if it is no such place.
+pub(crate) fn request_key_of(set: SetId, key: &[u8]) -> Option<Vec<u8>> {
+    let name = key.strip_prefix(&[SPACE_REQUESTS])?.get(4..)?;
+    let mut other = vec![SPACE_REQUESTS];
+    other.extend_from_slice(&set.0.to_be_bytes());
+    other.extend_from_slice(name);
+    Some(other)
+}
+
 /// Where a definition of the table is kept.
 pub(crate) fn definition_key(version: u64) -> [u8; 9] {
     let mut key = [SPACE_DEFINITIONS; 9];

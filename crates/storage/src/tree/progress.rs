@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, MutexGuard};
-use types::{Outcome, SetId};
+use types::{Outcome, RingToken, SetId};
 
 use crate::definition::Definition;
 use crate::error::CommitError;
@@ -95,6 +95,9 @@ pub(crate) struct SetProgress {
     pub(super) epoch: AtomicU64,
     /// Its keys are another set's by now. Changes under the lock of `readers`.
     pub(super) has_ended: AtomicBool,
+    /// The first position of the ring that is another set's since this one was split. Changes under the lock of `readers`.
+    limit: Mutex<Option<RingToken>>,
+    is_limited: AtomicBool,
     /// From where its readers read.
     pub(super) readers: Mutex<Vec<SeqNo>>,
     /// What of it is in the tree: most sets of a table that was split often have ended, and are not
@@ -129,6 +132,8 @@ impl SetProgress {
             checksum: AtomicU64::new(point.map_or(0, |point| point.checksum)),
             epoch: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
+            limit: Mutex::new(None),
+            is_limited: AtomicBool::new(false),
             readers: Mutex::new(Vec::new()),
             kept: Mutex::new(point),
         }
@@ -169,10 +174,28 @@ impl SetProgress {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// As [`SetProgress::quiet_epoch`], for somebody who reads nothing behind a position of the ring.
+    pub(crate) fn quiet_epoch_up_to(&self, last: RingToken) -> Option<u64> {
+        self.quiet_epoch().filter(|_| self.holds(last))
+    }
+
     /// What is read between two equal answers was not changed in part; `None` right now it may be.
     pub(crate) fn quiet_epoch(&self) -> Option<u64> {
         let epoch = self.epoch.load(Ordering::SeqCst);
         epoch.is_multiple_of(2).then_some(epoch)
+    }
+
+    /// What lies from a position of the ring on is another set's.
+    pub(super) fn limit(&self, at: Option<RingToken>) {
+        let Some(at) = at else { return };
+        let mut limit = self.limit.lock();
+        *limit = Some(limit.map_or(at, |known| known.min(at)));
+        self.is_limited.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether what lies before and at a position of the ring is changed by this set alone.
+    pub(crate) fn holds(&self, last: RingToken) -> bool {
+        !self.is_limited.load(Ordering::SeqCst) || self.limit.lock().is_none_or(|at| last < at)
     }
 
     /// The definition in force.

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use schema::KeyShape;
-use types::{SetId, TableId};
+use types::{RingToken, SetId, TableId};
 
 use super::deletions::DeletedPartitions;
 use super::guards::Guards;
@@ -48,6 +48,8 @@ pub(crate) type LogIndexes = HashMap<SetId, u64, FixedState>;
 
 /// The sets that ended since the start, for stores that are opened later.
 pub(crate) type EndedSets = RwLock<HashSet<SetId, FixedState>>;
+/// Sets that were split, and the first position of the ring that is another set's.
+pub(crate) type SetLimits = RwLock<HashMap<SetId, RingToken, FixedState>>;
 
 /// Where a table's sorted files are, opened when first needed.
 pub(crate) struct TableStore {
@@ -69,6 +71,7 @@ pub(crate) struct TableStore {
     purge: Arc<PurgeFactory>,
     log_indexes: Arc<OnceLock<LogIndexes>>,
     ended_sets: Arc<EndedSets>,
+    set_limits: Arc<SetLimits>,
     sizes: SizesSeed,
     is_dropped: AtomicBool,
     /// The indexes of the table as they are defined.
@@ -95,6 +98,7 @@ pub(crate) struct StoreSeed {
     /// Empty until recovery is through.
     pub(crate) log_indexes: Arc<OnceLock<LogIndexes>>,
     pub(crate) ended_sets: Arc<EndedSets>,
+    pub(crate) set_limits: Arc<SetLimits>,
     pub(crate) index_shapes: Vec<Arc<IndexShape>>,
     pub(crate) sizes: SizesSeed,
 }
@@ -115,6 +119,7 @@ impl TableStore {
             purge: seed.purge,
             log_indexes: seed.log_indexes,
             ended_sets: seed.ended_sets,
+            set_limits: seed.set_limits,
             sizes: seed.sizes,
             is_dropped: AtomicBool::new(false),
             index_shapes: Mutex::new(seed.index_shapes),
@@ -141,9 +146,10 @@ impl TableStore {
         }
         let sieve = Arc::clone(&self.purge) as Arc<dyn Sieve>;
         let tree = self.home.open(&self.folder, Some(sieve), None)?;
-        let (ended_sets, purge) = (Arc::clone(&self.ended_sets), Arc::clone(&self.purge));
-        let place = (Arc::clone(&self.home), self.folder.clone());
-        let mut opened = OpenStore::new(tree, place, ended_sets, &self.sizes, purge)?;
+        let known = (Arc::clone(&self.ended_sets), Arc::clone(&self.set_limits));
+        let (place, purge) =
+            ((Arc::clone(&self.home), self.folder.clone()), Arc::clone(&self.purge));
+        let mut opened = OpenStore::new(tree, place, known, &self.sizes, purge)?;
         let beside = self.beside(opened.tree.as_ref());
         opened.indexes = IndexSet::open(&self.index_shapes.lock(), beside)?;
         opened.publish_all();
@@ -271,6 +277,7 @@ pub(crate) struct OpenStore {
     /// followed a pointer at each step took a fifteenth of a write's time.
     sets: RwLock<Vec<(SetId, Arc<SetProgress>)>>,
     ended_sets: Arc<EndedSets>,
+    set_limits: Arc<SetLimits>,
     seal: RwLock<()>,
     /// From where those read who are not registered with a set.
     readers_of_all: Mutex<Vec<SeqNo>>,
@@ -299,7 +306,7 @@ impl OpenStore {
     pub(crate) fn new(
         tree: Box<dyn SortedTree>,
         (home, folder): (Arc<dyn TreeHome>, PathBuf),
-        ended_sets: Arc<EndedSets>,
+        (ended_sets, set_limits): (Arc<EndedSets>, Arc<SetLimits>),
         sizes: &SizesSeed,
         purge: Arc<PurgeFactory>,
     ) -> Result<OpenStore, TreeError> {
@@ -319,6 +326,7 @@ impl OpenStore {
                 None => None,
             };
             let progress = SetProgress::at(set, Some(point), definition, tree.next_seqno());
+            progress.limit(set_limits.read().get(&set).copied());
             sets.push((set, Arc::new(progress)));
         }
         let purged_s = match tree.get(&[SPACE_HORIZON], LATEST)? {
@@ -339,6 +347,7 @@ impl OpenStore {
             sizes,
             sets: RwLock::new(sets),
             ended_sets,
+            set_limits,
             seal: RwLock::new(()),
             readers_of_all: Mutex::new(Vec::new()),
             first_reader_of_all: AtomicU64::new(NOBODY),
@@ -381,6 +390,7 @@ impl OpenStore {
         if self.ended_sets.read().contains(&set) {
             self.end_set(&fresh);
         }
+        fresh.limit(self.set_limits.read().get(&set).copied());
         sets.insert(index, (set, Arc::clone(&fresh)));
         fresh
     }
@@ -403,6 +413,26 @@ impl OpenStore {
         if progress.quiet_epoch().is_some() {
             progress.begin_many();
         }
+    }
+
+    /// From now on another set changes what lies behind a place of the ring. Only called by the one who applies the set.
+    pub(crate) fn limit_set(&self, set: SetId, at: RingToken) {
+        let progress = {
+            let sets = self.sets.read();
+            let found = sets.iter().find(|(known, _)| *known == set);
+            found.map(|(_, progress)| Arc::clone(progress))
+        };
+        // One that is new here later knows it from its beginning.
+        let Some(progress) = progress else { return };
+        {
+            // Who reads from a snapshot may read both halves.
+            let mut readers = progress.readers.lock();
+            progress.limit(Some(at));
+            self.change_readers_of_all(|of_all| of_all.append(&mut readers));
+        }
+        // Who compares looks again.
+        progress.begin_many();
+        progress.end_many();
     }
 
     fn change_readers_of_all<T>(&self, change: impl FnOnce(&mut Vec<SeqNo>) -> T) -> T {
@@ -682,11 +712,11 @@ impl OpenStore {
         }
     }
 
-    /// As [`OpenStore::snapshot`]; `None` when the set has ended, and others change its keys.
-    pub(crate) fn current_snapshot(&self, set: SetId) -> Option<Snapshot<'_>> {
+    /// As [`OpenStore::snapshot`]; `None` when the set has ended, or was split, and others change its keys.
+    pub(crate) fn current_snapshot(&self, set: SetId, last: RingToken) -> Option<Snapshot<'_>> {
         let progress = self.progress(set);
         let mut readers = progress.readers.lock();
-        if progress.has_ended.load(Ordering::SeqCst) {
+        if progress.has_ended.load(Ordering::SeqCst) || !progress.holds(last) {
             return None;
         }
         let seqno = progress.published();
@@ -723,9 +753,9 @@ impl OpenStore {
         });
     }
 
-    /// A view of a set that does not change while it is held.
-    pub(crate) fn snapshot(&self, set: SetId) -> Snapshot<'_> {
-        self.current_snapshot(set).unwrap_or_else(|| self.snapshot_of_all())
+    /// A view of a set that does not change while it is held. Nothing is read behind the position `last` of the ring.
+    pub(crate) fn snapshot(&self, set: SetId, last: RingToken) -> Snapshot<'_> {
+        self.current_snapshot(set, last).unwrap_or_else(|| self.snapshot_of_all())
     }
 }
 

@@ -51,7 +51,15 @@ impl Host {
         self.is_unawaited |= !self.stalled.is_empty();
         while let Some((set, append)) = self.stalled.front() {
             let set = *set;
-            if let Some(state) = append.state.as_ref().filter(|_| append.is_install) {
+            if let Some(state) = append.state.clone().filter(|_| append.is_install) {
+                let state = &state;
+                // The entries of the set go with it. That hardly ever happens, and nobody else waits long.
+                if !self.is_rid_of_splits(set) {
+                    let _ = self.storage.flush(None);
+                    if !self.is_rid_of_splits(set) {
+                        return;
+                    }
+                }
                 let position = match self.storage.append_install(state) {
                     Ok(position) => position,
                     Err(error) => {
@@ -64,6 +72,14 @@ impl Host {
                 self.transfers.installing.push(installing);
                 // The record itself is needed until the rows are in the trees, which hold the log then.
                 self.storage.set_group_needed(set, Some(position));
+                self.stalled.pop_front();
+                continue;
+            }
+            if let Some(state) = append.state.clone().filter(|_| append.is_birth) {
+                if let Err(error) = self.begin_split_off(&state) {
+                    tracing::debug!(%error, "the log takes nothing now");
+                    return;
+                }
                 self.stalled.pop_front();
                 continue;
             }

@@ -35,7 +35,16 @@ impl Host {
                 kind,
                 MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
             );
-            if !is_leader && !is_forced || !self.create(set, to, (message.from(), from)) {
+            // One that was split off a set of this node begins when that set is at the split.
+            let is_new = self.core.replica(set).is_none();
+            if is_new && !is_forced {
+                if !self.may_begin(from, &message, is_leader) {
+                    return;
+                }
+            } else if !is_leader && !is_forced {
+                return;
+            }
+            if !self.create(set, to, (message.from(), from)) {
                 return;
             }
         }
@@ -69,6 +78,10 @@ impl Host {
     /// A member goes; `false` if the log takes nothing now.
     fn remove_member(&mut self, set: SetId) -> bool {
         let Some(replica) = self.core.replica(set) else { return true };
+        if !self.is_rid_of_splits(set) {
+            self.storage.flush_soon();
+            return false;
+        }
         if let Err(error) = self.storage.end_group(set, replica) {
             tracing::debug!(set = set.0, %error, "a member cannot go now");
             return false;
@@ -91,6 +104,7 @@ impl Host {
         self.known_by_all.remove(&set);
         self.goals.remove(&set);
         self.comparison.forget(set);
+        self.tell_range(set);
         let gone = self.gone.entry(set).or_default();
         *gone = (*gone).max(replica);
         true
@@ -177,6 +191,9 @@ impl Host {
     pub(super) fn drive_changes(&mut self, now_s: u32) {
         let sets = self.core.sets().filter(|set| self.core.leads(*set));
         for set in sets.collect::<Vec<_>>() {
+            if self.is_splitting(set) {
+                continue;
+            }
             let goal = self.goals.get(&set);
             let is_joint = self.core.state(set).is_some_and(|state| state.configuration.is_joint());
             if goal.is_none() && !is_joint {

@@ -18,6 +18,8 @@ pub enum ProposalAnswer {
     Lost,
     /// Nothing was done: too much waits, or the leader is new.
     Busy,
+    /// Nothing was done: the set was split, and this one has the keys.
+    Moved(SetId),
 }
 
 /// What one node says to another.
@@ -85,6 +87,18 @@ pub enum NodeMessage {
         index: u64,
         /// The sum.
         sum: u64,
+    },
+    /// A message came for a member of a set that is not known here: where does the set come from?
+    WhoIs {
+        /// Which set.
+        set: SetId,
+    },
+    /// Where a set comes from.
+    Origin {
+        /// Which set.
+        set: SetId,
+        /// The set that it was split from, and by which entry.
+        split_from: Option<(SetId, u64)>,
     },
     /// A leader tells a member that its sum is not that of most.
     Differs {

@@ -105,8 +105,16 @@ impl Host {
         (self.transfers.begun, self.transfers.installed)
     }
 
-    fn range_of(&self, set: SetId) -> Option<(Vec<TableId>, RingRange)> {
-        self.transfers.ranges.as_ref().and_then(|ranges| ranges(set))
+    pub(super) fn range_of(&self, set: SetId) -> Option<(Vec<TableId>, RingRange)> {
+        let (tables, range) = self.transfers.ranges.as_ref().and_then(|ranges| ranges(set))?;
+        // What its log says goes before what the map says.
+        Some((tables, self.range_in_log(set).unwrap_or(range)))
+    }
+
+    /// Whether the rows of a set are being handed over, from here or to here.
+    pub(super) fn has_transfer(&self, set: SetId) -> bool {
+        let is_sent = self.transfers.sending.keys().any(|(known, _)| *known == set);
+        is_sent || self.transfers.receiving.contains_key(&set)
     }
 
     /// Up to where entries may go for the sake of images on their way. If the log is much too long, and could be cut up to
@@ -124,7 +132,8 @@ impl Host {
     /// A member of another node needs the rows themselves.
     pub(super) fn begin_transfer(&mut self, set: SetId, to: ReplicaId) {
         let sending = &self.transfers.sending;
-        if sending.contains_key(&(set, to)) || sending.len() >= TRANSFERS_MAX {
+        let is_sent = sending.contains_key(&(set, to)) || sending.len() >= TRANSFERS_MAX;
+        if is_sent || self.is_splitting(set) {
             return;
         }
         let now_ms = self.now.ms;
@@ -348,7 +357,10 @@ impl Host {
         if breaks(Rule::IngestOverLiveRange) {
             return false;
         }
-        self.core.sets().filter(|known| *known != set).any(|known| match self.range_of(known) {
+        // Whoever knows nothing yet holds nothing.
+        let is_held = |it: &SetId| self.core.state(*it).is_some_and(|state| !state.is_newcomer());
+        let others = self.core.sets().filter(|known| *known != set).filter(is_held);
+        others.into_iter().any(|known| match self.range_of(known) {
             // Nothing is touched as long as it is not known what the node holds.
             None => true,
             Some((tables, range)) => {
@@ -389,7 +401,8 @@ impl Host {
         if !is_last {
             return Some(Taken::Chunks(receiving.count));
         }
-        let staged = StagedPlace { place: receiving.head.place, now_s: receiving.head.now_s };
+        let ImageHead { place, now_s, range, .. } = receiving.head;
+        let staged = StagedPlace { place, now_s, range };
         self.core.tell(set, |member| member.set_staged(Some(staged)));
         Some(Taken::Whole)
     }

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use raft::eraftpb::{Message, MessageType, Snapshot};
 use raft::{ProgressState, SnapshotStatus, StateRole};
 use storage::broken::{Rule, breaks};
-use storage::{Configuration, EntryPlace, GroupAppend};
-use types::{NodeId, ReplicaId};
+use storage::{Configuration, EntryPlace, GroupAppend, GroupState, Split};
+use types::{NodeId, ReplicaId, RingRange};
 
-use super::{Member, Ticket, Wishes, rank_of};
-use crate::group::changes::{Change, Goal, MEMBERS_MAX, Next};
+use super::{Member, Pending, Ticket, Wishes, rank_of};
+use crate::group::changes::{Change, Goal, KIND_MEMBERS, MEMBERS_MAX, Next};
 use crate::group::entries::change_context;
 use crate::group::wire::{decode_configuration, snapshot_of};
 
@@ -23,6 +23,8 @@ pub(crate) struct StagedPlace {
     pub(crate) place: EntryPlace,
     /// No entry behind it has an earlier second.
     pub(crate) now_s: u32,
+    /// What the set holds there.
+    pub(crate) range: RingRange,
 }
 
 /// How far a member is, as its leader knows.
@@ -87,8 +89,40 @@ impl Member {
         wishes.is_removed |= is_member.is_none();
     }
 
+    /// Brings into force what an entry says of the set itself, which is committed and applied.
+    pub(super) fn bring_into_force(&mut self, entry: Pending, wishes: &mut Wishes) {
+        match entry.kind {
+            KIND_MEMBERS => self.apply_change(entry.place.index, entry.body, wishes),
+            _ => self.apply_split(entry, wishes),
+        }
+    }
+
+    /// The set keeps its number, its log and the first half of what it held. The second half is born, on every member alike.
+    fn apply_split(&mut self, entry: Pending, wishes: &mut Wishes) {
+        let split = Split::from_entry(entry.body);
+        let halves = split.as_ref().ok().and_then(Split::halves);
+        assert!(halves.is_some(), "a split is looked at before it is taken");
+        let (Ok(split), Some((left, right))) = (split, halves) else { return };
+        let state = self.state();
+        if state.configuration.node_of(self.replica).is_some() {
+            let mut born = state.split_off(split.right, right, entry.place, entry.now_s);
+            if breaks(Rule::BeginSplitAnew) {
+                let first =
+                    GroupState::born(split.right, self.replica, state.configuration.clone());
+                born = GroupState { range: Some(right), ..first };
+            }
+            let state = Some(born);
+            wishes.appends.push(GroupAppend { state, is_birth: true, ..GroupAppend::default() });
+        }
+        // A state that was kept may know of later splits.
+        let narrowed = state.range.and_then(|range| range.intersect(&left)).unwrap_or(left);
+        self.raw.mut_store().state.range = Some(narrowed);
+        wishes.append_state(self.state().clone());
+        wishes.is_reconfigured = true;
+    }
+
     /// Brings a change of members into force that is committed, and applied up to there.
-    pub(super) fn apply_change(&mut self, index: u64, body: Bytes, wishes: &mut Wishes) {
+    fn apply_change(&mut self, index: u64, body: Bytes, wishes: &mut Wishes) {
         let change = Change::decode(body);
         assert!(change.is_ok(), "a change of members is looked at before it is taken");
         let Ok(change) = change else { return };
@@ -125,6 +159,12 @@ impl Member {
         if self.raw.propose_conf_change(context, change.to_library()).is_ok() {
             self.last_now_s = now_s;
         }
+    }
+
+    /// Of a leader: whether who belongs to the set stays as it is for now.
+    pub(crate) fn is_settled(&self) -> bool {
+        let is_joint = self.state().configuration.is_joint();
+        self.is_ready_to_lead() && !is_joint && !self.raw.raft.has_pending_conf()
     }
 
     /// What is next on the way to a goal.
@@ -169,9 +209,11 @@ impl Member {
         let place = EntryPlace { index: metadata.index, term: metadata.term };
         let configuration = decode_configuration(&snapshot.data);
         let now_s = self.staged.map_or(0, |staged| staged.now_s);
+        let range = self.staged.map(|staged| staged.range);
         let Some(configuration) = configuration else { return };
         let log = self.raw.mut_store();
         log.restore(place, now_s, configuration);
+        log.state.range = range;
         if breaks(Rule::ResetVoteByTransfer) {
             log.state.vote = 0;
             self.raw.raft.vote = 0;
@@ -179,7 +221,7 @@ impl Member {
         self.last_now_s = self.last_now_s.max(now_s);
         self.handed_over = place.index;
         self.installing = Some(place);
-        self.pending_changes.clear();
+        self.pending.clear();
         let state = Some(self.state().clone());
         wishes.appends.push(GroupAppend { state, is_install: true, ..GroupAppend::default() });
         self.reconfigure(wishes);
