@@ -415,6 +415,11 @@ impl GroupTable {
         self.slots.push_back(slot);
     }
 
+    /// Whether the table begins behind an entry only because those before its first were not found.
+    pub(crate) fn is_begun_behind(&self, index: u64) -> bool {
+        self.cut.term == 0 && index <= self.cut.index
+    }
+
     /// From where on the log is needed for the entries that are left.
     pub fn needed_from(&self) -> Option<Position> {
         self.slots.front().map(|slot| slot.record)

@@ -466,7 +466,10 @@ impl Recovered {
                     are_lone = false;
                     let EntryHead { term, kind, now_s, body_bytes, .. } = *head;
                     let slot = Slot { term, kind, now_s, record, body, body_bytes };
-                    if let Err(Gap) = group.table.put(head.index, slot) {
+                    // One before those that were found, where the log was cut in between, takes all of them back.
+                    let is_before = group.table.is_begun_behind(head.index)
+                        && head.index > group.state.cut.index;
+                    if is_before || group.table.put(head.index, slot) == Err(Gap) {
                         group.table.begin_at(head.index, slot);
                     }
                 }

@@ -10,6 +10,7 @@ use crate::world::{CLIENT_COUNT, HEALED_OPERATIONS, MS, World};
 impl World {
     /// Whether every client got on, and every member is as far as the others.
     pub(crate) fn is_well(&mut self) -> bool {
+        self.note_sets();
         let all = (0..CLIENT_COUNT)
             .all(|client| self.healed.get(&client).copied().unwrap_or(0) >= HEALED_OPERATIONS);
         all && self.placing.wanted.is_empty()
