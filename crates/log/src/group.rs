@@ -469,6 +469,10 @@ impl RecoveredGroup {
     /// After the last record: what is true of all of them together. `None` where it cannot be: a state stands before the
     /// first entry of its term, and no entry is missing that was not cut.
     pub(crate) fn settle(&mut self) -> Option<()> {
+        // Where its first entry came after others that it took back, the place before it is known from the state.
+        if self.table.cut.term == 0 && self.table.cut.index == self.state.cut.index {
+            self.table.cut = self.state.cut;
+        }
         let last = self.table.last();
         if self.state.term < last.term || self.state.cut != self.table.cut() {
             return None;

@@ -322,3 +322,33 @@ fn segments_that_no_set_needs_go_and_what_is_left_is_whole() {
     let body = log.read_body(&table.slot(55).unwrap()).unwrap();
     assert_eq!(body, body_of(80));
 }
+
+/// Entries of an earlier term, found without those before them because their segment went, and then taken back from before them on.
+#[test]
+fn entries_that_were_taken_back_from_before_the_first_that_is_left_do_not_count() {
+    let disk = SimDisk::default();
+    let log = start(&disk, &Recovered::default());
+    log.append_birth(&state(1)).unwrap();
+    let append = |term, indexes: std::ops::RangeInclusive<u64>| {
+        let entry = |index| GroupEntry { kind: 1, term, index, now_s: 5, body: body_of(80) };
+        let entries: Vec<GroupEntry> = indexes.map(entry).collect();
+        let state = Some(GroupState { term, ..state(1) });
+        log.append_group(SetId(1), &GroupAppend { state, entries, ..GroupAppend::default() })
+            .unwrap()
+    };
+    let mut table = GroupTable::behind(state(1).cut);
+    append(1, 2..=2);
+    // Until another segment begins.
+    for index in 3..=60 {
+        append(1, index..=index);
+        while log.step() {}
+    }
+    for (index, slot) in (2..).zip(append(2, 2..=4)) {
+        table.put(index, slot).unwrap();
+    }
+    log.forget_before(table.needed_from().unwrap());
+    while log.step() {}
+    let (found, _) = recovered(&disk);
+    assert!(found.segment_starts[0] > 0, "older segments went");
+    assert_eq!(found.groups[&SetId(1)].table, table);
+}
