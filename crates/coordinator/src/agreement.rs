@@ -15,6 +15,7 @@ use replica::group::{Groups, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments
 use schema::{Difference, Schema, Table};
 use types::{NodeId, RingRange, SetId, TableId};
 
+use crate::agreed_splits::with_splits;
 use crate::balance::tables_of;
 use crate::catalog::Catalog;
 use crate::definitions::SCHEMA_DOCUMENT;
@@ -29,13 +30,15 @@ const FOLLOWED_DOCUMENT: &str = "agreed";
 const FORM: u8 = 1;
 /// So often a definition is worked out anew because others were faster.
 const RACES_MAX: usize = 100;
+/// So long somebody waits until this node hears of a split.
+const MOVED_WAIT: Duration = Duration::from_millis(10);
 /// So long a definition waits until the other nodes show it; then it is answered all the same.
 const SHOWN_WAIT: Duration = Duration::from_secs(2);
 
 /// What a node that is not alone agrees on with the others, and how.
 pub struct Agreement {
     documents: SharedDocuments,
-    groups: Groups,
+    pub(crate) groups: Groups,
     /// The nodes that have members of every set.
     members: Vec<NodeId>,
     /// The version that this node follows.
@@ -47,6 +50,10 @@ pub struct Agreement {
 /// Makes the next schema from the one before, and something beside it; nothing if there is nothing to do.
 pub(crate) type WorkOut<'w, T> =
     dyn FnMut(&Schema) -> Result<Option<(Schema, T)>, ExecuteError> + 'w;
+
+/// Makes the next schema and map.
+pub(crate) type WorkOutBoth<'w, T> = dyn FnMut(&Schema, &PartitionMap) -> Result<Option<(Schema, PartitionMap, T)>, ExecuteError>
+    + 'w;
 
 #[derive(Default)]
 struct Bell {
@@ -67,7 +74,7 @@ impl Agreement {
         });
         let ringing = Arc::clone(&agreement);
         groups.on_applied(SYSTEM_SET, Box::new(move || ringing.ring()));
-        agreement.groups.begin(SYSTEM_SET, &agreement.members);
+        agreement.groups.begin(SYSTEM_SET, RingRange::FULL, &agreement.members);
         agreement
     }
 
@@ -147,6 +154,15 @@ impl Catalog {
         self.agreement.as_ref()
     }
 
+    /// The map that was agreed on last, as far as this node's member knows.
+    pub(crate) fn agreed_map(
+        &self,
+        agreement: &Agreement,
+    ) -> Result<Option<PartitionMap>, ExecuteError> {
+        let document = agreement.documents.read(CATALOG)?;
+        Ok(document.and_then(|document| decode(&document.body)).map(|(_, map)| map))
+    }
+
     /// Has this node become what was agreed on. Called by one thread whenever something may have been.
     pub fn follow_agreed(&self) -> Result<(), ExecuteError> {
         let _guard = self.definition.lock();
@@ -181,13 +197,27 @@ impl Catalog {
         agreement: &Agreement,
         work_out: &mut WorkOut<'_, T>,
     ) -> Result<Option<T>, ExecuteError> {
+        self.agree_both(agreement, &mut |schema, before| {
+            let Some((schema, made)) = work_out(schema)? else { return Ok(None) };
+            let map = place(before, &schema, &self.settings, self.world.now_us() / 1000);
+            ensure_sets_stay(before, &map)?;
+            Ok(Some((schema, map, made)))
+        })
+    }
+
+    /// The same for schema and map.
+    pub(crate) fn agree_both<T>(
+        &self,
+        agreement: &Agreement,
+        work_out: &mut WorkOutBoth<'_, T>,
+    ) -> Result<Option<T>, ExecuteError> {
         for _ in 0..RACES_MAX {
             self.catch_up(agreement)?;
             let known = agreement.followed();
-            let Some((schema, made)) = work_out(&self.view.schema())? else { return Ok(None) };
             let before = self.view.maps.load_full();
-            let map = place(&before, &schema, &self.settings, self.world.now_us() / 1000);
-            ensure_sets_stay(&before, &map)?;
+            let Some((schema, map, made)) = work_out(&self.view.schema(), &before)? else {
+                return Ok(None);
+            };
             let body = encode(&schema, &map);
             let now_us = self.world.now_us();
             match agreement.documents.replace(CATALOG, Some(known), body, now_us)? {
@@ -230,7 +260,7 @@ impl Catalog {
             .ok_or_else(|| failed("what the cluster agreed on cannot be read by this version"))?;
         // Which tables a set holds follows from the schema.
         let map = place(&map, &schema, &self.settings, self.world.now_us() / 1000);
-        self.become_agreed(agreement, schema, map)?;
+        self.become_agreed(agreement, schema, self.with_known_splits(&map))?;
         self.store
             .save_document(FOLLOWED_DOCUMENT, document.version.to_string().as_bytes())
             .map_err(failed)?;
@@ -251,7 +281,7 @@ impl Catalog {
             version.ok_or_else(|| failed("the version that this node follows is damaged"))?;
         for (_, partitions) in self.view.map().spaces() {
             for partition in partitions {
-                agreement.groups.begin(partition.set, &agreement.members);
+                agreement.groups.begin(partition.set, partition.range, &agreement.members);
             }
         }
         agreement.followed.store(version, Ordering::Release);
@@ -278,7 +308,7 @@ impl Catalog {
         let gone: Vec<SetId> = self.view.map().sets_gone_in(&map);
         for (_, partitions) in map.spaces() {
             for partition in partitions {
-                agreement.groups.begin(partition.set, &agreement.members);
+                agreement.groups.begin(partition.set, partition.range, &agreement.members);
             }
         }
         {
@@ -308,15 +338,32 @@ impl Catalog {
         agreement: &Agreement,
         table: TableId,
     ) -> Result<(), ExecuteError> {
+        // Where a set was split meanwhile its halves are asked; emptying twice changes nothing.
+        for _ in 0..RACES_MAX {
+            if self.truncate_once(agreement, table)? {
+                return Ok(());
+            }
+            std::thread::sleep(MOVED_WAIT);
+        }
+        Err(failed("physical partitions were split all the time; try again"))
+    }
+
+    /// `false` if a set does not hold what the map says any more.
+    fn truncate_once(&self, agreement: &Agreement, table: TableId) -> Result<bool, ExecuteError> {
         let map = self.view.maps.load_full();
         let partitions = map.overlapping(table, RingRange::FULL);
         let asked: Vec<_> = partitions
             .map(|partition| agreement.groups.truncate(partition.set, table, partition.range))
             .collect();
+        let mut moved = false;
         for committed in asked {
-            committed.wait()?;
+            match committed.wait() {
+                Ok(_) => {}
+                Err(replica::CommitError::Moved) => moved = true,
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(())
+        Ok(!moved)
     }
 
     /// Members hand rows over by what this node knows of the sets.
@@ -337,10 +384,14 @@ impl Catalog {
     }
 
     fn show_agreed(&self, map: PartitionMap, schema: Schema) {
-        let (map, schema) = (Arc::new(map), Arc::new(schema));
-        self.view.schemas.store(schema);
-        self.view.writing.store(Arc::clone(&map));
-        self.view.maps.store(map);
+        {
+            // A set may have been split since the map was made.
+            let split_off = self.split_off.lock();
+            let map = Arc::new(with_splits(&map, &split_off, self.world.now_us() / 1000));
+            self.view.schemas.store(Arc::new(schema));
+            self.view.writing.store(Arc::clone(&map));
+            self.view.maps.store(map);
+        }
         self.share_budgets();
         self.follow_map();
     }

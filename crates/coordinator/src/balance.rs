@@ -31,6 +31,9 @@ pub(crate) fn balance(catalog: &Catalog) {
         map.spaces().map(|(space, _)| space_load(catalog, &map, &schema, space)).collect();
     for action in decide(&map, &loads, limits, now_us / 1000) {
         let done = match &action {
+            // A set of several members is split by whoever leads it, and never merged (D14).
+            Action::Split { set, .. } if !catalog.leads(*set) => continue,
+            Action::Merge { .. } if catalog.agreement.is_some() => continue,
             Action::Split { space, set, at, reason } => {
                 catalog.split_set(space, *set, *at, *reason)
             }

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use arc_swap::ArcSwap;
 use partition::{History, PartitionMap, Space};
 use replica::budgets::Allowance;
+use replica::group::SplitOff;
 use replica::{NodeStore, ReplicaSets, Slots};
 use schema::system::PhysicalPartitionFacts;
 use schema::{IndexBuildFacts, KeyspaceKind, NodeFacts, Schema, Table, Throughput};
@@ -36,6 +37,8 @@ pub struct Catalog {
     pub(crate) definition: Ranked<()>,
     pub(crate) saving: Ranked<()>,
     pub(crate) moving: Ranked<()>,
+    /// Sets that were split off others on this node, whatever is agreed on.
+    pub(crate) split_off: Ranked<Vec<SplitOff>>,
     pub(crate) history: Ranked<History>,
     /// Changes of the map that are not yet in the one that is kept as a whole.
     pub(crate) changes: Slots,
@@ -84,6 +87,7 @@ impl Catalog {
             definition: Ranked::new(Rank::Definition, ()),
             saving: Ranked::new(Rank::Saving, ()),
             moving: Ranked::new(Rank::Moving, ()),
+            split_off: Ranked::new(Rank::Mapping, Vec::new()),
             history: Ranked::new(Rank::History, kept.history),
             changes,
             saved_changes: AtomicU64::new(kept.saved_number),
@@ -115,9 +119,8 @@ impl Catalog {
 
     /// One round of splits and merges. Called every second by one thread, or as often as it is set.
     pub fn balance(&self) {
-        // Sets of several members are split by agreement.
-        if self.agreement.is_some() {
-            return;
+        if let Some(agreement) = &self.agreement {
+            self.record_splits(agreement);
         }
         balance::balance(self);
     }

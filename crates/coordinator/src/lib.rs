@@ -10,6 +10,7 @@
 //! `page_state`, `resume`, `pending_write` (from the log to the answer), `virtual_rows`; then [`Catalog`], `view`,
 //! `definitions` (changes of the schema), `partitions` (changes of the map), `balance`.
 mod admission;
+mod agreed_splits;
 mod agreement;
 mod balance;
 mod catalog;

@@ -16,6 +16,8 @@ pub(crate) enum Rank {
     Usage,
     /// The map is written as a whole, and until it is shown where it must be written before. Held over I/O.
     Saving,
+    /// The map is made anew from the one that is shown. Held for a moment, because members of replica sets wait for it.
+    Mapping,
     /// Sets have ended and writes are still located with the map that names them. Held for a moment and not over I/O,
     /// because writers wait for it.
     Moving,

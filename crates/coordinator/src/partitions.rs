@@ -99,6 +99,10 @@ impl Catalog {
     ) -> Result<MapChange, ExecuteError> {
         let bytes = self.bytes_of(space, &[partition]);
         let began_us = self.world.now_us();
+        if let Some(agreement) = &self.agreement {
+            let begun = (space, reason, bytes, began_us);
+            return self.split_group(agreement, partition, at, begun);
+        }
         let origin = Origin { made_at_ms: began_us / 1000, reason };
         let next = map.with_split(space, partition.set, at, origin).map_err(refused)?;
         let into = match next.locate_in(space, partition.range.start) {

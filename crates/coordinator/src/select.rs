@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plan::modify::ConditionalResult;
-use plan::{IndexLookup, SelectPlan};
+use plan::{IndexLookup, LogicalPartitions, SelectPlan};
 use types::{
     CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, Mutation, ReadCommand,
-    ReadScope, RowPosition, RowSelection, RowSink, RowWriter, SetId, Statics,
+    ReadScope, RingRange, RowPosition, RowSelection, RowSink, RowWriter, SetId, Statics,
 };
 use units::Charge;
 
@@ -59,6 +59,28 @@ impl Executor {
             body: body.bytes,
             paging_state: next.map(|state| state.seal(&self.paging_secret)),
         })
+    }
+
+    /// Whether this node's members hold all that a read looks at by the map of now. One of them may have been handed less than it
+    /// had, and this node's map not know it yet.
+    pub fn is_held_here(&self, plan: &SelectPlan<'_>) -> bool {
+        let Some(groups) = self.groups() else { return true };
+        let map = self.view.map();
+        let table = plan.table.id;
+        let holds_key = |key: &types::PartitionKey| {
+            let part = RingRange { start: key.ring(), last: key.ring() };
+            map.locate(table, key.ring()).is_none_or(|found| groups.holds(found.set, part))
+        };
+        match &plan.partitions {
+            LogicalPartitions::Key(key) => holds_key(key),
+            LogicalPartitions::Keys(keys) => keys.iter().all(holds_key),
+            LogicalPartitions::Ring(ranges) => ranges.iter().all(|range| {
+                map.overlapping(table, *range).all(|found| {
+                    let part = range.intersect(&found.range);
+                    part.is_none_or(|part| groups.holds(found.set, part))
+                })
+            }),
+        }
     }
 
     /// Refuses bytes that are no paging state of ours, whatever statement they come with.

@@ -319,6 +319,53 @@ impl PartitionMap {
         Ok(self.with_replaced(space, index, 1, &halves, origin))
     }
 
+    /// A number for a set that is to be split off another one, and a map that gives it to nobody else.
+    pub fn with_reserved_set(&self) -> (PartitionMap, SetId) {
+        let mut map = self.clone();
+        let set = SetId(map.next_set);
+        map.next_set += 1;
+        map.epoch += 1;
+        (map, set)
+    }
+
+    /// A map in which a set of several members was split: it keeps its number and what lies before `at`, and another set has the
+    /// rest. The same map if that is so already; `None` if the set does not have the place.
+    pub fn with_split_off(
+        &self,
+        left: SetId,
+        at: RingToken,
+        right: SetId,
+        origin: Origin,
+    ) -> Option<PartitionMap> {
+        if self.origins.contains_key(&right) {
+            return Some(self.clone());
+        }
+        let of_space = |space: &Space| Some((space.clone(), self.find(space, left).ok()?));
+        let (space, (index, partition)) = self.spaces.keys().find_map(of_space)?;
+        let RingRange { start, last } = partition.range;
+        let before = RingToken(at.0.checked_sub(1)?);
+        if !(start < at && at <= last) {
+            return None;
+        }
+        let mut map = self.clone();
+        map.next_set = map.next_set.max(right.0.checked_add(1)?);
+        map.origins.insert(right, origin);
+        let halves = [
+            PhysicalPartition { set: left, range: RingRange { start, last: before } },
+            PhysicalPartition { set: right, range: RingRange { start: at, last } },
+        ];
+        map.replace(&space, index..index + 1, &halves);
+        Some(map)
+    }
+
+    /// A map in which it is known why a physical partition was made.
+    pub fn with_origin(mut self, set: SetId, origin: Origin) -> PartitionMap {
+        if let Some(known) = self.origins.get_mut(&set) {
+            *known = origin;
+        }
+        self
+    }
+
     /// A map in which a physical partition and the one behind it are one, under a new number.
     pub fn with_merge(
         &self,
@@ -372,24 +419,35 @@ impl PartitionMap {
         origin: Origin,
     ) -> PartitionMap {
         let mut map = self.clone();
-        let mut partitions = self.partitions(space).to_vec();
         let fresh: Vec<PhysicalPartition> = ranges
             .iter()
             .map(|range| PhysicalPartition { set: map.give_set(origin), range: *range })
             .collect();
-        let end = (index + count).min(partitions.len());
-        for old in partitions.splice(index..end, fresh) {
+        for old in map.replace(space, index..index + count, &fresh) {
             map.origins.remove(&old.set);
         }
+        map
+    }
+
+    /// Other physical partitions take the place of some of a space. Returns those.
+    fn replace(
+        &mut self,
+        space: &Space,
+        places: std::ops::Range<usize>,
+        fresh: &[PhysicalPartition],
+    ) -> Vec<PhysicalPartition> {
+        let mut partitions = self.partitions(space).to_vec();
+        let end = places.end.min(partitions.len());
+        let old = partitions.splice(places.start..end, fresh.iter().copied()).collect();
         let cover = Cover::new(partitions);
-        let before = map.spaces.insert(space.clone(), cover.clone());
-        for known in map.tables.values_mut() {
+        let before = self.spaces.insert(space.clone(), cover.clone());
+        for known in self.tables.values_mut() {
             if before.as_ref().is_some_and(|old| Arc::ptr_eq(&old.partitions, &known.partitions)) {
                 *known = cover.clone();
             }
         }
-        map.epoch += 1;
-        map
+        self.epoch += 1;
+        old
     }
 
     fn give_set(&mut self, origin: Origin) -> SetId {

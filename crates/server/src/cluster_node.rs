@@ -135,6 +135,7 @@ impl ClusterNode {
         roles: &Arc<RoleKeeper>,
     ) -> Result<(), StartError> {
         let Some((driver, identity)) = self.driver.lock().take() else { return Ok(()) };
+        catalog.hear_of_splits();
         roles.share(self.shared_roles()).map_err(StartError::Roles)?;
         roles.follow().map_err(StartError::Roles)?;
         let Some(own) = self.membership.own() else { return Ok(()) };

@@ -85,6 +85,8 @@ pub struct Told {
     pub is_fresh: bool,
     /// The least version of what all agree on that another live node shows.
     pub others_show: u64,
+    /// Sets of which the map of this node says that they hold more than their members here do.
+    pub narrowed: BTreeSet<SetId>,
 }
 
 impl Told {
@@ -154,10 +156,10 @@ impl Groups {
         let ringing = Arc::clone(&shared);
         let wake = Arc::new(move || ringing.wake());
         let now = (shared.clock)();
-        let host = Host::open(node, storage, options, now, wake)?;
+        let mut host = Host::open(node, storage, options, now, wake)?;
         let _ = shared.ranges.set(host.held_ranges());
         let groups = Groups(shared);
-        groups.tell(&host, now);
+        groups.tell(&mut host, now);
         Ok((groups.clone(), Driver { host, groups }))
     }
 
@@ -276,7 +278,8 @@ impl Groups {
 
     /// Whether this node's member may answer a weak read: it heard from a leader not long ago.
     pub fn may_read_locally(&self, set: SetId) -> bool {
-        self.0.told.load().member(set).is_some_and(is_fresh)
+        let told = self.0.told.load();
+        told.member(set).is_some_and(is_fresh) && !told.narrowed.contains(&set)
     }
 
     /// Whether all of them may: then nobody needs to look which are asked.
@@ -365,10 +368,12 @@ impl Groups {
         Ok(())
     }
 
-    fn tell(&self, host: &Host, now: Now) {
+    fn tell(&self, host: &mut Host, now: Now) {
         let members = host.status();
+        let narrowed = host.narrowed();
         let told = Told {
-            is_fresh: members.iter().all(is_fresh),
+            is_fresh: members.iter().all(is_fresh) && narrowed.is_empty(),
+            narrowed,
             members,
             alive: host.alive_nodes(),
             cluster_us: host.given_us().max(now.clock_us),
@@ -482,7 +487,7 @@ impl Driver {
             }
             if ticks >= TELLING_TICKS || self.host.has_news() {
                 ticks = 0;
-                self.groups.tell(&self.host, now);
+                self.groups.tell(&mut self.host, now);
             }
             if self.host.has_failed() {
                 shared.has_failed.store(true, Ordering::Release);

@@ -294,7 +294,7 @@ impl Host {
     }
 
     /// What a member holds is another matter now, or it is gone.
-    fn tell_range(&self, set: SetId) {
+    fn tell_range(&mut self, set: SetId) {
         let range = self.core.state(set).and_then(|state| state.range);
         let mut ranges = BTreeMap::clone(&self.ranges.0.load());
         let before = match range {
@@ -303,6 +303,10 @@ impl Host {
         };
         if before != range {
             self.ranges.0.store(Arc::new(ranges));
+            if before.is_some() {
+                self.has_news = true;
+                self.note_narrowed(set);
+            }
         }
     }
 

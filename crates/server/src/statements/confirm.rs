@@ -23,6 +23,14 @@ use crate::world;
 /// While a set has no leader it is asked again so often.
 const ASKED_AGAIN: Duration = Duration::from_millis(20);
 
+/// Whether a read looks at sets that were not asked.
+enum Moved {
+    Nothing,
+    To(Vec<SetId>),
+    /// The map of this node does not know where yet.
+    Somewhere,
+}
+
 /// What a read waits for.
 pub(super) struct Confirmation {
     sets: Vec<SetId>,
@@ -98,9 +106,18 @@ impl Inner {
         place: OwnedSemaphorePermit,
     ) -> Finished {
         let _place = place;
-        let Confirmation { sets, patience } = confirmation;
-        if !self.confirm(&sets, patience).await {
-            return self.finished(&call, Err(Failure::ReadTimedOut(patience.needs)));
+        let Confirmation { mut sets, patience } = confirmation;
+        // A set may have been split since it was asked: then its halves are asked, too.
+        loop {
+            if !self.confirm(&sets, patience).await {
+                return self.finished(&call, Err(Failure::ReadTimedOut(patience.needs)));
+            }
+            let moved = call.with(|call| Ok(self.moved_since(&call, &sets)));
+            match moved.unwrap_or(Moved::Nothing) {
+                Moved::Nothing => break,
+                Moved::To(others) => sets.extend(others),
+                Moved::Somewhere => tokio::time::sleep(ASKED_AGAIN).await,
+            }
         }
         let schema = self.executor.schema();
         let ran = call.with(|call| self.run(&call, &schema, Pace::Inline));
@@ -119,6 +136,22 @@ impl Inner {
             }
             Err(failure) => self.finished(&call, Err(failure)),
         }
+    }
+
+    /// What a read looks at and was not asked about, by the map of now.
+    fn moved_since(&self, call: &Call<'_>, asked: &[SetId]) -> Moved {
+        let moved = self.with_plan(call, |plan, _| {
+            let Plan::Select(select) = &plan else { return Ok(Moved::Nothing) };
+            let mut others = self.executor.sets_of(select);
+            others.retain(|set| !asked.contains(set));
+            Ok(match others.is_empty() {
+                false => Moved::To(others.into_iter().collect()),
+                true if self.executor.is_held_here(select) => Moved::Nothing,
+                true => Moved::Somewhere,
+            })
+        });
+        // What cannot be planned any more is told when it is run.
+        moved.unwrap_or(Moved::Nothing)
     }
 
     /// Waits until this node's members of some sets have everything that was committed before; `false` if the time is up.

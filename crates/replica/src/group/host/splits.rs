@@ -8,7 +8,7 @@
 //! that set comes from: as long as its own member of the first set is not at the split, it waits for that; otherwise it begins with
 //! nothing, and is handed the rows.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use storage::broken::{Rule, breaks};
 use storage::{CommitError, GroupAppend, GroupState, Position, RecoveredGroup, Request, Split};
@@ -70,6 +70,8 @@ pub(super) struct Splits {
     /// Sets that were split off here, until what the set before them did to their rows is in sorted files: where the log says that
     /// they began.
     births: BTreeMap<SetId, Position>,
+    /// Sets whose members here hold less than before, until the map of this node says so too.
+    narrowed: BTreeSet<SetId>,
 }
 
 /// Whose keys a request is for.
@@ -298,7 +300,7 @@ impl Host {
         let is_rid = storage.flushed_before() > last || breaks(Rule::DropSplitEntries);
         if is_rid {
             let rid: Vec<SetId> = splits.births.keys().copied().filter(|it| is_off(it)).collect();
-            rid.iter().for_each(|right| drop(splits.births.remove(right)));
+            splits.births.retain(|right, _| !rid.contains(right));
         }
         is_rid
     }
@@ -328,11 +330,10 @@ impl Host {
             early.asked_ms = Some(now_ms);
             self.outbox.push((from, NodeMessage::WhoIs { set }));
         }
-        // Only a leader says who belongs to a set. But whoever was there when it was split off is needed for its first leader, too.
-        let is_founder = |(left, _)| self.core.replica(left) == Some(message.to());
+        // Only a leader says who belongs to a set. But those who were there when it was split off are needed for its first leader, also
+        // where the set before it went on without the split being applied. One that never was here promised nothing to anybody.
         let begins = |origin: Option<(SetId, u64)>| {
-            let may = is_leader || origin.is_some_and(is_founder);
-            may && !self.comes_by_split(set, origin)
+            (is_leader || origin.is_some()) && !self.comes_by_split(set, origin)
         };
         if origin.is_some_and(begins) {
             self.splits.early.remove(&set);
@@ -374,6 +375,23 @@ impl Host {
                 self.receive_consensus(from, message);
             }
         }
+    }
+
+    /// What a member holds is another matter now.
+    pub(super) fn note_narrowed(&mut self, set: SetId) {
+        self.splits.narrowed.insert(set);
+    }
+
+    /// Sets of which the map of this node says that they hold more than their members here do: nobody reads from those by that map.
+    pub fn narrowed(&mut self) -> BTreeSet<SetId> {
+        let still = |set: &SetId| match (self.range_in_log(*set), self.range_in_map(*set)) {
+            (Some(held), Some(said)) => !(held.contains(said.start) && held.contains(said.last)),
+            _ => false,
+        };
+        let narrowed: BTreeSet<SetId> =
+            self.splits.narrowed.iter().copied().filter(still).collect();
+        self.splits.narrowed.clone_from(&narrowed);
+        narrowed
     }
 
     /// What follows from time alone.

@@ -111,6 +111,10 @@ impl Host {
         Some((tables, self.range_in_log(set).unwrap_or(range)))
     }
 
+    pub(super) fn range_in_map(&self, set: SetId) -> Option<RingRange> {
+        self.transfers.ranges.as_ref().and_then(|ranges| ranges(set)).map(|(_, range)| range)
+    }
+
     /// Whether the rows of a set are being handed over, from here or to here.
     pub(super) fn has_transfer(&self, set: SetId) -> bool {
         let is_sent = self.transfers.sending.keys().any(|(known, _)| *known == set);

@@ -1,0 +1,140 @@
+//! Splits in a cluster (D14): the log of the set decides, and the map follows.
+//!
+//! 1. A number for the second half is agreed on, so that nobody else gets it.
+//! 2. Whoever leads the set has it split, by an entry of its log. Every node that applies it has the new map at once
+//!    ([`Catalog::learn_split`]), before anybody may read what was written through the second half.
+//! 3. The map with both halves is agreed on, for the nodes that have no member. If whoever splits stops before that, the leader of the
+//!    second half does it later.
+
+use std::sync::Arc;
+
+use partition::{MapChange, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step};
+use replica::group::{Role, SplitOff};
+use types::{RingToken, SetId};
+
+use crate::agreement::Agreement;
+use crate::catalog::Catalog;
+use crate::error::{ExecuteError, failed};
+
+/// A map with everything that was split off, as far as it has the sets that were split.
+pub(crate) fn with_splits(map: &PartitionMap, splits: &[SplitOff], now_ms: i64) -> PartitionMap {
+    let origin = Origin { made_at_ms: now_ms, reason: Reason::Hand };
+    let mut map = map.clone();
+    // What was split off may have been split again: in the order of their numbers each finds the set that it comes from.
+    let mut splits = splits.to_vec();
+    splits.sort_unstable_by_key(|split| split.right);
+    for SplitOff { left, right, at } in splits {
+        if map.origin(right).is_none()
+            && let Some(next) = map.with_split_off(left, at, right, origin)
+        {
+            map = next;
+        }
+    }
+    map
+}
+
+impl Catalog {
+    /// This node's members are asked to tell of splits.
+    pub fn hear_of_splits(self: &Arc<Catalog>) {
+        let Some(agreement) = &self.agreement else { return };
+        let catalog = Arc::downgrade(self);
+        agreement.groups.on_split(Box::new(move |split| {
+            if let Some(catalog) = catalog.upgrade() {
+                catalog.learn_split(split);
+            }
+        }));
+    }
+
+    /// A set was split off another one on this node. Called by the thread that drives members: it must not wait.
+    fn learn_split(&self, split: SplitOff) {
+        let mut known = self.split_off.lock();
+        if !known.contains(&split) {
+            known.push(split);
+        }
+        let map = self.view.maps.load_full();
+        let next = Arc::new(with_splits(&map, &known, self.world.now_us() / 1000));
+        if next.epoch() != map.epoch() {
+            self.view.writing.store(Arc::clone(&next));
+            self.view.maps.store(next);
+        }
+    }
+
+    /// A map with what this node's members know of splits.
+    pub(crate) fn with_known_splits(&self, map: &PartitionMap) -> PartitionMap {
+        with_splits(map, &self.split_off.lock(), self.world.now_us() / 1000)
+    }
+
+    /// Whether this node leads a set; a node that runs alone leads all.
+    pub(crate) fn leads(&self, set: SetId) -> bool {
+        let Some(agreement) = &self.agreement else { return true };
+        let told = agreement.groups.told();
+        told.member(set).is_some_and(|member| member.role == Role::Leader)
+    }
+
+    /// Splits a set of several members. The caller holds the definition lock.
+    pub(crate) fn split_group(
+        &self,
+        agreement: &Agreement,
+        partition: PhysicalPartition,
+        at: RingToken,
+        (space, reason, bytes, began_us): (&Space, Reason, u64, i64),
+    ) -> Result<MapChange, ExecuteError> {
+        let left = partition.set;
+        let right = self.agree_both(agreement, &mut |schema, map| {
+            let (map, right) = map.with_reserved_set();
+            Ok(Some((schema.clone(), map, right)))
+        })?;
+        let right = right.ok_or_else(|| failed("no number for the new physical partition"))?;
+        agreement.groups.split(left, partition.range, at, right).wait()?;
+        let origin = Origin { made_at_ms: began_us / 1000, reason };
+        self.agree_both(agreement, &mut |schema, map| {
+            let map = self.with_known_splits(map);
+            let map =
+                map.with_split_off(left, at, right, origin).map(|it| it.with_origin(right, origin));
+            Ok(map.map(|map| (schema.clone(), map, ())))
+        })?;
+        let took_us = u64::try_from(self.world.now_us() - began_us).unwrap_or(0);
+        self.share_budgets();
+        self.follow_map();
+        let change = MapChange {
+            number: 0,
+            at_ms: began_us / 1000,
+            space: space.clone(),
+            step: Step::Split { from: left, at, into: [left, right] },
+            reason,
+            bytes,
+            took_us,
+            writes_waited_us: 0,
+        };
+        tracing::info!(%space, left = left.0, right = right.0, took_us, "a replica set was split");
+        self.history.lock().push(change.clone());
+        Ok(change)
+    }
+
+    /// Splits that are not agreed on yet, because whoever made them stopped, are told to all by whoever leads what was split off.
+    pub(crate) fn record_splits(&self, agreement: &Agreement) {
+        if self.split_off.lock().is_empty() {
+            return;
+        }
+        let agreed = match self.agreed_map(agreement) {
+            Ok(Some(map)) => map,
+            Ok(None) | Err(_) => return,
+        };
+        let known = {
+            // What is agreed on need not be remembered: nobody goes back behind it.
+            let mut known = self.split_off.lock();
+            known.retain(|split| agreed.origin(split.right).is_none());
+            known.clone()
+        };
+        if !known.iter().any(|split| self.leads(split.right)) {
+            return;
+        }
+        let _guard = self.definition.lock();
+        let recorded = self.agree_both(agreement, &mut |schema, map| {
+            Ok(Some((schema.clone(), self.with_known_splits(map), ())))
+        });
+        if let Err(error) = recorded {
+            tracing::debug!(%error, "a split could not be told to all nodes yet");
+        }
+    }
+}
