@@ -54,7 +54,8 @@ impl World {
             }
             11 => {
                 self.count("pause");
-                let until_us = self.now_us + down_us;
+                let is_calm = self.now_us < self.placing.calm_until_us;
+                let until_us = if is_calm { 0 } else { self.now_us + down_us };
                 if let Some(running) = self.machines[machine].running.as_mut() {
                     running.paused_until_us = until_us;
                 }
@@ -140,6 +141,9 @@ impl World {
     }
 
     fn cut(&mut self, from: usize, to: usize, down_us: u64) {
+        if self.now_us < self.placing.calm_until_us {
+            return;
+        }
         self.links.entry((from, to)).or_default().is_cut = true;
         self.at(down_us, Event::Mend(from, to));
     }

@@ -187,14 +187,19 @@ impl World {
         let Some(replica) = running.host.core().replica(set) else { return };
         // One that leads would hand its sum over with its rows; and it is to be found before it does.
         let leads = running.host.core().leads(set) || !self.placing.spoiled.is_empty();
-        let is_calm = self.machines.iter().all(|it| it.running.is_some());
+        // Until it is found everybody must be heard: with too few nobody can tell who is right, and one that leads then hands its
+        // sum over with its rows.
+        let is_heard = self.links.values().all(|link| !link.is_cut);
+        let is_calm = self.machines.iter().all(|it| {
+            it.running.as_ref().is_some_and(|running| running.paused_until_us <= self.now_us)
+        }) && is_heard;
         let is_known = running.storage.checksum(set, table).unwrap() != 0;
         if !self.is_spare(machine) || leads || !is_calm || !is_known {
             return;
         }
         running.storage.spoil_checksum(set, table);
         self.placing.spoiled.insert((set, replica));
-        self.placing.calm_until_us = self.placing.calm_until_us.max(self.now_us + 2_000 * MS);
+        self.placing.calm_until_us = self.placing.calm_until_us.max(self.now_us + 4_000 * MS);
         self.count("member that differs");
     }
 
