@@ -68,11 +68,13 @@ pub enum Rule {
     TrustOldImage,
     /// A member that applied something else than most goes on.
     IgnoreDifference,
+    /// A member that rests is content with a beat of any leader, of any term and commit.
+    RestOnAnyBeat,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 32] = [
+    pub const ALL: [Rule; 33] = [
         Rule::TellBeforeSync,
         Rule::TellVoteBeforeSync,
         Rule::ForgetVote,
@@ -105,6 +107,7 @@ impl Rule {
         Rule::CreateByVote,
         Rule::TrustOldImage,
         Rule::IgnoreDifference,
+        Rule::RestOnAnyBeat,
     ];
 }
 

@@ -383,7 +383,8 @@ impl World {
         let slow_us = slow_us + if self.is_healing { 0 } else { self.slow_us };
         let delay_us = 50 + self.random.below(1_500) + self.random.below(slow_us + 1);
         let mut at_us = self.now_us + delay_us;
-        let is_consensus = matches!(message, NodeMessage::Consensus(_));
+        let is_consensus =
+            matches!(message, NodeMessage::Consensus(_) | NodeMessage::Beats { .. });
         if !(self.is_chaotic && is_consensus) {
             // One stream for each direction: nothing overtakes.
             let link = self.links.entry((from, to)).or_default();
@@ -409,7 +410,8 @@ impl World {
             return;
         }
         // What was said over a connection that is gone does not come any more. What members say may, to be on the safe side.
-        let is_consensus = matches!(message, NodeMessage::Consensus(_));
+        let is_consensus =
+            matches!(message, NodeMessage::Consensus(_) | NodeMessage::Beats { .. });
         let is_gone = self.machines[from].boots != boots.0 || self.machines[from].running.is_none();
         if is_gone && !is_consensus {
             return;
@@ -440,6 +442,15 @@ impl World {
                 let again = TransferMessage::decode(Bytes::from(bytes)).expect("what was encoded");
                 assert_eq!(again, message, "a message comes as it was sent");
                 NodeMessage::Transfer(again)
+            }
+            NodeMessage::Beats { beats, are_answers } => {
+                let mut bytes = Vec::new();
+                NodeMessage::Beats { beats: beats.clone(), are_answers }.encode(&mut bytes);
+                let again = NodeMessage::decode(Bytes::from(bytes)).expect("what was encoded");
+                let is_same = matches!(&again, NodeMessage::Beats { beats: it, are_answers: are }
+                    if *it == beats && *are == are_answers);
+                assert!(is_same, "a message comes as it was sent");
+                again
             }
             other => other,
         };

@@ -25,6 +25,7 @@ use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Settings, Ticket};
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
+pub(crate) use said::BEATS_MAX;
 pub use said::{NodeMessage, ProposalAnswer};
 use sums::{Comparison, KIND_COMPARE};
 pub use transfers::SetRanges;
@@ -36,6 +37,9 @@ const KIND_REQUEST: u8 = 4;
 const KIND_KNOWN_BY_ALL: u8 = storage::REPLICATION_KINDS_FROM;
 /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then.
 const SILENT_S: u32 = 300;
+
+/// Every so many ticks it is looked whether anything is to be said of sets that rest.
+const CHORE_TICKS: u64 = 20;
 
 /// The time, as whoever drives a host knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -401,6 +405,9 @@ impl Host {
                 peer.shown = shown;
             }
             NodeMessage::Consensus(message) => self.receive_consensus(from, message),
+            NodeMessage::Beats { beats, are_answers } => {
+                self.inbox.push_back(Input::Beats { from, beats, are_answers });
+            }
             NodeMessage::Answer { number, answer } => {
                 self.requests.answer(number, answer, self.now.ms);
             }
@@ -597,7 +604,12 @@ impl Host {
 
     /// What a leader says by itself.
     fn propose_chores(&mut self, now_s: u32) {
-        for set in self.core.sets().filter(|set| self.core.leads(*set)).collect::<Vec<_>>() {
+        // Of a set that rests nothing is to be said but what time it is.
+        let sets: Vec<SetId> = match self.ticks.is_multiple_of(CHORE_TICKS) {
+            true => self.core.sets().collect(),
+            false => self.core.awake_sets().collect(),
+        };
+        for set in sets.into_iter().filter(|set| self.core.leads(*set)).collect::<Vec<_>>() {
             let known = self.known_by_all.get(&set).copied().unwrap_or(0);
             let matched = self.core.matched_by_all(set).unwrap_or(0);
             if matched >= known + self.options.known_by_all_step {
@@ -644,6 +656,11 @@ impl Host {
         self.append(outputs.turn);
         let to_message = |(node, message)| (node, NodeMessage::Consensus(message));
         self.outbox.extend(outputs.messages.into_iter().map(to_message));
+        self.send_beats(outputs.beats, false);
+        self.send_beats(outputs.heard, true);
+        for (from, message) in outputs.unheard {
+            self.receive_consensus(from, message);
+        }
         for (set, committed) in outputs.committed {
             self.apply(set, committed);
         }

@@ -2,6 +2,7 @@
 //! and nothing that a peer sends can end the process.
 
 mod moves;
+mod rest;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,6 +38,8 @@ pub struct Settings {
     pub held_max: usize,
     /// So many reads wait for one member.
     pub reads_max: usize,
+    /// A member of whom nothing was wanted for so many ticks rests.
+    pub rest_ticks: u64,
 }
 
 impl Default for Settings {
@@ -49,6 +52,7 @@ impl Default for Settings {
             uncommitted_bytes_max: 64 * 1024 * 1024,
             held_max: 1024,
             reads_max: 65_536,
+            rest_ticks: 4,
         }
     }
 }
@@ -215,6 +219,9 @@ pub(crate) struct Member {
     seen: (StateRole, u64, u64),
     ticks: u64,
     heard_at: u64,
+    /// The last entry and the last batch of reads when it last ticked, and for how many ticks nothing was wanted.
+    last_seen: (u64, u64),
+    calm_ticks: u64,
     proposed: VecDeque<Proposed>,
     held: VecDeque<Proposal>,
     reads: VecDeque<ReadBatch>,
@@ -278,6 +285,8 @@ impl Member {
             seen: (StateRole::Follower, u64::MAX, 0),
             ticks: 0,
             heard_at: 0,
+            last_seen: (0, 0),
+            calm_ticks: 0,
             proposed: VecDeque::new(),
             held: VecDeque::new(),
             reads: VecDeque::new(),
