@@ -78,6 +78,8 @@ pub enum Input {
     },
     /// What the turn of that number appended, and everything before it, is on disk.
     Persisted(u64),
+    /// The others are to hear what is committed in a set.
+    TellCommit(SetId),
     /// Entries of a set were applied, up to this one.
     Applied {
         /// Which set.
@@ -115,6 +117,8 @@ pub struct Outputs {
     pub answers: Vec<(Ticket, Answer)>,
     /// Sets that this node leads since now.
     pub leads: Vec<SetId>,
+    /// Sets that are led from here, and whether something is committed in them that the others do not know.
+    pub(crate) owing: Vec<(SetId, bool)>,
     /// Sets that a member's panic took out of service, and why.
     pub frozen: Vec<(SetId, String)>,
     /// Members of other nodes that need the rows themselves.
@@ -317,6 +321,8 @@ impl Core {
         let turn = self.turn;
         for set in std::mem::take(&mut self.touched) {
             self.with(set, &mut outputs, |member, wishes| member.finish_turn(turn, wishes));
+            let owes = self.members.get(&set).is_some_and(Member::owes_commit);
+            outputs.owing.push((set, owes));
         }
         self.touched.clear();
         outputs
@@ -356,6 +362,7 @@ impl Core {
                     self.with(set, outputs, |member, wishes| member.persisted(turn, wishes));
                 }
             }
+            Input::TellCommit(set) => self.with(set, outputs, |member, _| member.tell_commit()),
             Input::Applied { set, index } => {
                 self.with(set, outputs, |member, wishes| member.note_applied(index, wishes));
             }

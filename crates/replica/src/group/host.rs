@@ -38,6 +38,8 @@ const KIND_KNOWN_BY_ALL: u8 = storage::REPLICATION_KINDS_FROM;
 /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then.
 const SILENT_S: u32 = 300;
 
+/// What is committed is told with the next entries; without any after so many milliseconds by itself.
+const TELL_COMMIT_MS: u64 = 5;
 /// Every so many ticks it is looked whether anything is to be said of sets that rest.
 const CHORE_TICKS: u64 = 20;
 
@@ -159,6 +161,12 @@ pub struct Host {
     stalled: VecDeque<(SetId, GroupAppend)>,
     /// Something was appended that nobody waits for yet to be durable.
     is_unawaited: bool,
+    /// The last turn whose appends are waited for.
+    awaited: Option<u64>,
+    /// Proposals that came while the log wrote.
+    gathered: Vec<Input>,
+    /// Sets in which something is committed that the others do not know, since when.
+    owing: BTreeMap<SetId, u64>,
     /// Something began, or leads anew, since it was last asked.
     has_news: bool,
     known_by_all: BTreeMap<SetId, u64>,
@@ -211,6 +219,9 @@ impl Host {
             wake,
             stalled: VecDeque::new(),
             is_unawaited: false,
+            awaited: None,
+            gathered: Vec::new(),
+            owing: BTreeMap::new(),
             has_news: false,
             known_by_all: BTreeMap::new(),
             last_proposed_s: BTreeMap::new(),
@@ -527,7 +538,12 @@ impl Host {
                 let (kind, body) = (KIND_REQUEST, request.to_bytes());
                 let to_bytes = |(kind, body)| (kind, Bytes::from(body));
                 let before = defines.into_iter().map(to_bytes).collect();
-                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
+                let propose = Input::Propose { set, ticket, kind, now_s, body, before };
+                match self.awaited {
+                    // The log writes: what comes meanwhile is proposed together.
+                    Some(_) if hx("HX_GATE") => self.gathered.push(propose),
+                    _ => self.inbox.push_back(propose),
+                }
                 self.last_proposed_s.insert(set, now_s);
             }
         }
@@ -550,6 +566,7 @@ impl Host {
             return;
         }
         self.ticks += 1;
+        self.inbox.extend(self.gathered.drain(..));
         self.inbox.push_back(Input::Tick);
         let now_s = self.cluster_s();
         self.remove_left();
@@ -593,6 +610,7 @@ impl Host {
         let replica = state.replica;
         self.storage.end_group(set, replica).map_err(|error| error.to_string())?;
         self.core.remove(set);
+        self.owing.remove(&set);
         self.stalled.retain(|(stalled, _)| *stalled != set);
         self.known_by_all.remove(&set);
         self.last_proposed_s.remove(&set);
@@ -630,6 +648,7 @@ impl Host {
 
     /// Takes turns until nothing is left to do but to wait. Returns what is to be sent.
     pub fn turn(&mut self) -> Vec<(NodeId, NodeMessage)> {
+        self.tell_commits();
         loop {
             self.take_persisted();
             self.send_answers();
@@ -646,8 +665,30 @@ impl Host {
         std::mem::take(&mut self.outbox)
     }
 
+    /// When the others are to hear of what is committed, if there is anything.
+    pub fn tells_at_ms(&self) -> Option<u64> {
+        self.owing.values().min().map(|since_ms| since_ms + TELL_COMMIT_MS)
+    }
+
+    fn tell_commits(&mut self) {
+        let (inbox, now_ms) = (&mut self.inbox, self.now.ms);
+        self.owing.retain(|set, since_ms| {
+            let is_due = *since_ms + TELL_COMMIT_MS <= now_ms;
+            if is_due {
+                inbox.push_back(Input::TellCommit(*set));
+            }
+            !is_due
+        });
+    }
+
     /// Does what the core wants, in its order.
     fn follow(&mut self, outputs: Outputs) {
+        for (set, owes) in &outputs.owing {
+            match owes {
+                true => drop(self.owing.entry(*set).or_insert(self.now.ms)),
+                false => drop(self.owing.remove(set)),
+            }
+        }
         self.has_news |= !outputs.leads.is_empty();
         for set in &outputs.leads {
             self.storage.forget_proposed(*set);
@@ -781,3 +822,10 @@ impl Host {
 
 /// So many bytes of old entries are read from the disk at once.
 const FETCHED_BYTES_MAX: usize = 1024 * 1024;
+
+pub(crate) fn hx(name: &str) -> bool {
+    use std::sync::OnceLock;
+    static ON: OnceLock<std::collections::BTreeSet<String>> = OnceLock::new();
+    ON.get_or_init(|| std::env::vars().map(|(k, _)| k).filter(|k| k.starts_with("HX_")).collect())
+        .contains(name)
+}

@@ -222,6 +222,8 @@ pub(crate) struct Member {
     /// The last entry and the last batch of reads when it last ticked, and for how many ticks nothing was wanted.
     last_seen: (u64, u64),
     calm_ticks: u64,
+    /// Of a leader: what the others were told to be committed.
+    told_commit: u64,
     proposed: VecDeque<Proposed>,
     held: VecDeque<Proposal>,
     reads: VecDeque<ReadBatch>,
@@ -270,6 +272,7 @@ impl Member {
             max_uncommitted_size: settings.uncommitted_bytes_max,
             max_committed_size_per_ready: settings.message_bytes_max,
             batch_append: true,
+            skip_bcast_commit: crate::group::host::hx("HX_SKIP"),
             ..Config::default()
         };
         let rank = rank_of(state.set, state.replica, &state.configuration);
@@ -287,6 +290,7 @@ impl Member {
             heard_at: 0,
             last_seen: (0, 0),
             calm_ticks: 0,
+            told_commit: 0,
             proposed: VecDeque::new(),
             held: VecDeque::new(),
             reads: VecDeque::new(),
@@ -622,6 +626,7 @@ impl Member {
             wishes.messages.append(&mut held);
             has_voted = false;
         }
+        self.note_told(&free);
         // A term or a vote is told to nobody before it is on disk, whoever leads.
         if has_voted {
             held.extend(free);
@@ -643,6 +648,35 @@ impl Member {
             }
         }
         self.hand_over(committed, wishes);
+    }
+
+    /// What is committed is told with the next entries. Whether there were some for everybody.
+    fn note_told(&mut self, messages: &[Message]) {
+        let raft = &self.raw.raft;
+        let committed = raft.raft_log.committed;
+        if raft.state == StateRole::Leader && committed > self.told_commit {
+            let is_told = |id: u64| {
+                let mut of_member = messages.iter().filter(|message| message.to == id);
+                of_member.any(|message| message.commit == committed)
+            };
+            let mut others = raft.prs().iter().filter(|(id, _)| **id != self.replica.0);
+            if others.all(|(id, _)| is_told(*id)) {
+                self.told_commit = committed;
+            }
+        }
+    }
+
+    /// Whether something is committed that the others do not know.
+    pub(crate) fn owes_commit(&self) -> bool {
+        self.is_leader() && self.raw.raft.raft_log.committed > self.told_commit
+    }
+
+    /// The others hear what is committed, though there are no entries for them.
+    pub(crate) fn tell_commit(&mut self) {
+        if self.owes_commit() {
+            self.told_commit = self.raw.raft.raft_log.committed;
+            self.raw.ping();
+        }
     }
 
     /// Committed entries, each with who asked for it here.
