@@ -1,7 +1,12 @@
 //! What many idle sets cost: three nodes with a member of each, in one thread, for a minute of ticks, and the CPU that it took.
 //! `cargo run --profile simulate -p replica --example idle_groups -- 3000`
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "an example tells, and may stop")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "an example tells, and may stop"
+)]
 
 use std::collections::VecDeque;
 

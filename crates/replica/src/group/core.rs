@@ -78,8 +78,6 @@ pub enum Input {
     },
     /// What the turn of that number appended, and everything before it, is on disk.
     Persisted(u64),
-    /// The others are to hear what is committed in a set.
-    TellCommit(SetId),
     /// Entries of a set were applied, up to this one.
     Applied {
         /// Which set.
@@ -117,8 +115,6 @@ pub struct Outputs {
     pub answers: Vec<(Ticket, Answer)>,
     /// Sets that this node leads since now.
     pub leads: Vec<SetId>,
-    /// Sets that are led from here, and whether something is committed in them that the others do not know.
-    pub(crate) owing: Vec<(SetId, bool)>,
     /// Sets that a member's panic took out of service, and why.
     pub frozen: Vec<(SetId, String)>,
     /// Members of other nodes that need the rows themselves.
@@ -321,8 +317,6 @@ impl Core {
         let turn = self.turn;
         for set in std::mem::take(&mut self.touched) {
             self.with(set, &mut outputs, |member, wishes| member.finish_turn(turn, wishes));
-            let owes = self.members.get(&set).is_some_and(Member::owes_commit);
-            outputs.owing.push((set, owes));
         }
         self.touched.clear();
         outputs
@@ -358,11 +352,11 @@ impl Core {
             }
             Input::Persisted(turn) => {
                 // Who rests has nothing that is not on disk.
-                for set in self.awake.iter().copied().collect::<Vec<_>>() {
+                let awaits = |set: &SetId| self.members.get(set).is_some_and(|it| it.awaits(turn));
+                for set in self.awake.iter().copied().filter(awaits).collect::<Vec<_>>() {
                     self.with(set, outputs, |member, wishes| member.persisted(turn, wishes));
                 }
             }
-            Input::TellCommit(set) => self.with(set, outputs, |member, _| member.tell_commit()),
             Input::Applied { set, index } => {
                 self.with(set, outputs, |member, wishes| member.note_applied(index, wishes));
             }
@@ -443,6 +437,9 @@ impl Core {
             return;
         }
         self.touched.insert(set);
+        if wishes.are_none() {
+            return;
+        }
         outputs.appends.extend(wishes.appends.into_iter().map(|append| (set, append)));
         let addressed = wishes.messages.into_iter().filter_map(|message| member.address(message));
         outputs.messages.extend(addressed);

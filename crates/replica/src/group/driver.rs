@@ -305,7 +305,7 @@ impl Groups {
             mutations,
         };
         // Whoever has a mailbox says when nothing more comes: [`Groups::ring`].
-        let is_gathered = answer_to.is_some() && !super::host::hx("HX_NORING");
+        let is_gathered = answer_to.is_some();
         let (done, committed) = self.answered(answer_to);
         let question = Question::Submit { set, request: Box::new(request), deadline_ms, done };
         let asked = match is_gathered {
@@ -325,11 +325,7 @@ impl Groups {
                 let (mailbox, shared) = (Arc::clone(mailbox), Arc::clone(&self.0));
                 let done = move |outcome| {
                     if let Some(waker) = mailbox.put(number, result_of(outcome)) {
-                        if super::host::hx("HX_NOGATHER") {
-                            waker.wake();
-                        } else {
-                            shared.wakers.lock().push(waker);
-                        }
+                        shared.wakers.lock().push(waker);
                     }
                 };
                 (Box::new(done), Committed::Promised)
@@ -513,8 +509,7 @@ impl Driver {
         let shared = &self.groups.0;
         let mut inbox = shared.inbox.lock();
         if !inbox.is_woken && !inbox.is_closing {
-            let next_ms = self.host.tells_at_ms().unwrap_or(u64::MAX).min(next_tick_ms);
-            let left_ms = next_ms.saturating_sub((shared.clock)().ms);
+            let left_ms = next_tick_ms.saturating_sub((shared.clock)().ms);
             let mut wait = Duration::from_millis(left_ms);
             if self.host.is_stalled() {
                 wait = wait.min(STALLED_WAIT);

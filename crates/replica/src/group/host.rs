@@ -38,8 +38,6 @@ const KIND_KNOWN_BY_ALL: u8 = storage::REPLICATION_KINDS_FROM;
 /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then.
 const SILENT_S: u32 = 300;
 
-/// What is committed is told with the next entries; without any after so many milliseconds by itself.
-const TELL_COMMIT_MS: u64 = 5;
 /// Every so many ticks it is looked whether anything is to be said of sets that rest.
 const CHORE_TICKS: u64 = 20;
 
@@ -161,12 +159,6 @@ pub struct Host {
     stalled: VecDeque<(SetId, GroupAppend)>,
     /// Something was appended that nobody waits for yet to be durable.
     is_unawaited: bool,
-    /// The last turn whose appends are waited for.
-    awaited: Option<u64>,
-    /// Proposals that came while the log wrote.
-    gathered: Vec<Input>,
-    /// Sets in which something is committed that the others do not know, since when.
-    owing: BTreeMap<SetId, u64>,
     /// Something began, or leads anew, since it was last asked.
     has_news: bool,
     known_by_all: BTreeMap<SetId, u64>,
@@ -219,9 +211,6 @@ impl Host {
             wake,
             stalled: VecDeque::new(),
             is_unawaited: false,
-            awaited: None,
-            gathered: Vec::new(),
-            owing: BTreeMap::new(),
             has_news: false,
             known_by_all: BTreeMap::new(),
             last_proposed_s: BTreeMap::new(),
@@ -422,8 +411,8 @@ impl Host {
             NodeMessage::Answer { number, answer } => {
                 self.requests.answer(number, answer, self.now.ms);
             }
-            NodeMessage::Request { number, set, body } => match Request::from_bytes(body) {
-                Ok(request) => self.propose(set, request, from, number),
+            NodeMessage::Request { number, set, body } => match Request::from_bytes(body.clone()) {
+                Ok(request) => self.propose(set, (request, body), from, number),
                 Err(_) => tracing::warn!(%from, "a request of another node is not readable"),
             },
             NodeMessage::Gone { set, replica } => self.receive_gone(set, replica),
@@ -468,8 +457,8 @@ impl Host {
         let leader = |set| core.leader(set);
         match self.requests.attempt(number, self.node, leader, self.now.ms) {
             Attempt::Waits => {}
-            Attempt::Here { number, set, request } => {
-                self.propose(set, *request, self.node, number);
+            Attempt::Here { number, set, request, body } => {
+                self.propose(set, (*request, body), self.node, number);
             }
             Attempt::There { node, number, set, body } => {
                 self.outbox.push((node, NodeMessage::Request { number, set, body }));
@@ -477,7 +466,7 @@ impl Host {
         }
     }
 
-    fn propose(&mut self, set: SetId, request: Request, from: NodeId, number: u64) {
+    fn propose(&mut self, set: SetId, request: (Request, Bytes), from: NodeId, number: u64) {
         let answers = Arc::clone(&self.answers);
         let done = Box::new(move |answer| answers.lock().push((from, number, answer)));
         self.write(set, request, done);
@@ -501,11 +490,11 @@ impl Host {
         ticket
     }
 
-    /// A request for a set that this node's member leads, perhaps.
+    /// A request for a set that this node's member leads, perhaps; with its bytes.
     fn write(
         &mut self,
         set: SetId,
-        mut request: Request,
+        (mut request, mut body): (Request, Bytes),
         done: Box<dyn FnOnce(ProposalAnswer) + Send>,
     ) {
         let mut now_s = self.cluster_s();
@@ -527,6 +516,7 @@ impl Host {
             Ok(defines) => {
                 let last_us = self.last_us.entry(set).or_insert(i64::MIN);
                 let given_us = (*last_us).max(self.storage.group_last_us(set));
+                let asked_us = request.timed_us;
                 if !breaks(Rule::LetTimestampsFall)
                     && let Some(timed_us) = request.time_after(given_us)
                 {
@@ -535,15 +525,13 @@ impl Host {
                     now_s = now_s.max(u32::try_from(timed_us / 1_000_000).unwrap_or(0));
                 }
                 let ticket = Some(self.ticket(Asked::Write(set, done)));
-                let (kind, body) = (KIND_REQUEST, request.to_bytes());
+                if request.timed_us != asked_us {
+                    body = request.to_bytes();
+                }
+                let kind = KIND_REQUEST;
                 let to_bytes = |(kind, body)| (kind, Bytes::from(body));
                 let before = defines.into_iter().map(to_bytes).collect();
-                let propose = Input::Propose { set, ticket, kind, now_s, body, before };
-                match self.awaited {
-                    // The log writes: what comes meanwhile is proposed together.
-                    Some(_) if hx("HX_GATE") => self.gathered.push(propose),
-                    _ => self.inbox.push_back(propose),
-                }
+                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
                 self.last_proposed_s.insert(set, now_s);
             }
         }
@@ -566,7 +554,6 @@ impl Host {
             return;
         }
         self.ticks += 1;
-        self.inbox.extend(self.gathered.drain(..));
         self.inbox.push_back(Input::Tick);
         let now_s = self.cluster_s();
         self.remove_left();
@@ -610,7 +597,6 @@ impl Host {
         let replica = state.replica;
         self.storage.end_group(set, replica).map_err(|error| error.to_string())?;
         self.core.remove(set);
-        self.owing.remove(&set);
         self.stalled.retain(|(stalled, _)| *stalled != set);
         self.known_by_all.remove(&set);
         self.last_proposed_s.remove(&set);
@@ -648,7 +634,6 @@ impl Host {
 
     /// Takes turns until nothing is left to do but to wait. Returns what is to be sent.
     pub fn turn(&mut self) -> Vec<(NodeId, NodeMessage)> {
-        self.tell_commits();
         loop {
             self.take_persisted();
             self.send_answers();
@@ -665,30 +650,8 @@ impl Host {
         std::mem::take(&mut self.outbox)
     }
 
-    /// When the others are to hear of what is committed, if there is anything.
-    pub fn tells_at_ms(&self) -> Option<u64> {
-        self.owing.values().min().map(|since_ms| since_ms + TELL_COMMIT_MS)
-    }
-
-    fn tell_commits(&mut self) {
-        let (inbox, now_ms) = (&mut self.inbox, self.now.ms);
-        self.owing.retain(|set, since_ms| {
-            let is_due = *since_ms + TELL_COMMIT_MS <= now_ms;
-            if is_due {
-                inbox.push_back(Input::TellCommit(*set));
-            }
-            !is_due
-        });
-    }
-
     /// Does what the core wants, in its order.
     fn follow(&mut self, outputs: Outputs) {
-        for (set, owes) in &outputs.owing {
-            match owes {
-                true => drop(self.owing.entry(*set).or_insert(self.now.ms)),
-                false => drop(self.owing.remove(set)),
-            }
-        }
         self.has_news |= !outputs.leads.is_empty();
         for set in &outputs.leads {
             self.storage.forget_proposed(*set);
@@ -745,8 +708,9 @@ impl Host {
     fn apply(&mut self, set: SetId, committed: CommittedEntries) {
         let mut entries = Vec::with_capacity(committed.entries.len());
         let mut tickets = Vec::with_capacity(committed.entries.len());
+        let table = self.core.table(set);
         for (place, kind, now_s, body, ticket) in committed.entries {
-            let slot = self.core.table(set).and_then(|table| table.slot(place.index));
+            let slot = table.and_then(|table| table.slot(place.index));
             let position = slot.map_or(u64::MAX, |slot| slot.record);
             if kind == KIND_KNOWN_BY_ALL
                 && let Some(index) = body.first_chunk::<8>()
@@ -822,10 +786,3 @@ impl Host {
 
 /// So many bytes of old entries are read from the disk at once.
 const FETCHED_BYTES_MAX: usize = 1024 * 1024;
-
-pub(crate) fn hx(name: &str) -> bool {
-    use std::sync::OnceLock;
-    static ON: OnceLock<std::collections::BTreeSet<String>> = OnceLock::new();
-    ON.get_or_init(|| std::env::vars().map(|(k, _)| k).filter(|k| k.starts_with("HX_")).collect())
-        .contains(name)
-}

@@ -154,6 +154,18 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
+    /// Most of what happens to a member in a turn leads to nothing before its end.
+    pub(crate) fn are_none(&self) -> bool {
+        self.appends.is_empty()
+            && self.messages.is_empty()
+            && self.committed.entries.is_empty()
+            && self.answers.is_empty()
+            && self.wanted.is_none()
+            && !(self.leads_anew || self.is_reconfigured || self.is_removed)
+            && self.wanted_images.is_empty()
+            && self.removed.is_empty()
+    }
+
     /// The state is to be kept, behind what is to be kept already.
     fn append_state(&mut self, state: GroupState) {
         self.appends.push(GroupAppend { state: Some(state), ..GroupAppend::default() });
@@ -222,8 +234,6 @@ pub(crate) struct Member {
     /// The last entry and the last batch of reads when it last ticked, and for how many ticks nothing was wanted.
     last_seen: (u64, u64),
     calm_ticks: u64,
-    /// Of a leader: what the others were told to be committed.
-    told_commit: u64,
     proposed: VecDeque<Proposed>,
     held: VecDeque<Proposal>,
     reads: VecDeque<ReadBatch>,
@@ -272,7 +282,6 @@ impl Member {
             max_uncommitted_size: settings.uncommitted_bytes_max,
             max_committed_size_per_ready: settings.message_bytes_max,
             batch_append: true,
-            skip_bcast_commit: crate::group::host::hx("HX_SKIP"),
             ..Config::default()
         };
         let rank = rank_of(state.set, state.replica, &state.configuration);
@@ -290,7 +299,6 @@ impl Member {
             heard_at: 0,
             last_seen: (0, 0),
             calm_ticks: 0,
-            told_commit: 0,
             proposed: VecDeque::new(),
             held: VecDeque::new(),
             reads: VecDeque::new(),
@@ -338,6 +346,13 @@ impl Member {
         self.node_of(leader)
     }
 
+    /// Its place among those who may follow the one who leads.
+    fn rank_behind(&self, leader: u64) -> usize {
+        let is_behind = |leader| rank_of(self.set, leader, &self.state().configuration) < self.rank;
+        let leads_voters = self.state().configuration.voters.contains(&ReplicaId(leader));
+        self.rank - usize::from(leads_voters && is_behind(ReplicaId(leader)))
+    }
+
     /// The library draws its own timeouts by chance, from a source of its own; after every call that may have done so, ours
     /// takes their place.
     fn set_timeout(&mut self, has_ticked: bool) {
@@ -348,7 +363,7 @@ impl Member {
         if seen != self.seen || has_campaigned {
             let later = match is_candidate {
                 true => usize::try_from(self.random.below(CHANCE_TICKS)).unwrap_or(0),
-                false => TICKS_PER_RANK * self.rank,
+                false => TICKS_PER_RANK * self.rank_behind(raft.leader_id),
             };
             self.timeout = self.settings.election_ticks + 2 + later;
             self.seen = seen;
@@ -498,6 +513,11 @@ impl Member {
         self.unasked_reads.push(ticket);
     }
 
+    /// Whether something of it was not on disk before a turn was.
+    pub(crate) fn awaits(&self, turn: u64) -> bool {
+        self.unpersisted.front().is_some_and(|front| front.turn <= turn)
+    }
+
     /// What was appended in a turn, and everything before it, is on disk.
     pub(crate) fn persisted(&mut self, turn: u64, wishes: &mut Wishes) {
         let mut highest = None;
@@ -626,7 +646,6 @@ impl Member {
             wishes.messages.append(&mut held);
             has_voted = false;
         }
-        self.note_told(&free);
         // A term or a vote is told to nobody before it is on disk, whoever leads.
         if has_voted {
             held.extend(free);
@@ -648,35 +667,6 @@ impl Member {
             }
         }
         self.hand_over(committed, wishes);
-    }
-
-    /// What is committed is told with the next entries. Whether there were some for everybody.
-    fn note_told(&mut self, messages: &[Message]) {
-        let raft = &self.raw.raft;
-        let committed = raft.raft_log.committed;
-        if raft.state == StateRole::Leader && committed > self.told_commit {
-            let is_told = |id: u64| {
-                let mut of_member = messages.iter().filter(|message| message.to == id);
-                of_member.any(|message| message.commit == committed)
-            };
-            let mut others = raft.prs().iter().filter(|(id, _)| **id != self.replica.0);
-            if others.all(|(id, _)| is_told(*id)) {
-                self.told_commit = committed;
-            }
-        }
-    }
-
-    /// Whether something is committed that the others do not know.
-    pub(crate) fn owes_commit(&self) -> bool {
-        self.is_leader() && self.raw.raft.raft_log.committed > self.told_commit
-    }
-
-    /// The others hear what is committed, though there are no entries for them.
-    pub(crate) fn tell_commit(&mut self) {
-        if self.owes_commit() {
-            self.told_commit = self.raw.raft.raft_log.committed;
-            self.raw.ping();
-        }
     }
 
     /// Committed entries, each with who asked for it here.

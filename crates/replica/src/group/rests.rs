@@ -96,10 +96,6 @@ impl Rests {
         self.0.insert(set, rest);
     }
 
-    pub(crate) fn get(&self, set: SetId) -> Option<&Rest> {
-        self.0.get(&set)
-    }
-
     pub(crate) fn end(&mut self, set: SetId) -> Option<Rest> {
         if self.0.is_empty() { None } else { self.0.remove(&set) }
     }

@@ -61,7 +61,9 @@ fn main() -> Result<(), Failure> {
     }
     let [alone, cluster, echo, third, all] = took.map(middle);
     println!("p50 of a QUORUM write, one client at a time: alone {alone:?}, of four {cluster:?}");
-    println!("beside it: a round trip {echo:?}; four syncs at once: three done {third:?}, all {all:?}");
+    println!(
+        "beside it: a round trip {echo:?}; four syncs at once: three done {third:?}, all {all:?}"
+    );
     println!("bound {:?} (alone + round trip + four syncs)", alone + echo + all);
     Ok(())
 }

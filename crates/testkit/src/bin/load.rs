@@ -114,7 +114,9 @@ fn cpu_time(processes: &str) -> Result<Duration, Box<dyn Error>> {
     let mut ran = Duration::ZERO;
     for process in processes.split(',') {
         for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
-            let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
+            let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else {
+                continue;
+            };
             let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
             ran += Duration::from_nanos(nanoseconds.ok_or("an unreadable thread")?);
         }

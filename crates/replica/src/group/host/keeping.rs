@@ -97,10 +97,7 @@ impl Host {
                 wake();
             }));
             match awaited {
-                Ok(()) => {
-                    self.is_unawaited = false;
-                    self.awaited = Some(turn);
-                }
+                Ok(()) => self.is_unawaited = false,
                 // Nothing is promised: a later turn waits for it.
                 Err(error) => tracing::debug!(%error, "the log takes nothing now"),
             }
@@ -111,10 +108,6 @@ impl Host {
         let turns = std::mem::take(&mut self.persisted.lock().turns);
         if let Some(last) = turns.into_iter().max() {
             self.inbox.push_back(Input::Persisted(last));
-            if self.awaited.is_some_and(|turn| turn <= last) {
-                self.awaited = None;
-                self.inbox.extend(self.gathered.drain(..));
-            }
             self.install_persisted(last);
         }
     }

@@ -89,7 +89,6 @@ impl Host {
         self.is_unawaited = true;
         self.forget_transfers(set);
         let (waiting, proposed) = self.core.remove(set);
-        self.owing.remove(&set);
         for ticket in waiting {
             match self.asked.remove(&ticket) {
                 Some(Asked::Read(done)) => done(false),
