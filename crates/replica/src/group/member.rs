@@ -346,11 +346,15 @@ impl Member {
         self.node_of(leader)
     }
 
-    /// Its place among those who may follow the one who leads.
+    /// Its rank where nobody leads; behind one who does its place among the others, from one on: nobody waits for a member that
+    /// will not ask for votes, and nobody asks before a leader was silent for a while.
     fn rank_behind(&self, leader: u64) -> usize {
-        let is_behind = |leader| rank_of(self.set, leader, &self.state().configuration) < self.rank;
-        let leads_voters = self.state().configuration.voters.contains(&ReplicaId(leader));
-        self.rank - usize::from(leads_voters && is_behind(ReplicaId(leader)))
+        let (leader, configuration) = (ReplicaId(leader), &self.state().configuration);
+        if leader == self.replica || !configuration.voters.contains(&leader) {
+            return self.rank;
+        }
+        let is_later = rank_of(self.set, leader, configuration) < self.rank;
+        self.rank + usize::from(!is_later)
     }
 
     /// The library draws its own timeouts by chance, from a source of its own; after every call that may have done so, ours
