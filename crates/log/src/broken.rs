@@ -80,11 +80,13 @@ pub enum Rule {
     ForgetSplitCommit,
     /// The entries of a set go although rows of one that was split off it are in memory only.
     DropSplitEntries,
+    /// A member that rests is content with a beat of any leader, of any term and commit.
+    RestOnAnyBeat,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 38] = [
+    pub const ALL: [Rule; 39] = [
         Rule::TellBeforeSync,
         Rule::TellVoteBeforeSync,
         Rule::ForgetVote,
@@ -123,6 +125,7 @@ impl Rule {
         Rule::BeginSplitAnew,
         Rule::ForgetSplitCommit,
         Rule::DropSplitEntries,
+        Rule::RestOnAnyBeat,
     ];
 }
 

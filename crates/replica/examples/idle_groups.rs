@@ -1,11 +1,16 @@
 //! What many idle sets cost: three nodes with a member of each, in one thread, for a minute of ticks, and the CPU that it took.
 //! `cargo run --profile simulate -p replica --example idle_groups -- 3000`
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "an example tells, and may stop")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "an example tells, and may stop"
+)]
 
 use std::collections::VecDeque;
 
-use replica::group::{Core, Input, Settings};
+use replica::group::{Core, Input, NodeMessage, Settings};
 use storage::{Configuration, GroupState, RecoveredGroup};
 use types::{NodeId, ReplicaId, SetId};
 
@@ -69,10 +74,25 @@ fn tick(cores: &mut [Core]) -> u64 {
             inputs.push_back((number, own));
         }
         let mut letters: Vec<Vec<Input>> = (0..NODES).map(|_| Vec::new()).collect();
-        for (to, message) in outputs.messages {
+        let heartbeats = outputs.messages.into_iter();
+        let heartbeats = heartbeats.map(|(to, message)| (to, Input::Message { from, message }));
+        let beats = outputs.beats.into_iter().map(|it| (it, false));
+        let beats = beats.chain(outputs.heard.into_iter().map(|it| (it, true)));
+        // As they would come over a wire.
+        let beats = beats.map(|((to, beats), are_answers)| {
+            let mut bytes = Vec::new();
+            NodeMessage::Beats { beats, are_answers }.encode(&mut bytes);
+            match NodeMessage::decode(bytes.into()) {
+                Ok(NodeMessage::Beats { beats, are_answers }) => {
+                    (to, Input::Beats { from, beats, are_answers })
+                }
+                other => panic!("{other:?} is not what was sent"),
+            }
+        });
+        for (to, input) in heartbeats.chain(beats) {
             messages += 1;
             if let Some(letter) = letters.get_mut(to.0 as usize - 1) {
-                letter.push(Input::Message { from, message });
+                letter.push(input);
             }
         }
         let with = letters.into_iter().enumerate().filter(|(_, letter)| !letter.is_empty());

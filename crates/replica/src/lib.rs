@@ -191,7 +191,10 @@ impl ReplicaSets {
 
     /// Has what was committed for mailboxes made durable.
     pub fn write_group(&self) {
-        self.storage.write_group();
+        match &self.groups {
+            None => self.storage.write_group(),
+            Some(groups) => groups.ring(),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ impl World {
         let machine = self.random.below(count) as usize;
         let other = (machine + 1 + self.random.below(count - 1) as usize) % self.machines.len();
         let down_us = 50 * MS + self.random.below(2_500 * MS);
-        match self.random.below(23) {
+        match self.random.below(24) {
             0 | 1 => self.crash(machine, true, down_us),
             2 | 3 => self.crash(machine, false, down_us),
             4 => {
@@ -82,6 +82,11 @@ impl World {
             18 => {
                 self.count("slow disk");
                 self.machines[machine].sync_us = 1 + self.random.below(120 * MS);
+            }
+            23 => {
+                // Sets that nobody wants anything of rest.
+                self.count("nobody asks");
+                self.calm_until_us = self.now_us + down_us;
             }
             _ => self.chore(machine, other),
         }

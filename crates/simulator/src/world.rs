@@ -162,6 +162,8 @@ pub(crate) struct World {
     pub(crate) last_seen: BTreeMap<Key, Option<i64>>,
     pub(crate) is_healing: bool,
     pub(crate) healed: BTreeMap<u32, u32>,
+    /// Nobody asks for anything before.
+    pub(crate) calm_until_us: u64,
     /// Since when a set has no leader.
     pub(crate) leaderless_since: BTreeMap<SetId, u64>,
     pub(crate) is_chaotic: bool,
@@ -225,6 +227,7 @@ impl World {
             last_seen: BTreeMap::new(),
             is_healing: false,
             healed: BTreeMap::new(),
+            calm_until_us: 0,
             leaderless_since: BTreeMap::new(),
             is_chaotic,
             slow_us,
@@ -303,7 +306,10 @@ impl World {
                 self.at(TICK_US, Event::Tick { machine, boot });
                 if let Some(host) = self.host(machine) {
                     host.tick();
+                    let resting = host.core().sets().count() - host.core().awake_sets().count();
                     self.settle(machine);
+                    *self.report.faults.entry("ticks that members rested").or_default() +=
+                        resting as u64;
                 }
                 self.note_leaders();
             }
@@ -408,7 +414,7 @@ impl World {
         let slow_us = slow_us + if self.is_healing { 0 } else { self.slow_us };
         let delay_us = 50 + self.random.below(1_500) + self.random.below(slow_us + 1);
         let mut at_us = self.now_us + delay_us;
-        let is_consensus = matches!(message, NodeMessage::Consensus(_));
+        let is_consensus = matches!(message, NodeMessage::Consensus(_) | NodeMessage::Beats { .. });
         if !(self.is_chaotic && is_consensus) {
             // One stream for each direction: nothing overtakes.
             let link = self.links.entry((from, to)).or_default();
@@ -434,7 +440,7 @@ impl World {
             return;
         }
         // What was said over a connection that is gone does not come any more. What members say may, to be on the safe side.
-        let is_consensus = matches!(message, NodeMessage::Consensus(_));
+        let is_consensus = matches!(message, NodeMessage::Consensus(_) | NodeMessage::Beats { .. });
         let is_gone = self.machines[from].boots != boots.0 || self.machines[from].running.is_none();
         if is_gone && !is_consensus {
             return;
@@ -465,6 +471,15 @@ impl World {
                 let again = TransferMessage::decode(Bytes::from(bytes)).expect("what was encoded");
                 assert_eq!(again, message, "a message comes as it was sent");
                 NodeMessage::Transfer(again)
+            }
+            NodeMessage::Beats { beats, are_answers } => {
+                let mut bytes = Vec::new();
+                NodeMessage::Beats { beats: beats.clone(), are_answers }.encode(&mut bytes);
+                let again = NodeMessage::decode(Bytes::from(bytes)).expect("what was encoded");
+                let is_same = matches!(&again, NodeMessage::Beats { beats: it, are_answers: are }
+                    if *it == beats && *are == are_answers);
+                assert!(is_same, "a message comes as it was sent");
+                again
             }
             other => other,
         };
@@ -503,6 +518,10 @@ impl World {
     fn next_operation(&mut self, client: u32) {
         if self.waiting.contains_key(&client) {
             return;
+        }
+        if !self.is_healing && self.now_us < self.calm_until_us {
+            let after_us = self.calm_until_us - self.now_us + self.random.below(60 * MS);
+            return self.at(after_us, Event::Client(client));
         }
         let machine = self.random.below(self.machines.len() as u64) as usize;
         let seen = self.last_seen.values().copied().flatten().max();

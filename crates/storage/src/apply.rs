@@ -89,7 +89,7 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     }
     let horizon_s = if place.is_first_form { 0 } else { progress.begin_entry(place.now_s) };
     if let Some(asked) = &place.asked {
-        let known = asked.known(opened, place).map_err(of_tree)?;
+        let known = asked.known(opened, &progress, place).map_err(of_tree)?;
         if let Known::Answered(answer) = known {
             progress.set_applied(place.applied);
             return answer;

@@ -237,7 +237,7 @@ pub(crate) fn apply_truncate(
     }
     progress.begin_entry(place.now_s);
     if let Some(asked) = &place.asked
-        && let Known::Answered(answer) = asked.known(opened, place).map_err(of_tree)?
+        && let Known::Answered(answer) = asked.known(opened, &progress, place).map_err(of_tree)?
     {
         let _open = opened.hold_open();
         progress.set_applied(place.applied);

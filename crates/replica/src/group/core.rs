@@ -13,6 +13,7 @@ use super::entries::Wanted;
 use super::member::{
     Answer, CommittedEntries, Member, MemberStatus, Pending, Proposal, Settings, Ticket, Wishes,
 };
+use super::rests::{Beat, Rests};
 use super::wire::PeerMessage;
 
 /// Xorshift, seeded: chance that can be told again.
@@ -43,6 +44,15 @@ pub enum Input {
         from: NodeId,
         /// What.
         message: PeerMessage,
+    },
+    /// Another node's members lead, or answer that they heard this node's: what is quiet in all of their sets.
+    Beats {
+        /// Which.
+        from: NodeId,
+        /// One for each set.
+        beats: Vec<Beat>,
+        /// Whether they answer.
+        are_answers: bool,
     },
     /// Somebody wants an entry in the log of a set.
     Propose {
@@ -95,6 +105,12 @@ pub struct Outputs {
     pub appends: Vec<(SetId, GroupAppend)>,
     /// What may leave at once.
     pub messages: Vec<(NodeId, PeerMessage)>,
+    /// That this node's members lead, for each node.
+    pub beats: Vec<(NodeId, Vec<Beat>)>,
+    /// That they heard of their leaders, for each node.
+    pub heard: Vec<(NodeId, Vec<Beat>)>,
+    /// Beats that were for no member here: with where they came from.
+    pub unheard: Vec<(NodeId, PeerMessage)>,
     /// What is to be applied; each set's in the order in which it comes.
     pub committed: Vec<(SetId, CommittedEntries)>,
     /// What became of proposals and reads.
@@ -119,6 +135,10 @@ pub struct Core {
     settings: Settings,
     seed: u64,
     members: BTreeMap<SetId, Member>,
+    /// Those of them that do not rest.
+    awake: BTreeSet<SetId>,
+    rests: Rests,
+    ticks: u64,
     touched: BTreeSet<SetId>,
     turn: u64,
     logger: Logger,
@@ -135,8 +155,17 @@ impl Core {
     pub fn new(settings: Settings, seed: u64) -> Core {
         // What the library says to itself is of no use to people.
         let logger = Logger::root(Discard, o!());
-        let (members, touched) = (BTreeMap::new(), BTreeSet::new());
-        Core { settings, seed, members, touched, turn: 0, logger }
+        Core {
+            settings,
+            seed,
+            members: BTreeMap::new(),
+            awake: BTreeSet::new(),
+            rests: Rests::default(),
+            ticks: 0,
+            touched: BTreeSet::new(),
+            turn: 0,
+            logger,
+        }
     }
 
     /// A member begins, or goes on: `bodies` are those of its last entries.
@@ -148,6 +177,8 @@ impl Core {
         }));
         let member = made.map_err(|_| "the library panicked".to_owned())?;
         let member = member.map_err(|error| error.to_string())?;
+        self.rests.end(set);
+        self.awake.insert(set);
         self.members.insert(set, member);
         Ok(())
     }
@@ -173,6 +204,8 @@ impl Core {
     /// nobody knows.
     pub(crate) fn remove(&mut self, set: SetId) -> (Vec<Ticket>, Vec<Ticket>) {
         self.touched.remove(&set);
+        self.rests.end(set);
+        self.awake.remove(&set);
         let member = self.members.remove(&set);
         member.map(|member| (member.waiting(), member.proposed())).unwrap_or_default()
     }
@@ -189,6 +222,7 @@ impl Core {
 
     /// A member takes part in nothing any more.
     pub(crate) fn freeze(&mut self, set: SetId, why: &str) {
+        self.wake(set, self.ticks);
         if let Some(member) = self.members.get_mut(&set) {
             tracing::error!(set = set.0, %why, "a member of a replica set is frozen");
             member.frozen = Some(why.to_owned());
@@ -212,17 +246,20 @@ impl Core {
 
     /// How the members are.
     pub fn status(&self) -> impl Iterator<Item = MemberStatus> {
-        self.members.values().map(Member::status)
+        self.members.keys().filter_map(|set| self.status_of(*set))
     }
 
     /// How one member is.
     pub fn status_of(&self, set: SetId) -> Option<MemberStatus> {
-        self.members.get(&set).map(Member::status)
+        let status = self.members.get(&set).map(Member::status)?;
+        let silent_ticks = self.rests.silent_ticks(set, self.ticks).unwrap_or(status.silent_ticks);
+        Some(MemberStatus { silent_ticks, ..status })
     }
 
     /// Ticks since a set's leader was heard of here.
     pub fn silent_ticks(&self, set: SetId) -> Option<u64> {
-        self.members.get(&set).map(Member::silent_ticks)
+        let resting = self.rests.silent_ticks(set, self.ticks);
+        resting.or_else(|| self.members.get(&set).map(Member::silent_ticks))
     }
 
     /// What is known of a member beside its entries.
@@ -233,6 +270,11 @@ impl Core {
     /// All sets with a member here.
     pub fn sets(&self) -> impl Iterator<Item = SetId> {
         self.members.keys().copied()
+    }
+
+    /// Sets with a member here that does not rest.
+    pub fn awake_sets(&self) -> impl Iterator<Item = SetId> {
+        self.awake.iter().copied()
     }
 
     pub(crate) fn table(&self, set: SetId) -> Option<&GroupTable> {
@@ -288,9 +330,10 @@ impl Core {
 
     fn take(&mut self, input: Input, outputs: &mut Outputs) {
         match input {
-            Input::Tick => {
-                for set in self.members.keys().copied().collect::<Vec<_>>() {
-                    self.with(set, outputs, |member, _| member.tick());
+            Input::Tick => self.tick(outputs),
+            Input::Beats { from, beats, are_answers } => {
+                for beat in beats {
+                    self.hear(from, &beat, are_answers, outputs);
                 }
             }
             Input::Message { from, message } => {
@@ -314,7 +357,9 @@ impl Core {
                 self.with(set, outputs, |member, wishes| member.read(ticket, wishes));
             }
             Input::Persisted(turn) => {
-                for set in self.members.keys().copied().collect::<Vec<_>>() {
+                // Who rests has nothing that is not on disk.
+                let awaits = |set: &SetId| self.members.get(set).is_some_and(|it| it.awaits(turn));
+                for set in self.awake.iter().copied().filter(awaits).collect::<Vec<_>>() {
                     self.with(set, outputs, |member, wishes| member.persisted(turn, wishes));
                 }
             }
@@ -328,6 +373,53 @@ impl Core {
         }
     }
 
+    fn tick(&mut self, outputs: &mut Outputs) {
+        self.ticks += 1;
+        let tick = self.ticks;
+        for set in self.rests.due(tick, self.settings.election_ticks as u64) {
+            self.wake(set, tick - 1);
+        }
+        for set in self.awake.iter().copied().collect::<Vec<_>>() {
+            let member = self.members.get_mut(&set);
+            if let Some(rest) = member.and_then(|member| member.begin_rest(tick)) {
+                self.rests.begin(set, rest);
+                self.awake.remove(&set);
+                continue;
+            }
+            self.with(set, outputs, |member, _| member.tick());
+        }
+        if tick.is_multiple_of(self.settings.heartbeat_ticks as u64) {
+            self.rests.beat(&mut outputs.beats);
+        }
+    }
+
+    /// A beat of another node's member, for one that rests or not.
+    fn hear(&mut self, from: NodeId, beat: &Beat, is_answer: bool, outputs: &mut Outputs) {
+        let is_heard = match is_answer {
+            true => self.rests.hear_answer(from, beat),
+            false => self.rests.hear(from, beat, self.ticks, &mut outputs.heard),
+        };
+        if is_heard {
+            return;
+        }
+        let message = beat.message(is_answer);
+        if self.replica(beat.set) == Some(beat.to) {
+            self.take(Input::Message { from, message }, outputs);
+        } else {
+            outputs.unheard.push((from, message));
+        }
+    }
+
+    /// A member rests no more; it has counted up to a tick.
+    fn wake(&mut self, set: SetId, tick: u64) {
+        if let Some(rest) = self.rests.end(set) {
+            self.awake.insert(set);
+            if let Some(member) = self.members.get_mut(&set) {
+                member.wake(&rest, tick);
+            }
+        }
+    }
+
     /// Has a member do something. A panic, of the library or of ours, takes the member out of service and not the process.
     fn with(
         &mut self,
@@ -335,6 +427,7 @@ impl Core {
         outputs: &mut Outputs,
         work: impl FnOnce(&mut Member, &mut Wishes),
     ) {
+        self.wake(set, self.ticks);
         let Some(member) = self.members.get_mut(&set) else { return };
         if member.frozen.is_some() {
             return;
@@ -351,6 +444,9 @@ impl Core {
             return;
         }
         self.touched.insert(set);
+        if wishes.are_none() {
+            return;
+        }
         outputs.appends.extend(wishes.appends.into_iter().map(|append| (set, append)));
         let addressed = wishes.messages.into_iter().filter_map(|message| member.address(message));
         outputs.messages.extend(addressed);

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::{
     AnswerTo, CommitError, CommitResult, Committed, Configuration, GroupState, Request, RequestId,
     Split, Storage, Truncate,
@@ -114,6 +115,8 @@ struct Shared {
     has_failed: AtomicBool,
     /// What the members hold.
     ranges: OnceLock<Arc<HeldRanges>>,
+    /// Whose mailboxes got something; they are woken when a turn is over, once for all that they got.
+    wakers: Mutex<Vec<Waker>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -150,6 +153,7 @@ impl Groups {
             request_ms,
             has_failed: AtomicBool::new(false),
             ranges: OnceLock::new(),
+            wakers: Mutex::default(),
             thread: Mutex::new(None),
             clock,
         });
@@ -339,11 +343,39 @@ impl Groups {
             splits,
             mutations,
         };
-        let (done, committed) = answered(answer_to);
+        // Whoever has a mailbox says when nothing more comes: [`Groups::ring`].
+        let is_gathered = answer_to.is_some();
+        let (done, committed) = self.answered(answer_to);
         let question = Question::Submit { set, request: Box::new(request), deadline_ms, done };
-        match self.ask(question) {
+        let asked = match is_gathered {
+            true => self.put(question).map(|_| ()),
+            false => self.ask(question),
+        };
+        match asked {
             Ok(()) => committed,
             Err(_) => Committed::Now(Err(CommitError::Overloaded)),
+        }
+    }
+
+    /// Who is told what became of a request, and what its caller gets now.
+    fn answered(&self, answer_to: Option<AnswerTo<'_>>) -> (WriteDone, Committed) {
+        match answer_to {
+            Some(AnswerTo { mailbox, number }) => {
+                let (mailbox, shared) = (Arc::clone(mailbox), Arc::clone(&self.0));
+                let done = move |outcome| {
+                    if let Some(waker) = mailbox.put(number, result_of(outcome)) {
+                        shared.wakers.lock().push(waker);
+                    }
+                };
+                (Box::new(done), Committed::Promised)
+            }
+            None => {
+                let (sender, receiver) = oneshot::channel();
+                let done = move |outcome| {
+                    let _ = sender.send(result_of(outcome));
+                };
+                (Box::new(done), Committed::Later(receiver))
+            }
         }
     }
 
@@ -353,19 +385,28 @@ impl Groups {
         self.0.wake();
     }
 
+    /// Has the thread look at what was asked with mailboxes.
+    pub fn ring(&self) {
+        let inbox = self.0.inbox.lock();
+        if !inbox.questions.is_empty() {
+            self.0.ring(inbox);
+        }
+    }
+
     /// The question comes back if too many wait.
     fn ask(&self, question: Question) -> Result<(), Box<Question>> {
+        let inbox = self.put(question)?;
+        self.0.ring(inbox);
+        Ok(())
+    }
+
+    fn put(&self, question: Question) -> Result<MutexGuard<'_, Inbox>, Box<Question>> {
         let mut inbox = self.0.inbox.lock();
         if inbox.is_closing || inbox.questions.len() >= WAITING_MAX {
             return Err(Box::new(question));
         }
         inbox.questions.push(question);
-        let was_woken = std::mem::replace(&mut inbox.is_woken, true);
-        drop(inbox);
-        if !was_woken {
-            self.0.rung.notify_one();
-        }
-        Ok(())
+        Ok(inbox)
     }
 
     fn tell(&self, host: &mut Host, now: Now) {
@@ -399,28 +440,6 @@ fn is_fresh(member: &MemberStatus) -> bool {
     member.frozen.is_none() && member.silent_ticks * TICK_MS <= SILENT_MS_MAX
 }
 
-/// Who is told what became of a request, and what its caller gets now.
-fn answered(answer_to: Option<AnswerTo<'_>>) -> (WriteDone, Committed) {
-    match answer_to {
-        Some(AnswerTo { mailbox, number }) => {
-            let mailbox = Arc::clone(mailbox);
-            let done = move |outcome| {
-                if let Some(waker) = mailbox.put(number, result_of(outcome)) {
-                    waker.wake();
-                }
-            };
-            (Box::new(done), Committed::Promised)
-        }
-        None => {
-            let (sender, receiver) = oneshot::channel();
-            let done = move |outcome| {
-                let _ = sender.send(result_of(outcome));
-            };
-            (Box::new(done), Committed::Later(receiver))
-        }
-    }
-}
-
 fn result_of(outcome: WriteOutcome) -> CommitResult {
     match outcome {
         WriteOutcome::Done(result) => result,
@@ -433,8 +452,20 @@ fn result_of(outcome: WriteOutcome) -> CommitResult {
 
 impl Shared {
     fn wake(&self) {
-        self.inbox.lock().is_woken = true;
-        self.rung.notify_one();
+        self.ring(self.inbox.lock());
+    }
+
+    fn ring(&self, mut inbox: MutexGuard<'_, Inbox>) {
+        let was_woken = std::mem::replace(&mut inbox.is_woken, true);
+        drop(inbox);
+        if !was_woken {
+            self.rung.notify_one();
+        }
+    }
+
+    fn wake_answered(&self) {
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -482,6 +513,7 @@ impl Driver {
             if let Some(transport) = shared.transport.get() {
                 transport.send_all(messages);
             }
+            shared.wake_answered();
             if applied_before != self.applied() {
                 self.tell_applied(&applied_before);
             }
@@ -510,6 +542,7 @@ impl Driver {
                 _ => {}
             }
         }
+        shared.wake_answered();
     }
 
     /// What came, at the latest when the next tick is due.

@@ -27,6 +27,7 @@ use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Pending, Settings, Ticket, is_of_set};
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
+pub(crate) use said::BEATS_MAX;
 pub use said::{NodeMessage, ProposalAnswer};
 use splits::Splits;
 pub use splits::{OnSplit, SplitOff};
@@ -40,6 +41,9 @@ const KIND_REQUEST: u8 = 4;
 const KIND_KNOWN_BY_ALL: u8 = storage::REPLICATION_KINDS_FROM;
 /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then.
 const SILENT_S: u32 = 300;
+
+/// Every so many ticks it is looked whether anything is to be said of sets that rest.
+const CHORE_TICKS: u64 = 20;
 
 /// The time, as whoever drives a host knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -464,9 +468,12 @@ impl Host {
                 peer.shown = shown;
             }
             NodeMessage::Consensus(message) => self.receive_consensus(from, message),
+            NodeMessage::Beats { beats, are_answers } => {
+                self.inbox.push_back(Input::Beats { from, beats, are_answers });
+            }
             NodeMessage::Answer { number, answer } => self.take_answer(number, answer),
-            NodeMessage::Request { number, set, body } => match Request::from_bytes(body) {
-                Ok(request) => self.propose(set, request, from, number),
+            NodeMessage::Request { number, set, body } => match Request::from_bytes(body.clone()) {
+                Ok(request) => self.propose(set, (request, body), from, number),
                 Err(_) => tracing::warn!(%from, "a request of another node is not readable"),
             },
             NodeMessage::Gone { set, replica } => self.receive_gone(set, replica),
@@ -520,8 +527,8 @@ impl Host {
         let leader = |set| core.leader(set);
         match self.requests.attempt(number, self.node, leader, self.now.ms) {
             Attempt::Waits => {}
-            Attempt::Here { number, set, request } => {
-                self.propose(set, *request, self.node, number);
+            Attempt::Here { number, set, request, body } => {
+                self.propose(set, (*request, body), self.node, number);
             }
             Attempt::There { node, number, set, body } => {
                 self.outbox.push((node, NodeMessage::Request { number, set, body }));
@@ -529,7 +536,7 @@ impl Host {
         }
     }
 
-    fn propose(&mut self, set: SetId, request: Request, from: NodeId, number: u64) {
+    fn propose(&mut self, set: SetId, request: (Request, Bytes), from: NodeId, number: u64) {
         let answers = Arc::clone(&self.answers);
         let done = Box::new(move |answer| answers.lock().push((from, number, answer)));
         self.write(set, request, done);
@@ -553,11 +560,11 @@ impl Host {
         ticket
     }
 
-    /// A request for a set that this node's member leads, perhaps.
+    /// A request for a set that this node's member leads, perhaps; with its bytes.
     fn write(
         &mut self,
         set: SetId,
-        request: Request,
+        request: (Request, Bytes),
         done: Box<dyn FnOnce(ProposalAnswer) + Send>,
     ) {
         let mut now_s = self.cluster_s();
@@ -572,7 +579,7 @@ impl Host {
                 false => ProposalAnswer::NotLeader(leader),
             });
         }
-        let Some((mut request, done)) = self.route(set, request, done) else { return };
+        let Some(((mut request, mut body), done)) = self.route(set, request, done) else { return };
         let defines = self.storage.validate(&request.mutations);
         let defines = defines.and_then(|()| self.storage.propose_defines(set, &request.mutations));
         match defines {
@@ -580,6 +587,7 @@ impl Host {
             Ok(defines) => {
                 let last_us = self.last_us.entry(set).or_insert(i64::MIN);
                 let given_us = (*last_us).max(self.storage.group_last_us(set));
+                let asked_us = request.timed_us;
                 if !breaks(Rule::LetTimestampsFall)
                     && let Some(timed_us) = request.time_after(given_us)
                 {
@@ -588,7 +596,10 @@ impl Host {
                     now_s = now_s.max(u32::try_from(timed_us / 1_000_000).unwrap_or(0));
                 }
                 let ticket = Some(self.ticket(Asked::Write(set, done)));
-                let (kind, body) = (KIND_REQUEST, request.to_bytes());
+                if request.timed_us != asked_us {
+                    body = request.to_bytes();
+                }
+                let kind = KIND_REQUEST;
                 let to_bytes = |(kind, body)| (kind, Bytes::from(body));
                 let before = defines.into_iter().map(to_bytes).collect();
                 self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
@@ -670,7 +681,12 @@ impl Host {
 
     /// What a leader says by itself.
     fn propose_chores(&mut self, now_s: u32) {
-        for set in self.core.sets().filter(|set| self.core.leads(*set)).collect::<Vec<_>>() {
+        // Of a set that rests nothing is to be said but what time it is.
+        let sets: Vec<SetId> = match self.ticks.is_multiple_of(CHORE_TICKS) {
+            true => self.core.sets().collect(),
+            false => self.core.awake_sets().collect(),
+        };
+        for set in sets.into_iter().filter(|set| self.core.leads(*set)).collect::<Vec<_>>() {
             let known = self.known_by_all.get(&set).copied().unwrap_or(0);
             let matched = self.core.matched_by_all(set).unwrap_or(0);
             if matched >= known + self.options.known_by_all_step {
@@ -721,6 +737,11 @@ impl Host {
         self.append(outputs.turn);
         let to_message = |(node, message)| (node, NodeMessage::Consensus(message));
         self.outbox.extend(outputs.messages.into_iter().map(to_message));
+        self.send_beats(outputs.beats, false);
+        self.send_beats(outputs.heard, true);
+        for (from, message) in outputs.unheard {
+            self.receive_consensus(from, message);
+        }
         for (set, committed) in outputs.committed {
             self.apply(set, committed);
         }
@@ -767,8 +788,9 @@ impl Host {
     fn apply(&mut self, set: SetId, committed: CommittedEntries) {
         let mut entries = Vec::with_capacity(committed.entries.len());
         let mut tickets = Vec::with_capacity(committed.entries.len());
+        let table = self.core.table(set);
         for (place, kind, now_s, body, ticket) in committed.entries {
-            let slot = self.core.table(set).and_then(|table| table.slot(place.index));
+            let slot = table.and_then(|table| table.slot(place.index));
             let position = slot.map_or(u64::MAX, |slot| slot.record);
             if kind == KIND_KNOWN_BY_ALL
                 && let Some(index) = body.first_chunk::<8>()

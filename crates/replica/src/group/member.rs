@@ -2,6 +2,7 @@
 //! and nothing that a peer sends can end the process.
 
 mod moves;
+mod rest;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,6 +38,8 @@ pub struct Settings {
     pub held_max: usize,
     /// So many reads wait for one member.
     pub reads_max: usize,
+    /// A member of whom nothing was wanted for so many ticks rests.
+    pub rest_ticks: u64,
 }
 
 impl Default for Settings {
@@ -49,6 +52,7 @@ impl Default for Settings {
             uncommitted_bytes_max: 64 * 1024 * 1024,
             held_max: 1024,
             reads_max: 65_536,
+            rest_ticks: 4,
         }
     }
 }
@@ -150,6 +154,18 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
+    /// Most of what happens to a member in a turn leads to nothing before its end.
+    pub(crate) fn are_none(&self) -> bool {
+        self.appends.is_empty()
+            && self.messages.is_empty()
+            && self.committed.entries.is_empty()
+            && self.answers.is_empty()
+            && self.wanted.is_none()
+            && !(self.leads_anew || self.is_reconfigured || self.is_removed)
+            && self.wanted_images.is_empty()
+            && self.removed.is_empty()
+    }
+
     /// The state is to be kept, behind what is to be kept already.
     fn append_state(&mut self, state: GroupState) {
         self.appends.push(GroupAppend { state: Some(state), ..GroupAppend::default() });
@@ -215,6 +231,9 @@ pub(crate) struct Member {
     seen: (StateRole, u64, u64),
     ticks: u64,
     heard_at: u64,
+    /// The last entry and the last batch of reads when it last ticked, and for how many ticks nothing was wanted.
+    last_seen: (u64, u64),
+    calm_ticks: u64,
     proposed: VecDeque<Proposed>,
     held: VecDeque<Proposal>,
     reads: VecDeque<ReadBatch>,
@@ -280,6 +299,8 @@ impl Member {
             seen: (StateRole::Follower, u64::MAX, 0),
             ticks: 0,
             heard_at: 0,
+            last_seen: (0, 0),
+            calm_ticks: 0,
             proposed: VecDeque::new(),
             held: VecDeque::new(),
             reads: VecDeque::new(),
@@ -329,6 +350,17 @@ impl Member {
         self.node_of(leader)
     }
 
+    /// Its rank where nobody leads; behind one who does its place among the others, from one on: nobody waits for a member that
+    /// will not ask for votes, and nobody asks before a leader was silent for a while.
+    fn rank_behind(&self, leader: u64) -> usize {
+        let (leader, configuration) = (ReplicaId(leader), &self.state().configuration);
+        if leader == self.replica || !configuration.voters.contains(&leader) {
+            return self.rank;
+        }
+        let is_later = rank_of(self.set, leader, configuration) < self.rank;
+        self.rank + usize::from(!is_later)
+    }
+
     /// The library draws its own timeouts by chance, from a source of its own; after every call that may have done so, ours
     /// takes their place.
     fn set_timeout(&mut self, has_ticked: bool) {
@@ -339,7 +371,7 @@ impl Member {
         if seen != self.seen || has_campaigned {
             let later = match is_candidate {
                 true => usize::try_from(self.random.below(CHANCE_TICKS)).unwrap_or(0),
-                false => TICKS_PER_RANK * self.rank,
+                false => TICKS_PER_RANK * self.rank_behind(raft.leader_id),
             };
             self.timeout = self.settings.election_ticks + 2 + later;
             self.seen = seen;
@@ -489,6 +521,11 @@ impl Member {
             return;
         }
         self.unasked_reads.push(ticket);
+    }
+
+    /// Whether something of it was not on disk before a turn was.
+    pub(crate) fn awaits(&self, turn: u64) -> bool {
+        self.unpersisted.front().is_some_and(|front| front.turn <= turn)
     }
 
     /// What was appended in a turn, and everything before it, is on disk.

@@ -10,7 +10,7 @@
 //! Rules that hold here, by name, with the tests that fail without them: `docs/replication.md`.
 //!
 //! Reading order: [`wire`] and `node_wire` for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
-//! member, [`core`] for all of a node, [`host`] for what surrounds the core: log, trees, answers; [`requests`] for a
+//! member, [`core`] for all of a node, [`rests`] for those that have nothing to do, [`host`] for what surrounds the core: log, trees, answers; [`requests`] for a
 //! coordinator's requests on their way to leaders; [`driver`] for the thread that drives a host in a real process.
 
 mod changes;
@@ -26,6 +26,7 @@ mod node_wire;
 #[cfg(test)]
 mod node_wire_tests;
 mod requests;
+mod rests;
 pub mod transfer;
 pub mod wire;
 
@@ -41,5 +42,6 @@ pub use host::{
 };
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
 pub use requests::{WriteDone, WriteOutcome};
+pub use rests::Beat;
 pub use transfer::{Taken, TransferMessage};
 pub use wire::PeerMessage;

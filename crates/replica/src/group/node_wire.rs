@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage::{CommitError, CommitResult, TreeError};
-use types::codec::{Decoder, Malformed};
+use types::codec::{Decoder, Malformed, push_length, push_varint};
 use types::travel::{CommitAnswer, Fault, decode_commit_answer, encode_commit_answer};
 use types::{NodeId, ReplicaId, SetId};
 
-use super::host::{NodeMessage, ProposalAnswer};
+use super::host::{BEATS_MAX, NodeMessage, ProposalAnswer};
+use super::rests::Beat;
 use super::transfer::TransferMessage;
 use super::wire::PeerMessage;
 
@@ -30,6 +31,8 @@ const KIND_DIFFERS: u8 = 10;
 const KIND_TRANSFER: u8 = 11;
 const KIND_WHO_IS: u8 = 12;
 const KIND_ORIGIN: u8 = 13;
+const KIND_BEATS: u8 = 14;
+const KIND_BEATS_HEARD: u8 = 15;
 
 const ANSWER_DONE: u8 = 0;
 const ANSWER_LEADER_UNKNOWN: u8 = 1;
@@ -46,6 +49,10 @@ impl NodeMessage {
             NodeMessage::Consensus(message) => {
                 out.push(KIND_CONSENSUS);
                 message.encode(out);
+            }
+            NodeMessage::Beats { beats, are_answers } => {
+                out.push(if *are_answers { KIND_BEATS_HEARD } else { KIND_BEATS });
+                encode_beats(beats, out);
             }
             NodeMessage::Request { number, set, body } => {
                 out.push(KIND_REQUEST);
@@ -127,11 +134,42 @@ impl NodeMessage {
                 let ping = NodeMessage::Ping { clock_us, shown };
                 if decoder.is_done() { Ok(ping) } else { Err(Malformed) }
             }
+            kind @ (KIND_BEATS | KIND_BEATS_HEARD) => {
+                let are_answers = kind == KIND_BEATS_HEARD;
+                Ok(NodeMessage::Beats { beats: decode_beats(decoder)?, are_answers })
+            }
             KIND_TRANSFER => TransferMessage::decode(decoder.rest()).map(NodeMessage::Transfer),
             kind @ (KIND_WHO_IS | KIND_ORIGIN) => decode_about_origin(kind, decoder),
             kind => decode_about_members(kind, decoder),
         }
     }
+}
+
+fn encode_beats(beats: &[Beat], out: &mut Vec<u8>) {
+    push_length(out, beats.len());
+    for beat in beats {
+        push_varint(out, u64::from(beat.set.0));
+        let numbers = [beat.to.0, beat.from.0, beat.term, beat.commit];
+        numbers.into_iter().for_each(|number| push_varint(out, number));
+    }
+}
+
+fn decode_beats(mut decoder: Decoder) -> Result<Vec<Beat>, Malformed> {
+    let count = decoder.length()?;
+    if count > BEATS_MAX {
+        return Err(Malformed);
+    }
+    let mut beats = Vec::with_capacity(count);
+    for _ in 0..count {
+        beats.push(Beat {
+            set: SetId(u32::try_from(decoder.varint()?).map_err(|_| Malformed)?),
+            to: ReplicaId(decoder.varint()?),
+            from: ReplicaId(decoder.varint()?),
+            term: decoder.varint()?,
+            commit: decoder.varint()?,
+        });
+    }
+    if decoder.is_done() { Ok(beats) } else { Err(Malformed) }
 }
 
 fn encode_member(kind: u8, set: SetId, replica: ReplicaId, out: &mut Vec<u8>) {

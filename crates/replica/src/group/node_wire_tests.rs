@@ -7,9 +7,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use raft::eraftpb::{Entry, Message, MessageType};
 use storage::{AllDone, CommitError, CommitResult, TreeError};
-use types::{CurrentRow, Done, NodeId, Outcome, Refusal, RowPosition, SetId, TableId};
+use types::{CurrentRow, Done, NodeId, Outcome, Refusal, ReplicaId, RowPosition, SetId, TableId};
 
-use super::{NodeMessage, PeerMessage, ProposalAnswer};
+use super::{Beat, NodeMessage, PeerMessage, ProposalAnswer};
 
 fn any_bytes() -> impl Strategy<Value = Bytes> {
     prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from)
@@ -62,6 +62,16 @@ fn result() -> impl Strategy<Value = CommitResult> {
     prop_oneof![all_done.prop_map(Ok), commit_error().prop_map(Err)]
 }
 
+fn beat() -> impl Strategy<Value = Beat> {
+    (any::<u32>(), any::<(u64, u64, u64, u64)>()).prop_map(|(set, (to, from, term, commit))| Beat {
+        set: SetId(set),
+        to: ReplicaId(to),
+        from: ReplicaId(from),
+        term,
+        commit,
+    })
+}
+
 fn message() -> impl Strategy<Value = NodeMessage> {
     let answer = prop_oneof![
         result().prop_map(ProposalAnswer::Done),
@@ -87,6 +97,8 @@ fn message() -> impl Strategy<Value = NodeMessage> {
             NodeMessage::Request { number, set: SetId(set), body }
         }),
         (any::<u64>(), answer).prop_map(|(number, answer)| NodeMessage::Answer { number, answer }),
+        (prop::collection::vec(beat(), 0..4), any::<bool>())
+            .prop_map(|(beats, are_answers)| NodeMessage::Beats { beats, are_answers }),
         (any::<i64>(), any::<u64>())
             .prop_map(|(clock_us, shown)| NodeMessage::Ping { clock_us, shown }),
     ]
@@ -156,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..6_u8) {
+    fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..14_u8) {
         let _ = NodeMessage::decode(Bytes::from(bytes.clone()));
         // Most would end at the version otherwise.
         let known = [&[1, kind], bytes.as_slice()].concat();
@@ -188,6 +200,9 @@ fn the_bytes_are_the_documented_ones() {
         answer(ProposalAnswer::Done(Err(CommitError::TooLate))),
         &[1, 3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 1, 1, 13],
     );
+    let (set, to, from) = (SetId(7), ReplicaId(20), ReplicaId(10));
+    let beats = vec![Beat { set, to, from, term: 2, commit: 300 }];
+    check(NodeMessage::Beats { beats, are_answers: false }, &[1, 12, 1, 7, 20, 10, 2, 0xac, 0x02]);
     let mut message = Message { to: 20, from: 10, term: 2, commit: 300, ..Message::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);
     check(

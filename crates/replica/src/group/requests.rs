@@ -66,7 +66,7 @@ pub(crate) enum Attempt {
     /// Nothing: it is waited for.
     Waits,
     /// This node's member leads.
-    Here { number: u64, set: SetId, request: Box<Request> },
+    Here { number: u64, set: SetId, request: Box<Request>, body: Bytes },
     /// Another node's does.
     There { node: NodeId, number: u64, set: SetId, body: Bytes },
 }
@@ -155,10 +155,12 @@ impl Requests {
             Some(node) if node == own => {
                 pending.sent = Some((own, now_ms));
                 let mut request = Box::new(pending.request.clone());
+                let mut body = pending.body.clone();
                 if breaks(Rule::RetryWithoutId) {
                     request.id = None;
+                    body = request.to_bytes();
                 }
-                Attempt::Here { number, set: pending.set, request }
+                Attempt::Here { number, set: pending.set, request, body }
             }
             Some(node) => {
                 pending.sent = Some((node, now_ms));

@@ -8,14 +8,14 @@ use storage::{Configuration, GroupState, RecoveredGroup};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::entries::context_of;
-use super::{Answer, Core, Input, Outputs, PeerMessage, Role, Settings, Ticket};
+use super::{Answer, Beat, Core, Input, Outputs, PeerMessage, Role, Settings, Ticket};
 
 const SET: SetId = SetId(3);
 
 /// Cores whose disks keep everything at once, and whose network is a queue.
 struct Cluster {
     cores: Vec<Core>,
-    on_their_way: VecDeque<(NodeId, NodeId, PeerMessage)>,
+    on_their_way: VecDeque<(NodeId, Input)>,
     /// Nodes that hear and say nothing.
     cut_off: Vec<NodeId>,
     applied: Vec<Vec<(u64, Bytes, Option<Ticket>)>>,
@@ -56,9 +56,15 @@ impl Cluster {
     }
 
     fn follow(&mut self, node: NodeId, outputs: Outputs) {
-        let Outputs { turn, appends, messages, committed, answers, .. } = outputs;
+        let Outputs { turn, appends, messages, committed, answers, beats, heard, .. } = outputs;
+        let from = node;
         for (to, message) in messages {
-            self.on_their_way.push_back((node, to, message));
+            self.on_their_way.push_back((to, Input::Message { from, message }));
+        }
+        for (are_answers, beats) in [(false, beats), (true, heard)] {
+            for (to, beats) in beats {
+                self.on_their_way.push_back((to, Input::Beats { from, beats, are_answers }));
+            }
         }
         self.answers.extend(answers);
         for (set, entries) in committed {
@@ -77,9 +83,12 @@ impl Cluster {
     }
 
     fn deliver_all(&mut self) {
-        while let Some((from, to, message)) = self.on_their_way.pop_front() {
-            if !self.cut_off.contains(&from) && !self.cut_off.contains(&to) {
-                self.input(to, Input::Message { from, message });
+        while let Some((to, input)) = self.on_their_way.pop_front() {
+            let (Input::Message { from, .. } | Input::Beats { from, .. }) = &input else {
+                continue;
+            };
+            if !self.cut_off.contains(from) && !self.cut_off.contains(&to) {
+                self.input(to, input);
             }
         }
     }
@@ -153,6 +162,75 @@ fn a_leader_that_is_cut_off_answers_no_read_and_its_proposal_is_lost() {
     for node in 0..3 {
         assert_eq!(bodies(node).collect::<Vec<_>>(), [Bytes::from_static(b"instead")]);
     }
+}
+
+impl Cluster {
+    fn resting(&self) -> usize {
+        self.cores.iter().filter(|core| core.awake_sets().next().is_none()).count()
+    }
+
+    fn terms(&self) -> Vec<u64> {
+        self.cores.iter().map(|core| core.status_of(SET).unwrap().term).collect()
+    }
+}
+
+#[test]
+fn members_of_whom_nothing_is_wanted_rest_and_keep_their_leader() {
+    let mut cluster = Cluster::new(4);
+    cluster.tick(40);
+    let (leader, terms) = (cluster.leader().unwrap(), cluster.terms());
+    assert_eq!(cluster.resting(), 4);
+    cluster.tick(500);
+    assert_eq!((cluster.leader(), cluster.terms()), (Some(leader), terms.clone()));
+    assert_eq!(cluster.resting(), 4, "nobody had to look");
+    for node in 0..4 {
+        assert!(cluster.cores[node].silent_ticks(SET).unwrap() <= 2, "it heard of its leader");
+    }
+    cluster.propose(leader, 1, b"a");
+    cluster.tick(3);
+    assert_eq!(cluster.resting(), 0, "everybody is awake");
+    assert!(cluster.applied.iter().all(|applied| applied.len() == 1), "and has it");
+    cluster.tick(20);
+    assert_eq!((cluster.resting(), cluster.terms()), (4, terms));
+}
+
+#[test]
+fn a_leader_that_rests_and_is_cut_off_leads_no_more_and_another_does() {
+    let mut cluster = Cluster::new(4);
+    cluster.tick(40);
+    let old = cluster.leader().unwrap();
+    assert_eq!(cluster.resting(), 4);
+    cluster.cut_off = vec![old];
+    // A timeout and the few ticks of who comes next, and not of the one who is gone.
+    cluster.tick(16);
+    let new = cluster.leader().expect("the others elect");
+    cluster.tick(20);
+    assert!(!cluster.core(old).leads(SET), "nobody answered it");
+    cluster.cut_off.clear();
+    cluster.tick(40);
+    assert_eq!((cluster.leader(), cluster.resting()), (Some(new), 4));
+}
+
+#[test]
+fn a_member_that_rests_is_not_content_with_a_beat_of_another_term() {
+    let mut cluster = Cluster::new(3);
+    cluster.tick(40);
+    assert_eq!(cluster.resting(), 3);
+    let leader = cluster.leader().unwrap();
+    let follower = NodeId(leader.0 % 3 + 1);
+    let status = cluster.core(follower).status_of(SET).unwrap();
+    let (to, from) = (status.replica, ReplicaId(leader.0 * 10));
+    let beat = Beat { set: SET, to, from, term: status.term, commit: status.commit };
+    let mut heard = |change: fn(&mut Beat)| {
+        let mut beat = beat;
+        change(&mut beat);
+        let beats = Input::Beats { from: leader, beats: vec![beat], are_answers: false };
+        let outputs = cluster.core(follower).turn([beats]);
+        (!outputs.heard.is_empty(), outputs.messages.len(), outputs.unheard.len())
+    };
+    assert_eq!(heard(|_| ()), (true, 0, 0));
+    assert_eq!(heard(|beat| beat.to = ReplicaId(77)), (false, 0, 1), "it is for nobody here");
+    assert_eq!(heard(|beat| beat.term -= 1), (false, 1, 0), "an old leader is told so");
 }
 
 #[test]

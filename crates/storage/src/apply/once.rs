@@ -12,7 +12,8 @@ use node_log::broken::{Rule, breaks};
 use super::Place;
 use crate::entry::{Request, RequestId};
 use crate::error::{CommitError, TreeError};
-use crate::tree::keys::request_key;
+use crate::tree::keys::{request_key, request_number};
+use crate::tree::progress::SetProgress;
 use crate::tree::store::OpenStore;
 use tree::engine::{LATEST, TreeBytes};
 
@@ -37,11 +38,22 @@ impl Asked {
     }
 
     /// What became of the mutation before.
-    pub(crate) fn known(&self, opened: &OpenStore, place: Place) -> Result<Known, TreeError> {
+    pub(crate) fn known(
+        &self,
+        opened: &OpenStore,
+        progress: &SetProgress,
+        place: Place,
+    ) -> Result<Known, TreeError> {
         if place.now_s > self.not_after_s && !breaks(Rule::ApplyLate) {
             return Ok(Known::Answered(Err(CommitError::TooLate)));
         }
         if breaks(Rule::ForgetRequests) {
+            return Ok(Known::New);
+        }
+        let Some(RequestId(id)) = self.id else { return Ok(Known::New) };
+        // The other mutations of a request come behind its first.
+        let highest = || highest_of_namer(opened, place.set, id);
+        if self.number == 0 && !progress.may_be_answered(id, highest)? {
             return Ok(Known::New);
         }
         Ok(self.answer(opened, place.set)?.map_or(Known::New, Known::Answered))
@@ -71,7 +83,8 @@ impl Asked {
         weight: u64,
     ) -> i64 {
         let Some(RequestId(id)) = self.id else { return 0 };
-        let mut value = self.not_after_s.to_be_bytes().to_vec();
+        let mut value = Vec::with_capacity(ANSWER_BYTES);
+        value.extend_from_slice(&self.not_after_s.to_be_bytes());
         if !encode_answer(result, weight, &mut value) {
             return 0;
         }
@@ -83,11 +96,22 @@ impl Asked {
     }
 }
 
+/// The highest number of a request with a kept answer, of those whose names begin as this one does: its coordinator's, since it runs.
+fn highest_of_namer(opened: &OpenStore, set: SetId, id: u128) -> Result<Option<u64>, TreeError> {
+    let first = id >> 64 << 64;
+    let from = request_key(set, first, 0);
+    let to = request_key(set, first | u128::from(u64::MAX), u32::MAX);
+    let last = opened.tree.range(&from, &to, LATEST).next_back().transpose()?;
+    Ok(last.and_then(|(key, _)| request_number(&key)))
+}
+
 /// The last second of a kept answer.
 pub(crate) fn not_after_s(value: &[u8]) -> Option<u32> {
     value.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
+/// What an answer takes that says nothing but that it was applied.
+const ANSWER_BYTES: usize = 4 + 1 + 10;
 const APPLIED: u8 = 0;
 const NOT_APPLIED: u8 = 1;
 const REFUSED: u8 = 2;

@@ -138,12 +138,16 @@ pub(crate) fn requests_bounds(set: SetId) -> (Vec<u8>, Vec<u8>) {
     (start, end)
 }
 
+/// Space, set, id, number.
+const REQUEST_KEY_BYTES: usize = 1 + 4 + 16 + 4;
+
 /// Where it is kept what became of a mutation of a request.
-pub(crate) fn request_key(set: SetId, id: u128, number: u32) -> Vec<u8> {
-    let mut key = vec![SPACE_REQUESTS];
-    key.extend_from_slice(&set.0.to_be_bytes());
-    key.extend_from_slice(&id.to_be_bytes());
-    key.extend_from_slice(&number.to_be_bytes());
+pub(crate) fn request_key(set: SetId, id: u128, number: u32) -> [u8; REQUEST_KEY_BYTES] {
+    let mut key = [0; REQUEST_KEY_BYTES];
+    let parts =
+        [&[SPACE_REQUESTS][..], &set.0.to_be_bytes(), &id.to_be_bytes(), &number.to_be_bytes()];
+    let bytes = parts.into_iter().flatten();
+    key.iter_mut().zip(bytes).for_each(|(byte, from)| *byte = *from);
     key
 }
 
@@ -154,6 +158,12 @@ pub(crate) fn request_key_of(set: SetId, key: &[u8]) -> Option<Vec<u8>> {
     other.extend_from_slice(&set.0.to_be_bytes());
     other.extend_from_slice(name);
     Some(other)
+}
+
+/// The number that whoever named a request gave it, from the key of its answer.
+pub(crate) fn request_number(key: &[u8]) -> Option<u64> {
+    let bytes = key.get(1 + 4 + 8..).and_then(|rest| rest.first_chunk::<8>());
+    bytes.map(|bytes| u64::from_be_bytes(*bytes))
 }
 
 /// Where a definition of the table is kept.

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use types::{Outcome, RingToken, SetId};
 
 use crate::definition::Definition;
-use crate::error::CommitError;
+use crate::error::{CommitError, TreeError};
 use node_log::broken::{Rule, breaks};
 use tree::engine::{SeqNo, TreeBytes};
 
@@ -91,6 +91,8 @@ pub(crate) struct SetProgress {
     pub(super) horizon_s: AtomicU32,
     /// Over what was applied of a set with several members.
     pub(super) checksum: AtomicU64,
+    /// The highest named requests that the tree has answers of, by who named them.
+    pub(super) named: Mutex<Vec<(u64, u64)>>,
     /// Odd while several keys are being written.
     pub(super) epoch: AtomicU64,
     /// Its keys are another set's by now. Changes under the lock of `readers`.
@@ -104,6 +106,9 @@ pub(crate) struct SetProgress {
     /// written again.
     pub(super) kept: Mutex<Option<ReplayPoint>>,
 }
+
+/// So many who name requests are remembered: one for each start of each node.
+const NAMERS_MAX: usize = 64;
 
 /// Nothing says how long what is dead stays.
 pub(super) const FOR_EVER_S: u32 = u32::MAX;
@@ -130,6 +135,7 @@ impl SetProgress {
             retention_s: AtomicU32::new(retention_s),
             horizon_s: AtomicU32::new(point.map_or(0, |point| point.horizon_s)),
             checksum: AtomicU64::new(point.map_or(0, |point| point.checksum)),
+            named: Mutex::new(Vec::new()),
             epoch: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
             limit: Mutex::new(None),
@@ -152,12 +158,36 @@ impl SetProgress {
     /// under the read side of `seal`.
     pub(crate) fn install(&self, point: ReplayPoint, definition: Option<Arc<Definition>>) {
         let retention_s = definition.as_ref().map_or(FOR_EVER_S, |it| it.retention_s);
+        // Answers came with the rows.
+        self.named.lock().clear();
         self.definition.store(definition);
         self.retention_s.store(retention_s, Ordering::Relaxed);
         self.horizon_s.store(point.horizon_s, Ordering::Relaxed);
         self.checksum.store(point.checksum, Ordering::Relaxed);
         self.index.store(point.applied.index, Ordering::Release);
         self.ordinal.store(point.applied.ordinal, Ordering::Release);
+    }
+
+    /// Whether a request may have been answered before: names rise, so one that is above all that were answered was not.
+    /// `highest` looks into the tree, once for each who gives names. Only called by the one who applies this set.
+    pub(crate) fn may_be_answered(
+        &self,
+        id: u128,
+        highest: impl FnOnce() -> Result<Option<u64>, TreeError>,
+    ) -> Result<bool, TreeError> {
+        let (namer, number) = ((id >> 64) as u64, id as u64);
+        let mut named = self.named.lock();
+        if let Some((_, known)) = named.iter_mut().find(|(known, _)| *known == namer) {
+            let is_new = number > *known;
+            *known = (*known).max(number);
+            return Ok(!is_new);
+        }
+        let highest = highest()?;
+        if named.len() >= NAMERS_MAX {
+            named.remove(0);
+        }
+        named.push((namer, highest.map_or(number, |highest| highest.max(number))));
+        Ok(highest.is_some_and(|highest| number <= highest))
     }
 
     /// Several keys are about to change. Only called by the one who applies this set.

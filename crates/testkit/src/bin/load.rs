@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release -p testkit --bin load -- 127.0.0.1:9042 PID insert 200000
 //!
+//! Of a cluster the processes of all nodes, with commas between them.
+//!
 //! The workloads: insert, read, update, slice. `insert` makes the table the others need.
 
 #![allow(
@@ -106,14 +108,18 @@ fn run(address: &str, workload: &str, part: i64, count: i64) -> Result<(), Box<d
     Ok(())
 }
 
-/// Time that the threads of a process ran so far, exact to nanoseconds: the ticks of the process itself would be as coarse
+/// Time that the threads of processes ran so far, exact to nanoseconds: the ticks of the process itself would be as coarse
 /// as what is compared. A thread that has ended is not counted any more.
-fn cpu_time(process: &str) -> Result<Duration, Box<dyn Error>> {
+fn cpu_time(processes: &str) -> Result<Duration, Box<dyn Error>> {
     let mut ran = Duration::ZERO;
-    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
-        let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
-        let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
-        ran += Duration::from_nanos(nanoseconds.ok_or("an unreadable thread")?);
+    for process in processes.split(',') {
+        for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+            let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else {
+                continue;
+            };
+            let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
+            ran += Duration::from_nanos(nanoseconds.ok_or("an unreadable thread")?);
+        }
     }
     Ok(ran)
 }

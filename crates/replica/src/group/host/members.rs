@@ -1,12 +1,15 @@
 //! Members come to a node and go from it.
 
+use std::collections::BTreeSet;
+
 use raft::eraftpb::MessageType;
 use storage::broken::{Rule, breaks};
 use storage::{GroupState, RecoveredGroup};
 use types::{NodeId, ReplicaId, SetId};
 
-use super::{Asked, Host, Input, NodeMessage, Peer};
+use super::{Asked, BEATS_MAX, Host, Input, NodeMessage, Peer};
 use crate::group::changes::{ChangeState, Goal, Next};
+use crate::group::rests::Beat;
 use crate::group::wire::PeerMessage;
 
 /// A node talks with at most so many others.
@@ -53,6 +56,16 @@ impl Host {
             return;
         }
         self.inbox.push_back(Input::Message { from, message });
+    }
+
+    /// What members that rest say to another node, together.
+    pub(super) fn send_beats(&mut self, beats: Vec<(NodeId, Vec<Beat>)>, are_answers: bool) {
+        for (node, beats) in beats {
+            for beats in beats.chunks(BEATS_MAX) {
+                let beats = NodeMessage::Beats { beats: beats.to_vec(), are_answers };
+                self.outbox.push((node, beats));
+            }
+        }
     }
 
     /// A member begins that a leader speaks to. It knows nothing, and is handed everything.
@@ -189,8 +202,10 @@ impl Host {
 
     /// The next step of every change that is under way.
     pub(super) fn drive_changes(&mut self, now_s: u32) {
-        let sets = self.core.sets().filter(|set| self.core.leads(*set));
-        for set in sets.collect::<Vec<_>>() {
+        // A member of a joint configuration does not rest.
+        let sets: BTreeSet<SetId> =
+            self.core.awake_sets().chain(self.goals.keys().copied()).collect();
+        for set in sets.into_iter().filter(|set| self.core.leads(*set)).collect::<Vec<_>>() {
             if self.is_splitting(set) {
                 continue;
             }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use storage::CommitResult;
 use types::{NodeId, ReplicaId, SetId};
 
+use crate::group::rests::Beat;
 use crate::group::transfer::TransferMessage;
 use crate::group::wire::PeerMessage;
 
@@ -22,11 +23,21 @@ pub enum ProposalAnswer {
     Moved(SetId),
 }
 
+/// A message has at most so many beats; more make several.
+pub(crate) const BEATS_MAX: usize = 16_384;
+
 /// What one node says to another.
 #[derive(Clone, Debug)]
 pub enum NodeMessage {
     /// From one member to another.
     Consensus(PeerMessage),
+    /// That members lead which rest, or that they heard of their leaders: a heartbeat, or its answer, of each set.
+    Beats {
+        /// At most [`BEATS_MAX`].
+        beats: Vec<Beat>,
+        /// Whether they answer.
+        are_answers: bool,
+    },
     /// A request for a set that the other node's member leads, perhaps.
     Request {
         /// The sender's number of it.

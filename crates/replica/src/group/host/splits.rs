@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use storage::broken::{Rule, breaks};
 use storage::{CommitError, GroupAppend, GroupState, Position, RecoveredGroup, Request, Split};
 use types::{NodeId, RingRange, RingToken, SetId};
@@ -35,7 +36,7 @@ struct Splitting {
     ticket: Ticket,
     /// It is not in the log, nor will be.
     is_lost: bool,
-    held: Vec<(Request, WriteAnswer)>,
+    held: Vec<((Request, Bytes), WriteAnswer)>,
 }
 
 /// What others said to a member of a set that is not known here.
@@ -157,19 +158,19 @@ impl Host {
     pub(super) fn route(
         &mut self,
         set: SetId,
-        request: Request,
+        request: (Request, Bytes),
         done: WriteAnswer,
-    ) -> Option<(Request, WriteAnswer)> {
-        if request.splits.is_some() {
-            self.propose_split(set, request, done);
+    ) -> Option<((Request, Bytes), WriteAnswer)> {
+        if request.0.splits.is_some() {
+            self.propose_split(set, request.0, done);
             return None;
         }
-        match self.belongs(set, &request) {
+        match self.belongs(set, &request.0) {
             Belongs::Here => return Some((request, done)),
             Belongs::To(other) => done(ProposalAnswer::Moved(other)),
             Belongs::Elsewhere => {
                 // It may have been done before the set was split, and its answer was lost.
-                let known = self.storage.known_answer(set, &request);
+                let known = self.storage.known_answer(set, &request.0);
                 done(ProposalAnswer::Done(known.unwrap_or(Err(CommitError::Moved))));
             }
             Belongs::Held => match self.splits.under_way.get_mut(&set) {
