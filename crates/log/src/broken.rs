@@ -80,11 +80,23 @@ pub enum Rule {
     ForgetSplitCommit,
     /// The entries of a set go although rows of one that was split off it are in memory only.
     DropSplitEntries,
+    /// A new leader does not look for batches that its set decided.
+    ForgetIntents,
+    /// A part of a batch is applied as often as it comes.
+    ForgetParts,
+    /// A batch is over before its parts are applied.
+    FinishBeforeParts,
+    /// Batches and their parts are not handed over with the rows.
+    ForgetBatchesInTransfer,
+    /// Parts are forgotten at once when their batch is over.
+    ForgetPartsAtOnce,
+    /// A batch takes the time of its coordinator, whatever its sets were given before.
+    TimeBatchesByClock,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 38] = [
+    pub const ALL: [Rule; 44] = [
         Rule::TellBeforeSync,
         Rule::TellVoteBeforeSync,
         Rule::ForgetVote,
@@ -123,6 +135,12 @@ impl Rule {
         Rule::BeginSplitAnew,
         Rule::ForgetSplitCommit,
         Rule::DropSplitEntries,
+        Rule::ForgetIntents,
+        Rule::ForgetParts,
+        Rule::FinishBeforeParts,
+        Rule::ForgetBatchesInTransfer,
+        Rule::ForgetPartsAtOnce,
+        Rule::TimeBatchesByClock,
     ];
 }
 

@@ -1,6 +1,8 @@
 //! What surrounds the core on a node: the log that its entries go into, the trees that they are applied to, and those who wait
 //! for answers. It has no thread and no socket either: whoever drives it says what came, and sends what is to be sent.
 
+mod batches;
+mod intents;
 mod keeping;
 mod members;
 mod said;
@@ -27,6 +29,9 @@ use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Pending, Settings, Ticket, is_of_set};
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
+use batches::Batches;
+pub use batches::RingMap;
+use intents::Intents;
 pub use said::{NodeMessage, ProposalAnswer};
 use splits::Splits;
 pub use splits::{OnSplit, SplitOff};
@@ -175,6 +180,8 @@ pub struct Host {
     /// Why nobody listens to this node, if so.
     refused: Option<u64>,
     comparison: Comparison,
+    batches: Batches,
+    intents: Intents,
     splits: Splits,
     ranges: Arc<HeldRanges>,
 }
@@ -238,6 +245,8 @@ impl Host {
             comparison: Comparison::default(),
             splits: Splits::default(),
             ranges: Arc::default(),
+            batches: Batches::default(),
+            intents: Intents::default(),
             storage,
         };
         let mut births = Vec::new();
@@ -518,7 +527,16 @@ impl Host {
     fn attempt(&mut self, number: u64) {
         let core = &self.core;
         let leader = |set| core.leader(set);
-        match self.requests.attempt(number, self.node, leader, self.now.ms) {
+        // A node without a member of the set asks one after the other.
+        let heard_ms = self.now.ms.saturating_sub(self.options.alive_ms);
+        let peers = &self.peers;
+        let guess = |set, place: u64| {
+            let alive = || peers.iter().filter(|(_, peer)| peer.heard_ms > heard_ms);
+            let count = if core.contains(set) { 0 } else { alive().count() };
+            let place = usize::try_from(place.checked_rem(count as u64)?).ok()?;
+            alive().nth(place).map(|(node, _)| *node)
+        };
+        match self.requests.attempt(number, self.node, leader, guess, self.now.ms) {
             Attempt::Waits => {}
             Attempt::Here { number, set, request } => {
                 self.propose(set, *request, self.node, number);
@@ -572,7 +590,8 @@ impl Host {
                 false => ProposalAnswer::NotLeader(leader),
             });
         }
-        let Some((mut request, done)) = self.route(set, request, done) else { return };
+        let Some((request, done)) = self.route(set, request, done) else { return };
+        let Some((mut request, done)) = self.take_step(set, request, done) else { return };
         let defines = self.storage.validate(&request.mutations);
         let defines = defines.and_then(|()| self.storage.propose_defines(set, &request.mutations));
         match defines {
@@ -580,8 +599,13 @@ impl Host {
             Ok(defines) => {
                 let last_us = self.last_us.entry(set).or_insert(i64::MIN);
                 let given_us = (*last_us).max(self.storage.group_last_us(set));
+                // A part of a batch has its time: what is given later is later.
+                let timed_us = match request.timed_us {
+                    Some(_) => request.time_after(given_us),
+                    None => request.given_us().map(|it| it.max(*last_us)),
+                };
                 if !breaks(Rule::LetTimestampsFall)
-                    && let Some(timed_us) = request.time_after(given_us)
+                    && let Some(timed_us) = timed_us
                 {
                     *last_us = timed_us;
                     // Whoever leads next knows from the second what times were given.
@@ -623,6 +647,8 @@ impl Host {
         self.tick_splits();
         self.propose_chores(now_s);
         self.drive_changes(now_s);
+        self.tick_intents(now_s);
+        self.tick_batches();
         if self.storage.log_kept_bytes() > self.options.log_bytes_kept {
             self.shorten_log();
         }
@@ -695,6 +721,10 @@ impl Host {
             self.take_persisted();
             self.release_held();
             self.send_answers();
+            // What is heard of batches has others answered, and more sent.
+            while self.take_told() | self.take_looked() {
+                self.send_answers();
+            }
             for number in self.requests.found_leader(|set| self.core.leader(set)) {
                 self.attempt(number);
             }
@@ -784,6 +814,8 @@ impl Host {
         }
         let Some(last) = entries.last().map(|entry| entry.head.index) else { return };
         let asked = &mut self.asked;
+        let leads = self.core.leads(set);
+        let mut intents = Vec::new();
         let (storage, comparison) = (&self.storage, &mut self.comparison);
         let step = self.options.compare_step.max(1);
         storage.apply_group(&entries, |number, result| {
@@ -792,12 +824,27 @@ impl Host {
                 comparison.note(set, index, storage.set_checksum(set));
             }
             let ticket = tickets.get(number).copied().flatten();
-            match ticket.and_then(|ticket| asked.remove(&ticket)) {
+            let asked = ticket.and_then(|ticket| asked.remove(&ticket));
+            if leads || asked.is_some() {
+                let entry = entries.get(number);
+                let intended = entry.and_then(|it| storage::intended(it.head.kind, &it.body));
+                if let (Some(request), Ok(done)) = (intended, &result) {
+                    return intents.push((request, done.clone(), asked));
+                }
+            }
+            match asked {
                 Some(Asked::Write(_, done)) => done(ProposalAnswer::Done(result)),
                 Some(Asked::Read(done)) => done(false),
                 None => {}
             }
         });
+        for (request, done, asked) in intents {
+            let waiter = asked.and_then(|asked| match asked {
+                Asked::Write(_, waiter) => Some(waiter),
+                Asked::Read(_) => None,
+            });
+            self.take_intent(set, &request, done, waiter);
+        }
         for entry in entries.iter().filter(|entry| entry.head.kind == KIND_COMPARE) {
             self.compare(set, &entry.body);
         }
@@ -835,6 +882,8 @@ impl Host {
 
     /// Nobody is answered any more, because the node stops.
     pub fn close(&mut self) {
+        self.close_batches();
+        self.close_intents();
         self.requests.close();
         for (_, asked) in self.asked.drain() {
             match asked {

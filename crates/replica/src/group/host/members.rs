@@ -161,8 +161,8 @@ impl Host {
         self.hear_of(&state);
     }
 
-    /// Who is no member of any set here may be the leader of one that is to come.
-    pub(super) fn meet(&mut self, node: NodeId) -> bool {
+    /// Who is no member of any set here may be the leader of one that is to come, or that holds a part of a batch.
+    pub fn meet(&mut self, node: NodeId) -> bool {
         if !self.peers.contains_key(&node) && self.peers.len() < PEERS_MAX && node != self.node {
             self.peers.insert(node, Peer::new(self.now.ms));
         }
