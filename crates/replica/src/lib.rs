@@ -217,21 +217,23 @@ fn commit_in_groups(
     let change: Vec<(SetId, Mutation)> = change.into_iter().collect();
     let Some((first, _)) = change.first() else { return Committed::Now(Ok(AllDone::new())) };
     let first = *first;
-    if change.iter().all(|(set, _)| *set == first) {
+    if change.len() == 1 {
         let mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
         return groups.commit(first, mutations, given_us, answer_to);
     }
+    // What is one set's may be two sets' before it gets there.
+    let is_one_sets = change.iter().all(|(set, _)| *set == first);
     match atomicity {
-        Atomicity::All => {
-            let mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
-            groups.commit_batch(mutations, given_us, answer_to)
-        }
-        Atomicity::EachSet => {
+        Atomicity::EachSet if !is_one_sets => {
             let mut by_set: BTreeMap<SetId, Vec<(usize, Mutation)>> = BTreeMap::new();
             for (slot, (set, mutation)) in change.into_iter().enumerate() {
                 by_set.entry(set).or_default().push((slot, mutation));
             }
             groups.commit_apart(by_set.into_iter().collect(), given_us, answer_to)
+        }
+        Atomicity::All | Atomicity::EachSet => {
+            let mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
+            groups.commit_batch(mutations, given_us, answer_to)
         }
     }
 }

@@ -174,11 +174,7 @@ impl World {
             let frozen = status.filter(|status| status.frozen.is_some());
             self.placing.wrong.extend(frozen.map(|status| (set, status.replica)));
         }
-        // One that was spoiled may have come to lead, and have handed its sum over with its rows before it was found out.
-        let has_spoiled = |it: &&(SetId, ReplicaId)| {
-            self.placing.spoiled.iter().any(|(spoiled, _)| *spoiled == it.0)
-        };
-        if let Some(replica) = self.placing.wrong.iter().find(|it| !has_spoiled(it)) {
+        if let Some(replica) = self.placing.wrong.difference(&self.placing.spoiled).next() {
             self.report.finding = Some(format!("member {replica:?} is taken for wrong"));
         }
     }

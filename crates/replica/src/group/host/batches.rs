@@ -46,6 +46,8 @@ pub(super) struct Batches {
     next: u64,
     /// What sets answered: which batch, which set, whether this node's member has everything of it.
     looked: Arc<Mutex<Vec<(u64, SetId, bool)>>>,
+    /// Batches of one set that was split before they came there.
+    split: Arc<Mutex<Vec<(Request, u64, WriteDone)>>>,
 }
 
 impl Host {
@@ -100,7 +102,7 @@ impl Host {
             }
         }
         if let (Some(set), true) = (sets.first(), all.len() == 1) {
-            return self.submit(*set, request, deadline_ms, done);
+            return self.submit_whole(*set, request, deadline_ms, done);
         }
         let here = (0..sets.len()).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
         let intent = Intent { known, here: here.collect(), others: Vec::new() };
@@ -124,6 +126,18 @@ impl Host {
         let number = self.batches.next;
         self.batches.looking.insert(number, looking);
         self.look(number);
+    }
+
+    /// A batch that one set holds, as far as is known here. If it was split meanwhile nothing was done, and it is looked at again.
+    fn submit_whole(&mut self, set: SetId, request: Request, deadline_ms: u64, done: WriteDone) {
+        let (again, split) = (request.clone(), Arc::clone(&self.batches.split));
+        let tell: WriteDone = Box::new(move |outcome| match outcome {
+            WriteOutcome::Done(Err(CommitError::Moved)) => {
+                split.lock().push((again, deadline_ms, done));
+            }
+            outcome => done(outcome),
+        });
+        self.submit(set, request, deadline_ms, tell);
     }
 
     /// Asks the sets of a batch that have to be asked; decides it when all have answered.
@@ -160,6 +174,12 @@ impl Host {
 
     /// With every tick: sets that could not tell are asked again, until the batch's time is up.
     pub(super) fn tick_batches(&mut self) {
+        for (request, deadline_ms, done) in std::mem::take(&mut *self.batches.split.lock()) {
+            match deadline_ms <= self.now.ms {
+                true => done(WriteOutcome::TimedOut),
+                false => self.submit_batch(request, deadline_ms, done),
+            }
+        }
         let numbers: Vec<u64> = self.batches.looking.keys().copied().collect();
         for number in numbers {
             let now_ms = self.now.ms;
@@ -210,6 +230,9 @@ impl Host {
 
     /// Nobody is answered any more.
     pub(super) fn close_batches(&mut self) {
+        for (_, _, done) in std::mem::take(&mut *self.batches.split.lock()) {
+            done(WriteOutcome::TimedOut);
+        }
         for (_, looking) in std::mem::take(&mut self.batches.looking) {
             (looking.done)(WriteOutcome::TimedOut);
         }
