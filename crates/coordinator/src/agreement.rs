@@ -4,16 +4,16 @@
 //! anew from what that one made. Every node, this one too, then follows what was agreed on: it has its storage, its replica sets, its
 //! schema and its map become that, and tells its clients.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::{Condvar, Mutex};
 use partition::{PartitionMap, PhysicalPartition, Space};
-use replica::group::{Groups, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments};
+use replica::group::{Groups, Replaced, RingMap, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments};
 use schema::{Difference, Schema, Table};
-use types::{NodeId, RingRange, SetId, TableId};
+use types::{NodeId, RingRange, RingToken, SetId, TableId};
 
 use crate::agreed_splits::with_splits;
 use crate::balance::tables_of;
@@ -21,6 +21,7 @@ use crate::catalog::Catalog;
 use crate::definitions::SCHEMA_DOCUMENT;
 use crate::error::{ExecuteError, failed, refused};
 use crate::partitions::place;
+use crate::view::View;
 
 /// The name of the document.
 const CATALOG: &str = "catalog";
@@ -112,6 +113,23 @@ impl Agreement {
     pub fn close(&self) {
         self.bell.lock().is_closing = true;
         self.rung.notify_all();
+    }
+}
+
+/// Which set holds a key, as this node knows.
+struct AgreedMap {
+    view: View,
+    agreement: Weak<Agreement>,
+}
+
+impl RingMap for AgreedMap {
+    fn version(&self) -> u64 {
+        let followed = self.agreement.upgrade().map_or(0, |agreement| agreement.followed());
+        u64::try_from(followed).unwrap_or(0)
+    }
+
+    fn locate(&self, table: TableId, ring: RingToken) -> Option<SetId> {
+        self.view.writing.load().locate(table, ring).map(|partition| partition.set)
     }
 }
 
@@ -366,9 +384,11 @@ impl Catalog {
         Ok(!moved)
     }
 
-    /// Members hand rows over by what this node knows of the sets.
-    pub(crate) fn tell_ranges(&self, agreement: &Agreement) {
+    /// Members hand rows over, and batches are driven, by what this node knows of the sets.
+    pub(crate) fn tell_ranges(&self, agreement: &Arc<Agreement>) {
         let view = self.view.clone();
+        let agreed = AgreedMap { view: view.clone(), agreement: Arc::downgrade(agreement) };
+        agreement.groups.set_map(Box::new(agreed));
         agreement.groups.set_ranges(Box::new(move |set| {
             if set == SYSTEM_SET {
                 return Some((vec![SYSTEM_TABLE], RingRange::FULL));

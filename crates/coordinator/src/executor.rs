@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cql::Statement;
-use cql::ast::Name;
+use cql::ast::{BatchKind, Name};
 use plan::modify::ConditionalResult;
 use plan::{BatchPlan, ModifyPlan, Plan};
 use replica::group::Groups;
-use replica::{AllDone, Busy, CommitError, Committed, ReplicaSets, Ticket};
+use replica::{AllDone, Atomicity, Busy, CommitError, Committed, ReplicaSets, Ticket};
 use schema::Schema;
 use smallvec::SmallVec;
 use types::{Mutation, SetId, TableId};
@@ -27,6 +27,12 @@ use crate::world::World;
 
 /// How often a write is located again before its client is told to come back.
 const MOVES_MAX: u32 = 100;
+
+/// What a write changes, and what of it is done as a whole.
+struct Change {
+    mutations: Vec<Mutation>,
+    atomicity: Atomicity,
+}
 
 /// Runs plans. All it has are handles that stay as they are; what changes behind them is the catalog's and the
 /// replica sets'.
@@ -88,9 +94,21 @@ impl Executor {
                     Err(error) => return Err(error),
                 }
             }
-            Plan::Modify(ModifyPlan { mutations, conditional, warnings, .. })
-            | Plan::Batch(BatchPlan { mutations, conditional, warnings, .. }) => {
-                return self.commit(mutations, conditional, warnings, request);
+            Plan::Modify(ModifyPlan { mutations, conditional, warnings, .. }) => {
+                let change = Change { mutations, atomicity: Atomicity::EachSet };
+                return self.commit(change, conditional, warnings, request);
+            }
+            Plan::Batch(BatchPlan { kind, mutations, conditional, warnings }) => {
+                let atomicity = match kind {
+                    BatchKind::Logged | BatchKind::Counter => Atomicity::All,
+                    BatchKind::Unlogged => Atomicity::EachSet,
+                };
+                return self.commit(
+                    Change { mutations, atomicity },
+                    conditional,
+                    warnings,
+                    request,
+                );
             }
             Plan::Schema(statement) => {
                 request.add_work(|work| work.definition_count += 1);
@@ -163,11 +181,12 @@ impl Executor {
 
     fn commit(
         &self,
-        mutations: Vec<Mutation>,
+        change: Change,
         conditional: Option<ConditionalResult>,
         mut warnings: Vec<String>,
         request: &RequestContext<'_>,
     ) -> Result<Executed, ExecuteError> {
+        let mutations = &change.mutations;
         if mutations.is_empty() {
             let nothing = PendingWrite::new(Ticket::default(), warnings, conditional);
             let answer = nothing.finish(self, Ok(AllDone::new()), request.work)?;
@@ -176,11 +195,11 @@ impl Executor {
         if let Some(busy) = self.replicas.busy(request.without_room)? {
             return Ok(Executed::NoRoom(busy));
         }
-        self.size_limits.check(&mutations)?;
-        warnings.extend(sizes::admit(&self.replicas, &self.view, &mutations)?);
-        let ticket = admit_writes(self.replicas.budgets(), &self.view, &mutations, request)?;
+        self.size_limits.check(mutations)?;
+        warnings.extend(sizes::admit(&self.replicas, &self.view, mutations)?);
+        let ticket = admit_writes(self.replicas.budgets(), &self.view, mutations, request)?;
         let pending = PendingWrite::new(ticket, warnings, conditional);
-        match self.commit_located(mutations, request)? {
+        match self.commit_located(change, request)? {
             Committed::Now(outcome) => {
                 Ok(Executed::Done(pending.finish(self, outcome, request.work)?))
             }
@@ -208,7 +227,7 @@ impl Executor {
     /// nothing was done, and the keys are located again with the new map.
     fn commit_located(
         &self,
-        mut mutations: Vec<Mutation>,
+        Change { mut mutations, atomicity }: Change,
         request: &RequestContext<'_>,
     ) -> Result<Committed, ExecuteError> {
         let mut tries = 0;
@@ -229,6 +248,7 @@ impl Executor {
             let change = sets.into_iter().zip(mutations);
             match self.replicas.commit_many(
                 change,
+                atomicity,
                 request.given_us,
                 request.answer_to,
                 request.without_room,

@@ -82,11 +82,23 @@ pub enum Rule {
     DropSplitEntries,
     /// A member that rests is content with a beat of any leader, of any term and commit.
     RestOnAnyBeat,
+    /// A new leader does not look for batches that its set decided.
+    ForgetIntents,
+    /// A part of a batch is applied as often as it comes.
+    ForgetParts,
+    /// A batch is over before its parts are applied.
+    FinishBeforeParts,
+    /// Batches and their parts are not handed over with the rows.
+    ForgetBatchesInTransfer,
+    /// Parts are forgotten at once when their batch is over.
+    ForgetPartsAtOnce,
+    /// A batch takes the time of its coordinator, whatever its sets were given before.
+    TimeBatchesByClock,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 39] = [
+    pub const ALL: [Rule; 45] = [
         Rule::TellBeforeSync,
         Rule::TellVoteBeforeSync,
         Rule::ForgetVote,
@@ -126,6 +138,12 @@ impl Rule {
         Rule::ForgetSplitCommit,
         Rule::DropSplitEntries,
         Rule::RestOnAnyBeat,
+        Rule::ForgetIntents,
+        Rule::ForgetParts,
+        Rule::FinishBeforeParts,
+        Rule::ForgetBatchesInTransfer,
+        Rule::ForgetPartsAtOnce,
+        Rule::TimeBatchesByClock,
     ];
 }
 

@@ -11,6 +11,7 @@ mod node_store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use group::Groups;
@@ -31,6 +32,16 @@ pub use storage::{
 
 /// Tells what became of a commit, once it is durable.
 pub type OutcomeReceiver = tokio::sync::oneshot::Receiver<CommitResult>;
+
+/// What of a change is done as a whole, where it lies in several sets with members on several nodes. On a node that runs alone all
+/// of it is, always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomicity {
+    /// All of it, or nothing.
+    All,
+    /// What lies in one set, for each.
+    EachSet,
+}
 
 /// What storage is told about the weight of a row: micro request units.
 pub fn weigh(touched: Touched) -> u64 {
@@ -162,19 +173,20 @@ impl ReplicaSets {
         self.storage.is_short_lookup(command, entries_max)
     }
 
-    /// Commits one atomic change over any number of sets: all of it or nothing. With `answer_to`, an
+    /// Commits one change over any number of sets. With `answer_to`, an
     /// outcome that comes later goes there, and [`ReplicaSets::write_group`] says when to begin. `given_us`: the time that
     /// this node gave, where no client said one.
     pub fn commit_many(
         &self,
         change: impl IntoIterator<Item = (SetId, Mutation)>,
+        atomicity: Atomicity,
         given_us: Option<i64>,
         answer_to: Option<AnswerTo<'_>>,
         without_room: WithoutRoom,
     ) -> Committed {
         match &self.groups {
             None => self.storage.commit_for(change, answer_to, without_room),
-            Some(groups) => commit_in_group(groups, change, given_us, answer_to),
+            Some(groups) => commit_in_groups(groups, change, atomicity, given_us, answer_to),
         }
     }
 
@@ -198,23 +210,34 @@ impl ReplicaSets {
     }
 }
 
-fn commit_in_group(
+fn commit_in_groups(
     groups: &Groups,
     change: impl IntoIterator<Item = (SetId, Mutation)>,
+    atomicity: Atomicity,
     given_us: Option<i64>,
     answer_to: Option<AnswerTo<'_>>,
 ) -> Committed {
-    let mut of_set = None;
-    let mut mutations = Vec::new();
-    for (set, mutation) in change {
-        if *of_set.get_or_insert(set) != set {
-            return Committed::Now(Err(CommitError::SeveralSets));
-        }
-        mutations.push(mutation);
+    let change: Vec<(SetId, Mutation)> = change.into_iter().collect();
+    let Some((first, _)) = change.first() else { return Committed::Now(Ok(AllDone::new())) };
+    let first = *first;
+    if change.len() == 1 {
+        let mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
+        return groups.commit(first, mutations, given_us, answer_to);
     }
-    match of_set {
-        Some(set) => groups.commit(set, mutations, given_us, answer_to),
-        None => Committed::Now(Ok(AllDone::new())),
+    // What is one set's may be two sets' before it gets there.
+    let is_one_sets = change.iter().all(|(set, _)| *set == first);
+    match atomicity {
+        Atomicity::EachSet if !is_one_sets => {
+            let mut by_set: BTreeMap<SetId, Vec<(usize, Mutation)>> = BTreeMap::new();
+            for (slot, (set, mutation)) in change.into_iter().enumerate() {
+                by_set.entry(set).or_default().push((slot, mutation));
+            }
+            groups.commit_apart(by_set.into_iter().collect(), given_us, answer_to)
+        }
+        Atomicity::All | Atomicity::EachSet => {
+            let mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
+            groups.commit_batch(mutations, given_us, answer_to)
+        }
     }
 }
 

@@ -328,7 +328,6 @@ fn of_commit(error: &CommitError, write_type: WriteType, needs: Needs) -> ErrorR
         | CommitError::Moved
         | CommitError::Stale
         | CommitError::TooLate => ErrorResponse::new(ErrorKind::Overloaded, error.to_string()),
-        CommitError::SeveralSets => ErrorResponse::new(ErrorKind::Invalid, error.to_string()),
         CommitError::Unavailable { required, alive } => {
             let required = needs.required.max(*required);
             unavailable(Needs { required, ..needs }, *alive, None)

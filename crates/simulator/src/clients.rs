@@ -5,15 +5,22 @@ use replica::group::WriteOutcome;
 use storage::CommitError;
 use types::{Outcome, SetId};
 
-use crate::tables::{Ask, FIRST_COUNTER, Key, current_value};
+use crate::tables::{Ask, BATCH_GROUPS, FIRST_COUNTER, Key, batch_keys, current_value};
 
 /// Registers and counters of a simulation.
 const REGISTER_COUNT: u64 = 7;
 const COUNTER_COUNT: u64 = 3;
 
-pub(crate) fn keys() -> impl Iterator<Item = Key> {
+pub(crate) fn keys(set_count: usize) -> impl Iterator<Item = Key> {
     let counters = (0..COUNTER_COUNT).map(|number| Key(FIRST_COUNTER + number as u8));
-    (0..REGISTER_COUNT).map(|number| Key(number as u8)).chain(counters)
+    let of_batches = batches(set_count).flatten();
+    (0..REGISTER_COUNT).map(|number| Key(number as u8)).chain(counters).chain(of_batches)
+}
+
+/// The keys that batches write together.
+pub(crate) fn batches(set_count: usize) -> impl Iterator<Item = Vec<Key>> {
+    let groups = (0..BATCH_GROUPS).flat_map(|group| [(group, false), (group, true)]);
+    groups.map(move |(group, is_counter)| batch_keys(group, is_counter, set_count))
 }
 
 /// What a client was told.
@@ -38,12 +45,37 @@ pub(crate) struct Asked {
     pub(crate) key: Key,
     /// The set that it was asked of.
     pub(crate) set: SetId,
+    /// Of a batch: the other keys that it writes the same to.
+    pub(crate) also: Vec<Key>,
     pub(crate) ask: Ask,
     pub(crate) call_at: u64,
     pub(crate) return_at: Option<u64>,
     pub(crate) told: Told,
     /// The machine that coordinates it, and its how many-th run.
     pub(crate) at: (usize, u64),
+}
+
+/// What a client asks of keys that are written by batches alone.
+pub(crate) fn next_batch(
+    random: &mut Random,
+    value: &mut i64,
+    set_count: usize,
+) -> (Vec<Key>, Ask) {
+    let is_counter = random.below(2) == 0;
+    let group = random.below(u64::from(BATCH_GROUPS)) as u8;
+    let mut keys = batch_keys(group, is_counter, set_count);
+    if random.below(3) == 0 {
+        let place = random.below(keys.len() as u64) as usize;
+        return (vec![keys.swap_remove(place)], Ask::Read);
+    }
+    // Batches of the same keys have different first ones, so that different sets decide them.
+    let turn = random.below(keys.len() as u64) as usize;
+    keys.rotate_left(turn);
+    *value += 1;
+    (
+        keys,
+        if is_counter { Ask::Add(1 + random.below(9).cast_signed()) } else { Ask::Write(*value) },
+    )
 }
 
 /// What a client asks for next. Values are never written twice, so that each tells who wrote it.

@@ -1,10 +1,13 @@
 //! When a run is over, and what is true then.
 
-use replica::group::Role;
+use std::collections::BTreeMap;
 
-use crate::clients::{Asked, Told, keys};
+use replica::group::Role;
+use types::SetId;
+
+use crate::clients::{Asked, Told, batches, keys};
 use crate::judge::judge;
-use crate::tables::{Ask, COUNTERS, REGISTERS, read};
+use crate::tables::{Ask, COUNTERS, Key, REGISTERS, read};
 use crate::world::{CLIENT_COUNT, HEALED_OPERATIONS, MS, World};
 
 impl World {
@@ -13,7 +16,11 @@ impl World {
         self.note_sets();
         let all = (0..CLIENT_COUNT)
             .all(|client| self.healed.get(&client).copied().unwrap_or(0) >= HEALED_OPERATIONS);
+        let open = |machine: &crate::machine::Machine| {
+            machine.running.as_ref().map_or(0, |running| running.host.open_batches())
+        };
         all && self.placing.wanted.is_empty()
+            && self.machines.iter().all(|machine| open(machine) == 0)
             && self.sets.clone().into_iter().all(|set| {
                 let mut applied = Vec::new();
                 for machine in self.members_of(set) {
@@ -72,12 +79,18 @@ impl World {
 
     /// All members hold the same.
     fn compare(&mut self) -> Result<(), String> {
-        if let Some(key) = keys().find(|key| self.true_set_of(*key).is_none()) {
+        let mut last = BTreeMap::new();
+        let all: Vec<Key> = keys(self.first_set_count()).collect();
+        if let Some(key) = all.iter().find(|key| self.true_set_of(**key).is_none()) {
             return Err(format!("no set has {key:?}, or two have"));
         }
         for set in self.sets.clone() {
             let members = self.members_of(set);
-            for key in keys().filter(|key| self.true_set_of(*key) == Some(set)).collect::<Vec<_>>()
+            for key in all
+                .iter()
+                .copied()
+                .filter(|key| self.true_set_of(*key) == Some(set))
+                .collect::<Vec<_>>()
             {
                 let mut values = Vec::new();
                 for machine in &members {
@@ -94,8 +107,21 @@ impl World {
                 let return_at = Some(self.stamp());
                 let told = Told::Value(values[0]);
                 let (client, ask, at) = (u32::MAX, Ask::Read, (0, 0));
-                self.asked.push(Asked { client, key, set, ask, call_at, return_at, told, at });
+                let also = Vec::new();
+                self.asked.push(Asked {
+                    client,
+                    key,
+                    set,
+                    also,
+                    ask,
+                    call_at,
+                    return_at,
+                    told,
+                    at,
+                });
+                last.insert(key, values[0]);
             }
+            self.look_for_intents(set, &members)?;
             for table in [REGISTERS, COUNTERS] {
                 let mut sums = Vec::new();
                 for machine in &members {
@@ -117,12 +143,42 @@ impl World {
                 return Err(format!("{count} leaders of set {}", set.0));
             }
         }
+        for keys in batches(self.first_set_count()) {
+            let values: Vec<Option<i64>> =
+                keys.iter().filter_map(|key| last.get(key).copied()).collect();
+            if values.iter().any(|value| *value != values[0]) {
+                return Err(format!("batches that were done in part: {keys:?} are {values:?}"));
+            }
+        }
         for machine in &self.machines {
             let counts = machine.running.as_ref().map(|it| it.host.transfer_counts());
             let (begun, installed) = counts.unwrap_or_default();
             *self.report.faults.entry("images begun, by those that ran in the end").or_default() +=
                 begun;
             *self.report.faults.entry("images in trees").or_default() += installed;
+        }
+        Ok(())
+    }
+
+    /// Nothing is left of batches in the end.
+    fn look_for_intents(&self, set: SetId, members: &[usize]) -> Result<(), String> {
+        for machine in members {
+            let running = self.machines[*machine].running.as_ref();
+            let running = running.ok_or("a machine does not run")?;
+            let range = running.host.range_in_log(set).ok_or("a set without a range")?;
+            let mut found = None;
+            let looked =
+                running.storage.kept_intents(&[REGISTERS, COUNTERS], range, |place, kept, _| {
+                    found = Some(format!(
+                        "a batch that nobody ends, set {}: {place:?} {kept:?}",
+                        set.0
+                    ));
+                    false
+                });
+            looked.map_err(|error| error.to_string())?;
+            if let Some(found) = found {
+                return Err(found);
+            }
         }
         Ok(())
     }

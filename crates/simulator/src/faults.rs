@@ -181,11 +181,20 @@ impl World {
         self.at(down_us, Event::Restart(machine));
     }
 
+    /// Every node knows of every other.
+    pub(crate) fn introduce(&mut self, machine: usize) {
+        let nodes: Vec<_> = self.machines.iter().map(|machine| machine.node).collect();
+        if let Some(running) = self.machines[machine].running.as_mut() {
+            nodes.into_iter().for_each(|node| _ = running.host.meet(node));
+        }
+    }
+
     pub(crate) fn restart(&mut self, machine: usize) {
         if self.machines[machine].running.is_some() {
             return;
         }
         self.machines[machine].start(self.run.seed);
+        self.introduce(machine);
         self.tell(|| format!("machine {machine} begins again"));
         let boot = self.machines[machine].boots;
         self.at(TICK_US, Event::Tick { machine, boot });

@@ -6,19 +6,25 @@ use testkit::history::{
 };
 
 use crate::clients::{Asked, Told};
-use crate::tables::Ask;
+use crate::tables::{Ask, Key};
 
 /// Whether what clients saw can be explained; if not, why.
 pub(crate) fn judge(asked: &[Asked]) -> Result<(), String> {
+    // A batch is a write to each of its keys: it is not isolated.
+    let of_key = |it: &'_ Asked| -> Vec<Key> {
+        [it.key].into_iter().chain(it.also.iter().copied()).collect()
+    };
     let registers = asked.iter().filter(|it| !it.key.is_counter());
-    for (key, history) in by_key(registers.filter_map(|it| Some((it.key, register(it)?)))) {
+    let registers = registers.flat_map(|it| of_key(it).into_iter().map(move |key| (key, it)));
+    for (key, history) in by_key(registers.filter_map(|(key, it)| Some((key, register(it)?)))) {
         let verdict = check(&Register { initial: None }, &history);
         if verdict != Verdict::Linearizable {
             return Err(format!("register {}: {verdict}", key.0));
         }
     }
     let counters = asked.iter().filter(|it| it.key.is_counter());
-    for (key, history) in by_key(counters.filter_map(|it| Some((it.key, counter(it)?)))) {
+    let counters = counters.flat_map(|it| of_key(it).into_iter().map(move |key| (key, it)));
+    for (key, history) in by_key(counters.filter_map(|(key, it)| Some((key, counter(it)?)))) {
         counter_bounds(&history).map_err(|flaw| format!("counter {}: {flaw}", key.0))?;
         let open = history.iter().filter(|it| it.return_at.is_none()).count();
         // Each addition that was not answered doubles the search.

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use node_log::simulated_disk::{Random, SimDisk};
+use parking_lot::Mutex;
 use replica::group::{Host, HostOptions, Now};
 use storage::{Clock, DataDir, Driver, Ground, Options, Storage};
 use tree::MemoryHome;
-use types::{NodeId, RingRange};
+use types::{NodeId, RingRange, RingToken, SetId, TableId};
 
 use crate::tables::{COUNTERS, REGISTERS, Tables, set_range};
 
@@ -73,6 +74,23 @@ pub(crate) struct Running {
     pub(crate) next_request: u64,
 }
 
+/// The ring as every node knows it.
+struct SimMap(SharedMap);
+
+/// Which set holds what, as those who keep the map told the node: late.
+pub(crate) type SharedMap = Arc<Mutex<Vec<(RingRange, SetId)>>>;
+
+impl replica::group::RingMap for SimMap {
+    fn version(&self) -> u64 {
+        1
+    }
+
+    fn locate(&self, _: TableId, ring: RingToken) -> Option<SetId> {
+        let map = self.0.lock();
+        map.iter().find(|(range, _)| range.contains(ring)).map(|(_, set)| *set)
+    }
+}
+
 pub(crate) struct Machine {
     pub(crate) node: NodeId,
     folder: Folder,
@@ -85,6 +103,7 @@ pub(crate) struct Machine {
     /// A sync takes up to so many microseconds.
     pub(crate) sync_us: u64,
     set_count: usize,
+    pub(crate) map: SharedMap,
     /// It believes that its sets hold more of the ring than they do.
     pub(crate) is_greedy: Arc<AtomicBool>,
 }
@@ -114,6 +133,7 @@ impl Machine {
             boots: 0,
             sync_us: 2_000,
             set_count,
+            map: Arc::default(),
             is_greedy: Arc::default(),
         }
     }
@@ -185,6 +205,7 @@ impl Machine {
         let now = self.clock.now();
         let mut host = Host::open(self.node, Arc::clone(&storage), options, now, wake).unwrap();
         host.set_ranges(self.ranges());
+        host.set_map(Box::new(SimMap(Arc::clone(&self.map))));
         self.running = Some(Running {
             storage,
             host,

@@ -164,6 +164,13 @@ impl World {
         members.any(|(replica, _)| self.placing.spoiled.contains(&(set, *replica)))
     }
 
+    /// A set was split off another, with the sums of its members.
+    pub(crate) fn inherit_spoiled(&mut self, from: SetId, to: SetId) {
+        let known = self.placing.spoiled.iter().filter(|(set, _)| *set == from);
+        let inherited: Vec<_> = known.map(|(_, replica)| (to, *replica)).collect();
+        self.placing.spoiled.extend(inherited);
+    }
+
     /// Members that were found to be wrong.
     fn note_wrong(&mut self, set: SetId) {
         for machine in &self.machines {

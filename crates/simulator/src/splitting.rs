@@ -25,7 +25,7 @@ impl World {
         else {
             return;
         };
-        let rings = keys().map(|key| key.partition().ring());
+        let rings = keys(self.first_set_count()).map(|key| key.partition().ring());
         let mut inside: Vec<RingToken> = rings.filter(|ring| range.contains(*ring)).collect();
         inside.sort_unstable();
         let is_spoiled = self.has_spoiled(set, &state.configuration);
@@ -56,11 +56,17 @@ impl World {
             truncates: None,
             splits: Some(Box::new(split)),
             mutations: Vec::new(),
+            step: None,
         };
         if running.host.core().contains(set) {
             running.host.submit(set, request, now.ms + TIMEOUT_MS, done);
         }
         self.settle(machine);
+    }
+
+    /// How many sets there were before any was split: keys that batches write lie in several of them.
+    pub(crate) fn first_set_count(&self) -> usize {
+        self.set_count as usize
     }
 
     /// Clients hear of a split.
@@ -79,6 +85,12 @@ impl World {
             self.map[place].0 = RingRange { start: range.start, last: RingToken(at.0 - 1) };
             self.map.insert(place + 1, (RingRange { start: at, last: range.last }, right));
         }
+        self.tell_map();
+    }
+
+    /// All nodes are told what clients know.
+    pub(crate) fn tell_map(&self) {
+        self.machines.iter().for_each(|machine| machine.map.lock().clone_from(&self.map));
     }
 
     /// Sets that were split off are known from the nodes that have them, sooner or later.
@@ -99,6 +111,7 @@ impl World {
         found.dedup_by_key(|(set, _, _)| *set);
         for (set, left, at) in found {
             self.sets.push(set);
+            self.inherit_spoiled(left, set);
             self.learn(left, set, at);
         }
     }

@@ -70,6 +70,27 @@ pub(crate) struct Key(pub(crate) u8);
 /// Keys from here on are counters.
 pub(crate) const FIRST_COUNTER: u8 = 100;
 
+/// Keys from here on are written by batches alone: as many registers, and so many counters further on, as there are batches' groups.
+const FIRST_OF_BATCHES: u8 = 40;
+const FIRST_COUNTER_OF_BATCHES: u8 = 140;
+/// So many groups of registers, and as many of counters, are written by batches.
+pub(crate) const BATCH_GROUPS: u8 = 2;
+
+/// The keys that batches write together, in several sets if there are several of them.
+pub(crate) fn batch_keys(group: u8, is_counter: bool, set_count: usize) -> Vec<Key> {
+    let first = if is_counter { FIRST_COUNTER_OF_BATCHES } else { FIRST_OF_BATCHES } + group * 20;
+    let of_set = |wanted: usize| {
+        let mut all = (first..first + 20).map(Key);
+        all.find(|key| set_number(*key, set_count) == wanted).unwrap_or(Key(first))
+    };
+    let place = usize::from(group);
+    let mut keys = vec![of_set(place % set_count), of_set((place + 1) % set_count)];
+    // One more, wherever it lies.
+    keys.push(Key(first + 19));
+    keys.dedup();
+    keys
+}
+
 impl Key {
     pub(crate) fn is_counter(self) -> bool {
         self.0 >= FIRST_COUNTER
@@ -89,6 +110,12 @@ pub(crate) fn set_range(number: usize, count: usize) -> RingRange {
     let width = u128::MAX / count as u128;
     let last = if number + 1 == count { u128::MAX } else { (number as u128 + 1) * width - 1 };
     RingRange { start: RingToken(number as u128 * width), last: RingToken(last) }
+}
+
+/// Which of so many sets holds a key, before any was split.
+fn set_number(key: Key, count: usize) -> usize {
+    let ring = key.partition().ring();
+    (0..count).find(|number| set_range(*number, count).contains(ring)).expect("the ring is covered")
 }
 
 /// What a client asks for.

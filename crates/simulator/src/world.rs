@@ -13,7 +13,7 @@ use replica::group::{NodeMessage, PeerMessage, TransferMessage, WriteOutcome};
 use storage::{CommitError, GroupState, Request, RequestId};
 use types::{NodeId, RingRange, RingToken, SetId};
 
-use crate::clients::{Asked, Told, next_ask, told_of};
+use crate::clients::{Asked, Told, next_ask, next_batch, told_of};
 use crate::machine::{Machine, OldImage, SimClock};
 use crate::placing::Placing;
 use crate::tables::{Ask, Key, mutation, read, set_range};
@@ -235,7 +235,9 @@ impl World {
             report: Report::default(),
             placing,
         };
+        world.tell_map();
         for machine in 0..world.machines.len() {
+            world.introduce(machine);
             let phase_us = world.random.below(TICK_US);
             world.at(phase_us, Event::Tick { machine, boot: 1 });
             world.settle(machine);
@@ -525,14 +527,24 @@ impl World {
         }
         let machine = self.random.below(self.machines.len() as u64) as usize;
         let seen = self.last_seen.values().copied().flatten().max();
-        let (key, mut ask) = next_ask(&mut self.random, &mut self.next_value, seen);
+        let is_batch = self.random.below(4) == 0;
+        let (mut also, mut ask) = match is_batch {
+            true => next_batch(&mut self.random, &mut self.next_value, self.set_count as usize),
+            false => {
+                let (key, ask) = next_ask(&mut self.random, &mut self.next_value, seen);
+                (vec![key], ask)
+            }
+        };
+        let key = also.remove(0);
         if let Ask::CompareAndSet { expected, .. } = &mut ask
             && expected.is_some()
         {
             *expected = self.last_seen.get(&key).copied().flatten();
         }
         let set = self.set_of(key);
-        if self.host(machine).is_none_or(|host| !host.core().contains(set)) {
+        let sets: Vec<SetId> = also.iter().map(|key| self.set_of(*key)).chain([set]).collect();
+        let has = |host: &replica::group::Host| sets.iter().all(|set| host.core().contains(*set));
+        if self.host(machine).is_none_or(|host| !has(host)) {
             // A client finds another node.
             return self.at(5 * MS, Event::Client(client));
         }
@@ -543,6 +555,7 @@ impl World {
             client,
             key,
             set,
+            also: also.clone(),
             ask,
             call_at,
             return_at: None,
@@ -550,7 +563,9 @@ impl World {
             at: (machine, boot),
         });
         self.waiting.insert(client, number);
-        self.tell(|| format!("client {client} asks {machine} as {number}: {ask:?} of {}", key.0));
+        self.tell(|| {
+            format!("client {client} asks {machine} as {number}: {ask:?} of {} {also:?}", key.0)
+        });
         let answers = Arc::clone(&self.answers);
         let answer = move |answered| answers.lock().push((number, answered));
         let now = SimClock::now(&self.machines[machine].clock);
@@ -565,17 +580,23 @@ impl World {
         } else {
             let timed_us = running.host.cluster_us();
             let now_s = u32::try_from(timed_us / 1_000_000).unwrap();
-            let mutation = mutation(key, ask, timed_us, now_s);
+            let keys = [key].into_iter().chain(also.iter().copied());
+            let mutations: Vec<_> = keys.map(|key| mutation(key, ask, timed_us, now_s)).collect();
+            let is_once = mutations.iter().any(|it| it.must_be_once()) || !also.is_empty();
             let request = Request {
                 truncates: None,
                 splits: None,
-                id: mutation.must_be_once().then_some(RequestId(id)),
+                id: is_once.then_some(RequestId(id)),
                 not_after_s: running.host.time_in_set(set) + 3,
                 timed_us: Some(timed_us),
-                mutations: vec![mutation],
+                mutations,
+                step: None,
             };
             let done = Box::new(move |outcome| answer(Answered::Write(outcome)));
-            running.host.submit(set, request, now.ms + TIMEOUT_MS, done);
+            match also.is_empty() {
+                true => running.host.submit(set, request, now.ms + TIMEOUT_MS, done),
+                false => running.host.submit_batch(request, now.ms + TIMEOUT_MS, done),
+            }
         }
         self.at(TIMEOUT_MS * MS + 200 * MS, Event::Timeout(client, number));
         self.settle(machine);
@@ -594,7 +615,8 @@ impl World {
                 self.note_split(split);
                 continue;
             }
-            let Asked { client, key, .. } = self.asked[number];
+            let Asked { client, key, .. } = &self.asked[number];
+            let (client, key) = (*client, *key);
             if self.waiting.get(&client) != Some(&number) {
                 continue;
             }
@@ -609,6 +631,12 @@ impl World {
                         true => Told::Value(read(&running.storage, set, key, now_s)),
                         false => Told::Unknown,
                     }
+                }
+                // A node that does not know who has a key of a batch does nothing.
+                Answered::Write(WriteOutcome::Done(Err(CommitError::Moved)))
+                    if !self.asked[number].also.is_empty() =>
+                {
+                    Told::Unavailable
                 }
                 Answered::Write(WriteOutcome::Done(Err(CommitError::Moved))) => {
                     self.report.finding = Some("one key was taken for two sets'".to_owned());

@@ -3,6 +3,7 @@
 //! Everything of a mutation is worked out first and written last, under one sequence number, so that
 //! a refusal leaves nothing behind and a reader sees all of it or nothing.
 
+pub(crate) mod batch;
 mod judged;
 mod measure;
 pub(crate) mod once;
@@ -167,13 +168,7 @@ pub(crate) fn apply_define(core: &Core, place: Place, define: &Define) -> Result
 /// Whether the mutation would be refused as things are now, because of a position in a list. Asked
 /// before a change over several logical partitions is logged: none of it may happen then.
 pub(crate) fn foresee(core: &Core, set: SetId, mutation: &Mutation) -> Result<(), CommitError> {
-    let looks_at_lists = |operation: &Operation| match operation {
-        Operation::Row(change) => change.cells.iter().any(|cell| {
-            matches!(cell.action, CellAction::ListSetAt { .. } | CellAction::ListDeleteAt { .. })
-        }),
-        Operation::DeletePartition(_) | Operation::DeleteRange { .. } => false,
-    };
-    if mutation.condition.is_some() || !mutation.operations.iter().any(looks_at_lists) {
+    if mutation.condition.is_some() || !mutation.names_positions() {
         return Ok(());
     }
     let Some(store) = core.store_or_new(mutation.table) else { return Ok(()) };

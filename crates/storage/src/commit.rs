@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use types::{Done, Mutation, Operation, Outcome, RowPosition, SetId, TableId};
 
+use crate::apply::batch::apply_step;
 use crate::apply::once::Asked;
 use crate::apply::split::apply_split;
 use crate::apply::sweep::apply_sweep;
@@ -235,7 +236,7 @@ fn apply_sound(
                 let place = Place { asked: Some(asked), ..place(number) };
                 on_outcome(number, apply(core, place, mutation));
             }
-            None
+            request.step.as_ref().and_then(|_| apply_step(core, request, place).err())
         }
         EntryBody::Define(define) => apply_define(core, place(0), define).err(),
         EntryBody::Sweep(sweep) => apply_sweep(core, place(0), sweep).err(),

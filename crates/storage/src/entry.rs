@@ -10,6 +10,7 @@ use types::codec::{
 };
 use types::{Mutation, RingRange, RingToken, SetId, TableId};
 
+use crate::batch::{BatchPlace, Intent, Step};
 use crate::definition::Definition;
 use node_log::{EntryHead, EntryId};
 
@@ -64,6 +65,8 @@ pub struct Request {
     pub splits: Option<Box<Split>>,
     /// All of one set.
     pub mutations: Vec<Mutation>,
+    /// What it is to a batch over several sets, if to any.
+    pub step: Option<Box<Step>>,
 }
 
 /// The rows of a table in a set go, whatever their times are.
@@ -152,6 +155,7 @@ const HAS_ID: u8 = 1;
 const IS_TIMED: u8 = 2;
 const TRUNCATES: u8 = 4;
 const SPLITS: u8 = 8;
+const HAS_STEP: u8 = 16;
 
 /// From here on the mutations of a table are applied by this definition.
 #[derive(Clone, Debug)]
@@ -277,7 +281,8 @@ impl Request {
     /// Whether it may be sent again though it may have been done: it has a name by which a repeat is known, or times of its
     /// own that a repeat does not change.
     pub fn is_repeatable(&self) -> bool {
-        let is_named = self.id.is_some();
+        // Every step of a batch has the batch's name, or comes to the same when it is done again.
+        let is_named = self.id.is_some() || self.step.is_some();
         let is_plain = self.timed_us.is_none() && self.truncates.is_none() && self.splits.is_none();
         is_named || is_plain && self.mutations.iter().all(Mutation::is_idempotent)
     }
@@ -287,10 +292,35 @@ impl Request {
         let timed_us = self.timed_us?;
         let later_us = timed_us.max(last_us.saturating_add(1));
         if later_us > timed_us {
-            self.mutations.iter_mut().for_each(|it| it.delay(later_us.saturating_sub(timed_us)));
+            let by_us = later_us.saturating_sub(timed_us);
+            self.mutations.iter_mut().for_each(|it| it.delay(by_us));
+            // A batch has one time, in all of its sets.
+            if let Some(Step::Intend(Intent { others, .. })) = self.step.as_deref_mut() {
+                others.iter_mut().for_each(|(_, it)| it.delay(by_us));
+            }
             self.timed_us = Some(later_us);
         }
         Some(later_us)
+    }
+
+    /// The time that a leader gave it, here or in the set of its batch's intent.
+    pub fn given_us(&self) -> Option<i64> {
+        match self.step.as_deref() {
+            Some(Step::Parts(parts)) => parts.timed_us,
+            _ => self.timed_us,
+        }
+    }
+
+    /// Where the intent is kept that it decides or would decide.
+    pub fn batch_place(&self) -> Option<BatchPlace> {
+        let first = self.mutations.first()?;
+        Some(BatchPlace { table: first.table, ring: first.key.ring(), batch: self.id? })
+    }
+
+    /// All positions on the ring that it touches: its set must hold every one.
+    pub fn rings(&self) -> impl Iterator<Item = RingToken> {
+        let of_step = self.step.as_ref().map(|step| step.rings()).unwrap_or_default();
+        self.mutations.iter().map(|mutation| mutation.key.ring()).chain(of_step)
     }
 
     /// From its bytes.
@@ -305,7 +335,9 @@ impl Request {
         let has_id = if self.id.is_some() { HAS_ID } else { 0 };
         let is_timed = if self.timed_us.is_some() { IS_TIMED } else { 0 };
         let splits = if self.splits.is_some() { SPLITS } else { 0 };
-        out.push(has_id | is_timed | splits | if self.truncates.is_some() { TRUNCATES } else { 0 });
+        let has_step = if self.step.is_some() { HAS_STEP } else { 0 };
+        let truncates = if self.truncates.is_some() { TRUNCATES } else { 0 };
+        out.push(has_id | is_timed | truncates | splits | has_step);
         if let Some(RequestId(id)) = self.id {
             out.extend_from_slice(&id.to_be_bytes());
         }
@@ -324,6 +356,9 @@ impl Request {
         out.push(MUTATION_FORM as u8);
         push_length(out, self.mutations.len());
         self.mutations.iter().for_each(|mutation| encode_mutation(mutation, out));
+        if let Some(step) = &self.step {
+            step.encode(out);
+        }
     }
 
     fn decode(decoder: &mut Decoder) -> Result<Request, Malformed> {
@@ -331,7 +366,7 @@ impl Request {
             return Err(Malformed);
         }
         let flags = decoder.byte()?;
-        if flags & !(HAS_ID | IS_TIMED | TRUNCATES | SPLITS) != 0 {
+        if flags & !(HAS_ID | IS_TIMED | TRUNCATES | SPLITS | HAS_STEP) != 0 {
             return Err(Malformed);
         }
         let id = match flags & HAS_ID {
@@ -355,8 +390,26 @@ impl Request {
             return Err(Malformed);
         }
         let mutations = decode_mutations(decoder, MUTATION_FORM)?.into_vec();
-        Ok(Request { id, not_after_s, timed_us, truncates, splits, mutations })
+        let step = match flags & HAS_STEP {
+            0 => None,
+            _ => Some(Box::new(Step::decode(decoder, mutations.len())?)),
+        };
+        // A batch is decided once, by its name.
+        if matches!(step.as_deref(), Some(Step::Intend(_))) && id.is_none() {
+            return Err(Malformed);
+        }
+        Ok(Request { id, not_after_s, timed_us, truncates, splits, mutations, step })
     }
+}
+
+/// The request that an entry of that kind and body is, if it decides a batch over several sets.
+pub fn intended(kind: u8, body: &Bytes) -> Option<Request> {
+    // Most entries are told apart by their second byte.
+    if kind != EntryKind::Request as u8 || body.get(1).is_none_or(|flags| flags & HAS_STEP == 0) {
+        return None;
+    }
+    let request = Request::from_bytes(body.clone()).ok()?;
+    matches!(request.step.as_deref()?, Step::Intend(_)).then_some(request)
 }
 
 fn decode_truncate(decoder: &mut Decoder) -> Result<Truncate, Malformed> {

@@ -193,8 +193,6 @@ pub enum CommitError {
     Stale,
     /// The request came to be judged after its last second; nothing of it was applied, nor will be.
     TooLate,
-    /// A change over several sets with several members: nothing was done.
-    SeveralSets,
     /// Too few members of the set are alive: nothing was done, nor will be.
     Unavailable {
         /// So many are needed.
@@ -235,9 +233,6 @@ impl fmt::Display for CommitError {
             CommitError::Unavailable { required, alive } => {
                 write!(f, "Cannot achieve consistency: {alive} of {required} replicas are alive")
             }
-            CommitError::SeveralSets => f.write_str(
-                "a batch over several physical partitions is not possible in a cluster yet",
-            ),
             CommitError::TimedOut => f.write_str("no answer came in time"),
             CommitError::Closed => f.write_str("storage is closed"),
         }

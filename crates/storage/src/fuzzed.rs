@@ -7,10 +7,12 @@ use types::{RowView, RowWriter};
 use crate::index::keys::EntryValue;
 use types::codec::{Decoder, MUTATION_FORM, encode_mutation};
 
-use crate::entry::{EntryBody, decode_first_form};
+use crate::batch::KeptIntent;
+use crate::entry::{EntryBody, Request, decode_first_form};
 use crate::tree::deletions::decode_range;
 use crate::tree::keys::{
-    cells_prefix, row_of_cell, split_cut_key, split_deletion, split_prefix, split_row_key,
+    cells_prefix, row_of_cell, split_cut_key, split_deletion, split_intent_key, split_prefix,
+    split_row_key,
 };
 use node_log::EntryId;
 use node_log::frame::{
@@ -45,12 +47,12 @@ pub fn log_record(bytes: &[u8]) {
     let _ = decode_states(bytes);
     let _ = EntryHead::decode_all(bytes, bytes.len());
     if let Some((kind, body)) = bytes.split_first()
-        && let Ok(body) = EntryBody::decode(kind % 4, Bytes::copy_from_slice(body))
+        && let Ok(body) = EntryBody::decode(kind % 5, Bytes::copy_from_slice(body))
     {
         let mut again = Vec::new();
         body.encode(&mut again);
         assert!(
-            EntryBody::decode(kind % 4, Bytes::from(again)).is_ok(),
+            EntryBody::decode(kind % 5, Bytes::from(again)).is_ok(),
             "what was read is written"
         );
     }
@@ -65,6 +67,25 @@ pub fn log_record(bytes: &[u8]) {
             "what was read is written as it was"
         );
         assert!(decoder.is_done(), "all of it was read");
+    }
+}
+
+/// What is kept of a batch over several sets, and a step of one.
+pub fn batch(bytes: &[u8]) {
+    if let Ok(kept) = KeptIntent::from_bytes(Bytes::copy_from_slice(bytes)) {
+        let again = KeptIntent::from_bytes(Bytes::from(kept.to_bytes()));
+        assert!(
+            again.is_ok_and(|again| again.to_bytes() == kept.to_bytes()),
+            "what was read is written"
+        );
+    }
+    if let Ok(request) = Request::from_bytes(Bytes::copy_from_slice(bytes)) {
+        let again = Request::from_bytes(request.to_bytes());
+        assert!(
+            again.is_ok_and(|again| again.to_bytes() == request.to_bytes()),
+            "what was read is written"
+        );
+        let _ = (request.rings().count(), request.batch_place(), request.given_us());
     }
 }
 
@@ -102,6 +123,7 @@ pub fn key(bytes: &[u8]) {
         let _ = split_deletion(rest);
     }
     let _ = row_of_cell(bytes);
+    let _ = split_intent_key(bytes);
     let _ = EntryValue::decode(bytes);
     let (key, value) = bytes.split_at(bytes.len() / 2);
     let _ = decode_range((TreeBytes::from(key), TreeBytes::from(value)));

@@ -206,7 +206,7 @@ impl Storage {
             let mut timed_us = i64::MIN;
             let count = match &body {
                 EntryBody::Request(request) => {
-                    timed_us = request.timed_us.unwrap_or(i64::MIN);
+                    timed_us = request.given_us().unwrap_or(i64::MIN);
                     request.mutations.len() + usize::from(request.truncates.is_some())
                 }
                 EntryBody::Change(mutations) => mutations.len(),

@@ -16,7 +16,10 @@ use types::{RingRange, RingToken, SetId, TableId};
 use crate::core::Core;
 use crate::definition::Definition;
 use crate::error::{CommitError, TreeError};
-use crate::tree::keys::{SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS, requests_bounds, space_bounds};
+use crate::tree::keys::{
+    SPACE_CELLS, SPACE_DELETIONS, SPACE_INTENTS, SPACE_PARTS, SPACE_ROWS, requests_bounds,
+    space_bounds,
+};
 use crate::tree::progress::{Applied, ReplayPoint};
 use crate::tree::purge::PurgeHold;
 use crate::tree::store::TableStore;
@@ -125,13 +128,18 @@ impl ImageHead {
     }
 }
 
+/// In so many spaces of a tree a set has keys.
+pub(crate) const SPACES: usize = 6;
+
 /// Where the keys of a set lie in a tree: from, and before.
-pub(crate) fn bounds_of_set(set: SetId, range: RingRange) -> [(Vec<u8>, Vec<u8>); 4] {
+pub(crate) fn bounds_of_set(set: SetId, range: RingRange) -> [(Vec<u8>, Vec<u8>); SPACES] {
     [
         space_bounds(SPACE_DELETIONS, range),
         space_bounds(SPACE_ROWS, range),
         space_bounds(SPACE_CELLS, range),
         requests_bounds(set),
+        space_bounds(SPACE_INTENTS, range),
+        space_bounds(SPACE_PARTS, range),
     ]
 }
 
@@ -176,7 +184,7 @@ pub struct SetImage {
     head: ImageHead,
     /// Of each table; none where nothing was ever written.
     views: Vec<Option<View>>,
-    bounds: [(Vec<u8>, Vec<u8>); 4],
+    bounds: [(Vec<u8>, Vec<u8>); SPACES],
     /// Table, space and key that come next.
     next: (usize, usize, Vec<u8>),
 }
@@ -230,7 +238,8 @@ impl SetImage {
             let mut out = (table as u32).to_be_bytes().to_vec();
             let empty = out.len();
             let mut last = None;
-            let is_left_out = breaks(Rule::ForgetIdsInTransfer) && space == 3;
+            let is_left_out = (breaks(Rule::ForgetIdsInTransfer) && space == 3)
+                || (breaks(Rule::ForgetBatchesInTransfer) && space > 3);
             if let Some(view) = view
                 && let Some(opened) = view.store.if_open()
                 && !is_left_out

@@ -18,6 +18,7 @@
 //! `snapshot` keeps and restores the whole. `docs/formats/` has every byte.
 
 mod apply;
+mod batch;
 mod cache;
 mod check;
 mod clock;
@@ -61,12 +62,16 @@ mod weigh;
 #[cfg(test)]
 mod test_folder;
 
+pub use batch::{
+    BatchPlace, Forget, INTENT_BYTES_MAX, Intent, KeptIntent, OpenIntent, PART_S, PartPlace, Parts,
+    Step,
+};
 pub use cache::Lookups;
 pub use check::{CheckReport, Finding, check, sorted_bytes};
 pub use clock::Clock;
 pub use commit::{AllDone, CommitResult, Committed};
 pub use data_dir::DataDir;
-pub use entry::{REPLICATION_KINDS_FROM, Request, RequestId, Split, Truncate};
+pub use entry::{REPLICATION_KINDS_FROM, Request, RequestId, Split, Truncate, intended};
 pub use error::{Affected, CommitError, OpenError, ReadError, TreeError};
 pub use group::CommittedEntry;
 pub use image::{ImageHead, SetImage};

@@ -47,6 +47,17 @@ impl Mutation {
         self.condition.is_some() || self.operations.iter().any(in_operation)
     }
 
+    /// Whether it names positions in lists, which may not be there.
+    pub fn names_positions(&self) -> bool {
+        let in_cell = |cell: &CellChange| {
+            matches!(cell.action, CellAction::ListSetAt { .. } | CellAction::ListDeleteAt { .. })
+        };
+        self.operations.iter().any(|operation| match operation {
+            Operation::Row(change) => change.cells.iter().any(in_cell),
+            Operation::DeletePartition(_) | Operation::DeleteRange { .. } => false,
+        })
+    }
+
     /// Whether it has this time and no other.
     pub fn is_timed_at(&self, timestamp_us: i64) -> bool {
         self.operations.iter().all(|operation| match operation {

@@ -11,13 +11,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::{
-    AnswerTo, CommitError, CommitResult, Committed, Configuration, GroupState, Request, RequestId,
-    Split, Storage, Truncate,
+    AllDone, AnswerTo, CommitError, CommitResult, Committed, Configuration, GroupState, Request,
+    RequestId, Split, Storage, Truncate,
 };
 use tokio::sync::oneshot;
-use types::{Mutation, NodeId, ReplicaId, RingRange, RingToken, SetId, TableId};
+use types::{Done, Mutation, NodeId, Outcome, ReplicaId, RingRange, RingToken, SetId, TableId};
 
-use super::host::{HeldRanges, Host, HostOptions, NodeMessage, Now, OnSplit, SetRanges};
+use super::host::{HeldRanges, Host, HostOptions, NodeMessage, Now, OnSplit, RingMap, SetRanges};
 use super::member::MemberStatus;
 use super::requests::{WriteDone, WriteOutcome};
 
@@ -48,6 +48,7 @@ pub type OnApplied = Box<dyn Fn() + Send + Sync>;
 
 enum Question {
     Submit { set: SetId, request: Box<Request>, deadline_ms: u64, done: WriteDone },
+    SubmitBatch { request: Box<Request>, deadline_ms: u64, done: WriteDone },
     Read { set: SetId, done: Box<dyn FnOnce(bool) + Send> },
     Receive { from: NodeId, messages: Vec<NodeMessage> },
     LinkBroke(NodeId),
@@ -55,6 +56,7 @@ enum Question {
     End(SetId),
     Show(u64),
     Ranges(SetRanges),
+    Map(Box<dyn RingMap>),
     OnSplit(OnSplit),
 }
 
@@ -233,6 +235,11 @@ impl Groups {
         self.order(Question::Ranges(ranges));
     }
 
+    /// Whoever drives batches over several sets asks here which set holds a key.
+    pub fn set_map(&self, map: Box<dyn RingMap>) {
+        self.order(Question::Map(map));
+    }
+
     /// A set that nobody needs any more: its member here is gone for good.
     pub fn end(&self, set: SetId) {
         self.order(Question::End(set));
@@ -317,6 +324,49 @@ impl Groups {
         self.submit(set, Asks { truncates, ..Asks::default() }, None, None)
     }
 
+    /// Commits mutations of any sets: all of them or none.
+    pub fn commit_batch(
+        &self,
+        mutations: Vec<Mutation>,
+        given_us: Option<i64>,
+        answer_to: Option<AnswerTo<'_>>,
+    ) -> Committed {
+        let (request, deadline_ms) =
+            self.request(Asks { mutations, ..Asks::default() }, given_us, true);
+        let (done, committed) = self.answered(answer_to);
+        let request = Box::new(request);
+        match self.ask(Question::SubmitBatch { request, deadline_ms, done }) {
+            Ok(()) => committed,
+            Err(_) => Committed::Now(Err(CommitError::Overloaded)),
+        }
+    }
+
+    /// Commits mutations of several sets, each set's for itself. `change`: the mutations of each set, with where they stood; so many
+    /// stood there. Answered when all of it is done.
+    pub fn commit_apart(
+        &self,
+        change: Vec<(SetId, Vec<(usize, Mutation)>)>,
+        given_us: Option<i64>,
+        answer_to: Option<AnswerTo<'_>>,
+    ) -> Committed {
+        let (done, committed) = self.answered(answer_to);
+        let apart = Arc::new(Mutex::new(Apart::new(change.len(), done)));
+        for (set, mutations) in change {
+            let (slots, mutations): (Vec<usize>, Vec<Mutation>) = mutations.into_iter().unzip();
+            let (request, deadline_ms) =
+                self.request(Asks { mutations, ..Asks::default() }, given_us, false);
+            let told = Arc::clone(&apart);
+            let done: WriteDone = Box::new(move |outcome| Apart::take(&told, &slots, outcome));
+            let question = Question::Submit { set, request: Box::new(request), deadline_ms, done };
+            if let Err(question) = self.ask(question)
+                && let Question::Submit { done, .. } = *question
+            {
+                done(WriteOutcome::Done(Err(CommitError::Overloaded)));
+            }
+        }
+        committed
+    }
+
     fn submit(
         &self,
         set: SetId,
@@ -324,25 +374,7 @@ impl Groups {
         given_us: Option<i64>,
         answer_to: Option<AnswerTo<'_>>,
     ) -> Committed {
-        let Asks { mutations, truncates, splits } = asks;
-        let now = (self.0.clock)();
-        let is_timed = given_us.is_some_and(|us| mutations.iter().all(|it| it.is_timed_at(us)));
-        let is_idempotent = !is_timed && mutations.iter().all(Mutation::is_idempotent);
-        let number = self.0.next_request.fetch_add(1, Ordering::Relaxed);
-        let id = u128::from(self.0.node.0) << 96 | u128::from(self.0.epoch) << 64;
-        let deadline_ms = now.ms + self.0.request_ms;
-        let cluster_us = now.clock_us.max(self.0.told.load().cluster_us);
-        let cluster_s = u32::try_from(cluster_us / 1_000_000).unwrap_or(u32::MAX);
-        let tried_s = u32::try_from(self.0.request_ms.div_ceil(1000)).unwrap_or(u32::MAX);
-        let request = Request {
-            id: (truncates.is_some() || splits.is_some() || !is_idempotent)
-                .then_some(RequestId(id | u128::from(number))),
-            not_after_s: cluster_s.saturating_add(tried_s).saturating_add(LATE_S),
-            timed_us: given_us.filter(|_| is_timed),
-            truncates,
-            splits,
-            mutations,
-        };
+        let (request, deadline_ms) = self.request(asks, given_us, false);
         // Whoever has a mailbox says when nothing more comes: [`Groups::ring`].
         let is_gathered = answer_to.is_some();
         let (done, committed) = self.answered(answer_to);
@@ -355,6 +387,31 @@ impl Groups {
             Ok(()) => committed,
             Err(_) => Committed::Now(Err(CommitError::Overloaded)),
         }
+    }
+
+    /// A request, and until when it is tried. It gets a name where it must not be done twice, or must be known again.
+    fn request(&self, asks: Asks, given_us: Option<i64>, is_named: bool) -> (Request, u64) {
+        let Asks { mutations, truncates, splits } = asks;
+        let now = (self.0.clock)();
+        let is_timed = given_us.is_some_and(|us| mutations.iter().all(|it| it.is_timed_at(us)));
+        let is_idempotent = !is_timed && mutations.iter().all(Mutation::is_idempotent);
+        let number = self.0.next_request.fetch_add(1, Ordering::Relaxed);
+        let id = u128::from(self.0.node.0) << 96 | u128::from(self.0.epoch) << 64;
+        let deadline_ms = now.ms + self.0.request_ms;
+        let cluster_us = now.clock_us.max(self.0.told.load().cluster_us);
+        let cluster_s = u32::try_from(cluster_us / 1_000_000).unwrap_or(u32::MAX);
+        let tried_s = u32::try_from(self.0.request_ms.div_ceil(1000)).unwrap_or(u32::MAX);
+        let request = Request {
+            id: (is_named || truncates.is_some() || splits.is_some() || !is_idempotent)
+                .then_some(RequestId(id | u128::from(number))),
+            not_after_s: cluster_s.saturating_add(tried_s).saturating_add(LATE_S),
+            timed_us: given_us.filter(|_| is_timed),
+            truncates,
+            splits,
+            mutations,
+            step: None,
+        };
+        (request, deadline_ms)
     }
 
     /// Who is told what became of a request, and what its caller gets now.
@@ -438,6 +495,59 @@ impl Groups {
 /// Whether a member heard from a leader not long ago.
 fn is_fresh(member: &MemberStatus) -> bool {
     member.frozen.is_none() && member.silent_ticks * TICK_MS <= SILENT_MS_MAX
+}
+
+/// A change of several sets, each set's part for itself.
+struct Apart {
+    remaining: usize,
+    result: CommitResult,
+    /// Something was done, or may be.
+    has_effect: bool,
+    done: Option<WriteDone>,
+}
+
+impl Apart {
+    fn new(count: usize, done: WriteDone) -> Apart {
+        Apart { remaining: count, result: Ok(AllDone::new()), has_effect: false, done: Some(done) }
+    }
+
+    /// A set answered for the mutations that stood there.
+    fn take(apart: &Mutex<Apart>, slots: &[usize], outcome: WriteOutcome) {
+        let mut apart = apart.lock();
+        let result = result_of(outcome);
+        let is_refused =
+            matches!(result, Err(CommitError::Unavailable { .. } | CommitError::Overloaded));
+        apart.has_effect |= !is_refused;
+        match (&mut apart.result, result) {
+            (Ok(all), Ok(dones)) => {
+                for (slot, done) in slots.iter().zip(dones) {
+                    if all.len() <= *slot {
+                        let applied = Done { outcome: Outcome::Applied, weight: 0 };
+                        all.resize(slot + 1, applied);
+                    }
+                    if let Some(place) = all.get_mut(*slot) {
+                        *place = done;
+                    }
+                }
+            }
+            (Ok(_), Err(error)) => apart.result = Err(error),
+            (Err(_), _) => {}
+        }
+        apart.remaining = apart.remaining.saturating_sub(1);
+        if apart.remaining == 0
+            && let Some(done) = apart.done.take()
+        {
+            let mut result = std::mem::replace(&mut apart.result, Ok(AllDone::new()));
+            // Nobody is told that nothing was done where something was.
+            if apart.has_effect
+                && matches!(result, Err(CommitError::Unavailable { .. } | CommitError::Overloaded))
+            {
+                result = Err(CommitError::TimedOut);
+            }
+            drop(apart);
+            done(WriteOutcome::Done(result));
+        }
+    }
 }
 
 fn result_of(outcome: WriteOutcome) -> CommitResult {
@@ -535,7 +645,7 @@ impl Driver {
         let questions = std::mem::take(&mut shared.inbox.lock().questions);
         for question in questions {
             match question {
-                Question::Submit { done, .. } => {
+                Question::Submit { done, .. } | Question::SubmitBatch { done, .. } => {
                     done(WriteOutcome::Done(Err(CommitError::Closed)));
                 }
                 Question::Read { done, .. } => done(false),
@@ -566,6 +676,9 @@ impl Driver {
             Question::Submit { set, request, deadline_ms, done } => {
                 self.host.submit(set, *request, deadline_ms, done);
             }
+            Question::SubmitBatch { request, deadline_ms, done } => {
+                self.host.submit_batch(*request, deadline_ms, done);
+            }
             Question::Read { set, done } => self.host.read(set, done),
             Question::Receive { from, messages } => {
                 messages.into_iter().for_each(|message| self.host.receive(from, message));
@@ -588,6 +701,7 @@ impl Driver {
             Question::Show(version) => self.host.show(version),
             Question::Ranges(ranges) => self.host.set_ranges(ranges),
             Question::OnSplit(on_split) => self.host.set_on_split(on_split),
+            Question::Map(map) => self.host.set_map(map),
         }
     }
 

@@ -1,6 +1,8 @@
 //! What surrounds the core on a node: the log that its entries go into, the trees that they are applied to, and those who wait
 //! for answers. It has no thread and no socket either: whoever drives it says what came, and sends what is to be sent.
 
+mod batches;
+mod intents;
 mod keeping;
 mod members;
 mod said;
@@ -27,6 +29,9 @@ use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Pending, Settings, Ticket, is_of_set};
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
+use batches::Batches;
+pub use batches::RingMap;
+use intents::Intents;
 pub(crate) use said::BEATS_MAX;
 pub use said::{NodeMessage, ProposalAnswer};
 use splits::Splits;
@@ -172,13 +177,17 @@ pub struct Host {
     transfers: Transfers,
     /// The highest numbers of members that were taken away from here.
     gone: BTreeMap<SetId, ReplicaId>,
-    /// Sets whose member is to go from here.
-    leaving: BTreeSet<SetId>,
+    /// What is said when a turn is on disk.
+    unsaid: Vec<(u64, (NodeId, NodeMessage))>,
+    /// Sets whose member is to go from here, and at which tick.
+    leaving: BTreeMap<SetId, u64>,
     /// Who is to belong to sets that are led from here.
     goals: BTreeMap<SetId, Goal>,
     /// Why nobody listens to this node, if so.
     refused: Option<u64>,
     comparison: Comparison,
+    batches: Batches,
+    intents: Intents,
     splits: Splits,
     ranges: Arc<HeldRanges>,
 }
@@ -236,12 +245,15 @@ impl Host {
             last_us: BTreeMap::new(),
             transfers: Transfers::new(Random::new(!options.seed).below(u64::from(u32::MAX)) as u32),
             gone: storage.gone_groups(),
-            leaving: BTreeSet::new(),
+            unsaid: Vec::new(),
+            leaving: BTreeMap::new(),
             goals: BTreeMap::new(),
             refused: None,
             comparison: Comparison::default(),
             splits: Splits::default(),
             ranges: Arc::default(),
+            batches: Batches::default(),
+            intents: Intents::default(),
             storage,
         };
         let mut births = Vec::new();
@@ -259,7 +271,7 @@ impl Host {
             if !unknown.is_empty() {
                 let (stays, split_off) = host.core.catch_up(set, unknown);
                 if !stays {
-                    host.leaving.insert(set);
+                    host.leave_later(set);
                 }
                 births.extend(split_off.into_iter().map(|birth| (set, birth)));
                 host.meet_members(set);
@@ -525,7 +537,16 @@ impl Host {
     fn attempt(&mut self, number: u64) {
         let core = &self.core;
         let leader = |set| core.leader(set);
-        match self.requests.attempt(number, self.node, leader, self.now.ms) {
+        // A node without a member of the set asks one after the other.
+        let heard_ms = self.now.ms.saturating_sub(self.options.alive_ms);
+        let peers = &self.peers;
+        let guess = |set, place: u64| {
+            let alive = || peers.iter().filter(|(_, peer)| peer.heard_ms > heard_ms);
+            let count = if core.contains(set) { 0 } else { alive().count() };
+            let place = usize::try_from(place.checked_rem(count as u64)?).ok()?;
+            alive().nth(place).map(|(node, _)| *node)
+        };
+        match self.requests.attempt(number, self.node, leader, guess, self.now.ms) {
             Attempt::Waits => {}
             Attempt::Here { number, set, request, body } => {
                 self.propose(set, (*request, body), self.node, number);
@@ -579,7 +600,8 @@ impl Host {
                 false => ProposalAnswer::NotLeader(leader),
             });
         }
-        let Some(((mut request, mut body), done)) = self.route(set, request, done) else { return };
+        let Some(((request, mut body), done)) = self.route(set, request, done) else { return };
+        let Some((mut request, done)) = self.take_step(set, request, done) else { return };
         let defines = self.storage.validate(&request.mutations);
         let defines = defines.and_then(|()| self.storage.propose_defines(set, &request.mutations));
         match defines {
@@ -588,15 +610,20 @@ impl Host {
                 let last_us = self.last_us.entry(set).or_insert(i64::MIN);
                 let given_us = (*last_us).max(self.storage.group_last_us(set));
                 let asked_us = request.timed_us;
+                // A part of a batch has its time: what is given later is later.
+                let timed_us = match request.timed_us {
+                    Some(_) => request.time_after(given_us),
+                    None => request.given_us().map(|it| it.max(*last_us)),
+                };
                 if !breaks(Rule::LetTimestampsFall)
-                    && let Some(timed_us) = request.time_after(given_us)
+                    && let Some(timed_us) = timed_us
                 {
                     *last_us = timed_us;
                     // Whoever leads next knows from the second what times were given.
                     now_s = now_s.max(u32::try_from(timed_us / 1_000_000).unwrap_or(0));
                 }
                 let ticket = Some(self.ticket(Asked::Write(set, done)));
-                if request.timed_us != asked_us {
+                if request.timed_us != asked_us || request.step.is_some() {
                     body = request.to_bytes();
                 }
                 let kind = KIND_REQUEST;
@@ -634,6 +661,8 @@ impl Host {
         self.tick_splits();
         self.propose_chores(now_s);
         self.drive_changes(now_s);
+        self.tick_intents(now_s);
+        self.tick_batches();
         if self.storage.log_kept_bytes() > self.options.log_bytes_kept {
             self.shorten_log();
         }
@@ -711,6 +740,10 @@ impl Host {
             self.take_persisted();
             self.release_held();
             self.send_answers();
+            // What is heard of batches has others answered, and more sent.
+            while self.take_told() | self.take_looked() {
+                self.send_answers();
+            }
             for number in self.requests.found_leader(|set| self.core.leader(set)) {
                 self.attempt(number);
             }
@@ -733,6 +766,7 @@ impl Host {
         for set in &outputs.leads {
             self.storage.forget_proposed(*set);
         }
+        let is_kept = !outputs.appends.is_empty();
         self.stalled.extend(outputs.appends);
         self.append(outputs.turn);
         let to_message = |(node, message)| (node, NodeMessage::Consensus(message));
@@ -753,9 +787,14 @@ impl Host {
             self.answer(ticket, answer);
         }
         for (node, set, replica) in outputs.removed {
-            self.outbox.push((node, NodeMessage::Gone { set, replica }));
+            let gone = (node, NodeMessage::Gone { set, replica });
+            // Not before this node knows for sure that it is committed: it may need their vote to find out.
+            match is_kept {
+                true => self.unsaid.push((outputs.turn, gone)),
+                false => self.outbox.push(gone),
+            }
         }
-        self.leaving.extend(outputs.left);
+        outputs.left.into_iter().for_each(|set| self.leave_later(set));
         self.remove_left();
         for (set, to) in outputs.images_wanted {
             self.begin_transfer(set, to);
@@ -806,6 +845,8 @@ impl Host {
         }
         let Some(last) = entries.last().map(|entry| entry.head.index) else { return };
         let asked = &mut self.asked;
+        let leads = self.core.leads(set);
+        let mut intents = Vec::new();
         let (storage, comparison) = (&self.storage, &mut self.comparison);
         let step = self.options.compare_step.max(1);
         storage.apply_group(&entries, |number, result| {
@@ -814,12 +855,27 @@ impl Host {
                 comparison.note(set, index, storage.set_checksum(set));
             }
             let ticket = tickets.get(number).copied().flatten();
-            match ticket.and_then(|ticket| asked.remove(&ticket)) {
+            let asked = ticket.and_then(|ticket| asked.remove(&ticket));
+            if leads || asked.is_some() {
+                let entry = entries.get(number);
+                let intended = entry.and_then(|it| storage::intended(it.head.kind, &it.body));
+                if let (Some(request), Ok(done)) = (intended, &result) {
+                    return intents.push((request, done.clone(), asked));
+                }
+            }
+            match asked {
                 Some(Asked::Write(_, done)) => done(ProposalAnswer::Done(result)),
                 Some(Asked::Read(done)) => done(false),
                 None => {}
             }
         });
+        for (request, done, asked) in intents {
+            let waiter = asked.and_then(|asked| match asked {
+                Asked::Write(_, waiter) => Some(waiter),
+                Asked::Read(_) => None,
+            });
+            self.take_intent(set, &request, done, waiter);
+        }
         for entry in entries.iter().filter(|entry| entry.head.kind == KIND_COMPARE) {
             self.compare(set, &entry.body);
         }
@@ -857,6 +913,8 @@ impl Host {
 
     /// Nobody is answered any more, because the node stops.
     pub fn close(&mut self) {
+        self.close_batches();
+        self.close_intents();
         self.requests.close();
         for (_, asked) in self.asked.drain() {
             match asked {

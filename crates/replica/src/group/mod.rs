@@ -7,6 +7,9 @@
 //! **A strong read's way.** A member asks its leader up to where the log was committed at that moment; the leader answers when a
 //! quorum confirmed that it still leads. The member reads its own rows as soon as it applied that far.
 //!
+//! **A batch's way.** A change of several sets is decided by an entry of one of them, whose leader then has the others do their parts:
+//! `host/batches.rs` where it is coordinated, `host/intents.rs` where it is decided.
+//!
 //! Rules that hold here, by name, with the tests that fail without them: `docs/replication.md`.
 //!
 //! Reading order: [`wire`] and `node_wire` for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
@@ -38,7 +41,8 @@ pub use changes::{ChangeState, Goal};
 pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table};
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
 pub use host::{
-    HeldRanges, Host, HostOptions, NodeMessage, Now, OnSplit, ProposalAnswer, SetRanges, SplitOff,
+    HeldRanges, Host, HostOptions, NodeMessage, Now, OnSplit, ProposalAnswer, RingMap, SetRanges,
+    SplitOff,
 };
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
 pub use requests::{WriteDone, WriteOutcome};

@@ -287,7 +287,7 @@ fn to_fault(error: &CommitError) -> Fault {
         CommitError::TooLate => Fault::TooLate,
         CommitError::Closed => Fault::Closed,
         // What a coordinator says, and no leader.
-        CommitError::SeveralSets | CommitError::Unavailable { .. } | CommitError::TimedOut => {
+        CommitError::Unavailable { .. } | CommitError::TimedOut => {
             Fault::CannotWriteNow(error.to_string())
         }
     }

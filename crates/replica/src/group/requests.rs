@@ -49,6 +49,8 @@ struct Pending {
     sent: Option<(NodeId, u64)>,
     /// It is tried as soon as its set has a leader.
     waits_for_leader: bool,
+    /// How often it was tried.
+    tries: u64,
     done: WriteDone,
 }
 
@@ -58,6 +60,8 @@ pub(crate) struct Requests {
     next: u64,
     /// So many may wait for a leader: most often none, and then nobody is looked at.
     leaderless: usize,
+    /// Who leads sets that have no member here, as others said.
+    hints: BTreeMap<SetId, NodeId>,
 }
 
 /// What is to be done for a request now.
@@ -75,7 +79,8 @@ impl Requests {
     /// `epoch` is another one at each start of a node: answers to what a node asked before it was started again are not
     /// taken for answers to what it asks now.
     pub(crate) fn new(epoch: u32) -> Requests {
-        Requests { pending: BTreeMap::new(), next: u64::from(epoch) << 32, leaderless: 0 }
+        let (pending, hints) = (BTreeMap::new(), BTreeMap::new());
+        Requests { pending, next: u64::from(epoch) << 32, leaderless: 0, hints }
     }
 
     pub(crate) fn add(
@@ -95,6 +100,7 @@ impl Requests {
             retry_at_ms: Some(0),
             sent: None,
             waits_for_leader: false,
+            tries: 0,
             done,
         };
         self.pending.insert(self.next, pending);
@@ -115,6 +121,7 @@ impl Requests {
             if pending.sent.is_some_and(|(_, at_ms)| at_ms + RESEND_MS <= now_ms) && may_repeat {
                 pending.sent = None;
                 pending.retry_at_ms = Some(now_ms);
+                self.hints.remove(&pending.set);
             }
         }
         let is_due = |(_, it): &(&u64, &Pending)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
@@ -134,18 +141,22 @@ impl Requests {
         found.into_iter().map(|(number, _)| number).collect()
     }
 
-    /// Tries a request: who leads its set is asked.
+    /// Tries a request: who leads its set is asked. `guess`: whom to ask where nobody here knows, another one at each try.
     pub(crate) fn attempt(
         &mut self,
         number: u64,
         own: NodeId,
         leader: impl Fn(SetId) -> Option<NodeId>,
+        guess: impl Fn(SetId, u64) -> Option<NodeId>,
         now_ms: u64,
     ) -> Attempt {
         let Some(pending) = self.pending.get_mut(&number) else { return Attempt::Waits };
         pending.retry_at_ms = None;
         pending.waits_for_leader = false;
-        match leader(pending.set) {
+        pending.tries = pending.tries.wrapping_add(1);
+        let place = number.wrapping_add(pending.tries);
+        let hint = || self.hints.get(&pending.set).copied();
+        match leader(pending.set).or_else(hint).or_else(|| guess(pending.set, place)) {
             None => {
                 pending.retry_at_ms = Some(now_ms + RETRY_MS);
                 pending.waits_for_leader = true;
@@ -199,6 +210,13 @@ impl Requests {
             }
             ProposalAnswer::NotLeader(_) | ProposalAnswer::Lost | ProposalAnswer::Busy => {
                 if let Some(pending) = self.pending.get_mut(&number) {
+                    match answer {
+                        ProposalAnswer::NotLeader(Some(leader)) => {
+                            self.hints.insert(pending.set, leader);
+                        }
+                        ProposalAnswer::NotLeader(None) => _ = self.hints.remove(&pending.set),
+                        _ => {}
+                    }
                     pending.sent = None;
                     pending.retry_at_ms = Some(now_ms + RETRY_MS);
                 }
@@ -209,6 +227,7 @@ impl Requests {
 
     /// The connection to a node broke: what was sent there may have been done.
     pub(crate) fn link_broke(&mut self, node: NodeId, now_ms: u64) {
+        self.hints.retain(|_, leader| *leader != node);
         let mut over = Vec::new();
         for (number, pending) in &mut self.pending {
             if pending.sent.is_some_and(|(to, _)| to == node) {

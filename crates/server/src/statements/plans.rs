@@ -107,7 +107,7 @@ impl Patience {
         started: Instant,
         needs: Needs,
     ) -> Patience {
-        let (write_type, timeout) = timeout_of(timeouts, plan);
+        let (write_type, timeout) = timeout_of(timeouts, plan, needs);
         Patience {
             write_type,
             needs,
@@ -126,7 +126,7 @@ fn has_one_key(batch: &BatchPlan) -> bool {
 }
 
 /// What a change is called in a timeout, and how long a plan may take.
-fn timeout_of(timeouts: &Timeouts, plan: &Plan<'_>) -> (WriteType, Duration) {
+fn timeout_of(timeouts: &Timeouts, plan: &Plan<'_>, needs: Needs) -> (WriteType, Duration) {
     match plan {
         Plan::Select(select) => match select.partitions {
             LogicalPartitions::Ring(_) => (WriteType::Simple, timeouts.range),
@@ -143,6 +143,8 @@ fn timeout_of(timeouts: &Timeouts, plan: &Plan<'_>) -> (WriteType, Duration) {
             BatchKind::Logged | BatchKind::Unlogged if has_one_key(batch) => {
                 (WriteType::Simple, timeouts.write)
             }
+            // Where sets have several members, one of them decides it first: nobody knows whether it did.
+            BatchKind::Logged if needs.required > 1 => (WriteType::BatchLog, timeouts.write),
             BatchKind::Logged => (WriteType::Batch, timeouts.write),
             BatchKind::Unlogged => (WriteType::UnloggedBatch, timeouts.write),
             BatchKind::Counter => (WriteType::Counter, timeouts.counter_write),

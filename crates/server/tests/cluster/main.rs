@@ -1,7 +1,7 @@
 //! Clusters of real processes: nodes are killed, paused, stopped and started again under clients, and what the clients were told is
 //! judged (`testkit::history`). Nothing here sleeps and hopes: every wait is for something that can be seen, with a deadline.
 //!
-//! Reading order: `support.rs`, `workload.rs`, `lost.rs`, `unavailable.rs`, `definitions.rs`, `clients.rs`, `golden.rs`.
+//! Reading order: `support.rs`, `workload.rs`, `lost.rs`, `unavailable.rs`, `batches.rs`, `definitions.rs`, `clients.rs`, `golden.rs`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,6 +12,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod batches;
 mod clients;
 mod definitions;
 mod golden;

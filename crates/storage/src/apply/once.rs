@@ -5,14 +5,15 @@
 
 use bytes::Bytes;
 use types::codec::{Decoder, Malformed, push_counted, push_length, push_optional, push_varint};
-use types::{CurrentRow, Done, Outcome, Refusal, RowPosition, SetId};
+use types::{CurrentRow, Done, Outcome, Refusal, RingToken, RowPosition, SetId};
 
 use node_log::broken::{Rule, breaks};
 
 use super::Place;
+use crate::batch::Step;
 use crate::entry::{Request, RequestId};
 use crate::error::{CommitError, TreeError};
-use crate::tree::keys::{request_key, request_number};
+use crate::tree::keys::{part_key, request_key, request_number};
 use crate::tree::progress::SetProgress;
 use crate::tree::store::OpenStore;
 use tree::engine::{LATEST, TreeBytes};
@@ -23,7 +24,12 @@ pub(crate) struct Asked {
     id: Option<RequestId>,
     number: u32,
     not_after_s: u32,
+    /// Of a part of a batch over several sets: where its key lies.
+    part_at: Option<RingToken>,
 }
+
+/// The number of what a batch keeps beside its mutations.
+const INTENT_NUMBER: u32 = u32::MAX;
 
 /// Whether a mutation was answered before.
 pub(crate) enum Known {
@@ -32,9 +38,32 @@ pub(crate) enum Known {
 }
 
 impl Asked {
+    /// `number`: of the mutation within the request.
     pub(crate) fn new(request: &Request, number: usize) -> Asked {
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        Asked { id: request.id, number, not_after_s: request.not_after_s }
+        let not_after_s = request.not_after_s;
+        let in_batch = |numbers: &[u32]| numbers.get(number).copied().unwrap_or(INTENT_NUMBER);
+        let (id, number, part_at) = match request.step.as_deref() {
+            Some(Step::Parts(parts)) => {
+                let at = request.mutations.get(number).map(|mutation| mutation.key.ring());
+                (Some(parts.batch), in_batch(&parts.numbers), at)
+            }
+            Some(Step::Intend(intent)) => (request.id, in_batch(&intent.here), None),
+            _ => (request.id, u32::try_from(number).unwrap_or(u32::MAX), None),
+        };
+        Asked { id, number, not_after_s, part_at }
+    }
+
+    /// That a batch was decided.
+    pub(crate) fn intent(request: &Request) -> Asked {
+        let (id, not_after_s) = (request.id, request.not_after_s);
+        Asked { id, number: INTENT_NUMBER, not_after_s, part_at: None }
+    }
+
+    fn key(&self, set: SetId, id: u128) -> Vec<u8> {
+        match self.part_at {
+            Some(ring) => part_key(ring, id, self.number),
+            None => request_key(set, id, self.number).to_vec(),
+        }
     }
 
     /// What became of the mutation before.
@@ -50,10 +79,14 @@ impl Asked {
         if breaks(Rule::ForgetRequests) {
             return Ok(Known::New);
         }
+        if breaks(Rule::ForgetParts) && self.part_at.is_some() {
+            return Ok(Known::New);
+        }
         let Some(RequestId(id)) = self.id else { return Ok(Known::New) };
-        // The other mutations of a request come behind its first.
+        // The other mutations of a request come behind its first. Parts of batches are named by others, and come in any order.
         let highest = || highest_of_namer(opened, place.set, id);
-        if self.number == 0 && !progress.may_be_answered(id, highest)? {
+        let is_first = self.number == 0 && self.part_at.is_none();
+        if is_first && !progress.may_be_answered(id, highest)? {
             return Ok(Known::New);
         }
         Ok(self.answer(opened, place.set)?.map_or(Known::New, Known::Answered))
@@ -66,7 +99,7 @@ impl Asked {
         set: SetId,
     ) -> Result<Option<Result<Done, CommitError>>, TreeError> {
         let Some(RequestId(id)) = self.id else { return Ok(None) };
-        let key = request_key(set, id, self.number);
+        let key = self.key(set, id);
         let Some(bytes) = opened.tree.get(&key, LATEST)? else { return Ok(None) };
         let answer = decode_answer(Bytes::copy_from_slice(&bytes));
         let unreadable =
@@ -83,12 +116,14 @@ impl Asked {
         weight: u64,
     ) -> i64 {
         let Some(RequestId(id)) = self.id else { return 0 };
+        // A part is remembered until its batch's set says otherwise, never by time.
+        let not_after_s = if self.part_at.is_some() { UNTIL_TOLD_S } else { self.not_after_s };
         let mut value = Vec::with_capacity(ANSWER_BYTES);
-        value.extend_from_slice(&self.not_after_s.to_be_bytes());
+        value.extend_from_slice(&not_after_s.to_be_bytes());
         if !encode_answer(result, weight, &mut value) {
             return 0;
         }
-        let key = request_key(place.set, id, self.number);
+        let key = self.key(place.set, id);
         let seqno = opened.tree.draw_seqno();
         let grown = opened.tree.insert(&key, TreeBytes::from(value), seqno).cast_signed();
         opened.note_write(place.position, grown);
@@ -104,6 +139,9 @@ fn highest_of_namer(opened: &OpenStore, set: SetId, id: u128) -> Result<Option<u
     let last = opened.tree.range(&from, &to, LATEST).next_back().transpose()?;
     Ok(last.and_then(|(key, _)| request_number(&key)))
 }
+
+/// The last second of a part that nobody said may be forgotten.
+pub(crate) const UNTIL_TOLD_S: u32 = u32::MAX;
 
 /// The last second of a kept answer.
 pub(crate) fn not_after_s(value: &[u8]) -> Option<u32> {

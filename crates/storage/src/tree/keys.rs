@@ -35,6 +35,12 @@ pub(crate) const SPACE_REQUESTS: u8 = 8;
 /// Sets whose rows were handed over and are not as far as the table was purged.
 pub(crate) const SPACE_GUARDS: u8 = 9;
 
+/// Batches over several sets that are not over, under their first keys.
+pub(crate) const SPACE_INTENTS: u8 = 10;
+
+/// Parts of such batches that were applied, under their keys.
+pub(crate) const SPACE_PARTS: u8 = 11;
+
 const KIND_PARTITION_DELETION: u8 = 1;
 const KIND_RANGE_DELETION: u8 = 2;
 const KIND_STATIC: u8 = 3;
@@ -164,6 +170,30 @@ pub(crate) fn request_key_of(set: SetId, key: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn request_number(key: &[u8]) -> Option<u64> {
     let bytes = key.get(1 + 4 + 8..).and_then(|rest| rest.first_chunk::<8>());
     bytes.map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+/// Where an intent is kept: it lies in the range of the ring that its batch's first key lies in, whichever set that is.
+pub(crate) fn intent_key(ring: RingToken, batch: u128) -> Vec<u8> {
+    let mut key = vec![SPACE_INTENTS];
+    key.extend_from_slice(&ring.to_bytes());
+    key.extend_from_slice(&batch.to_be_bytes());
+    key
+}
+
+/// The position and the batch in a key of the intents' space.
+pub(crate) fn split_intent_key(key: &[u8]) -> Option<(RingToken, u128)> {
+    let (ring, batch) = key.strip_prefix(&[SPACE_INTENTS])?.split_first_chunk::<16>()?;
+    let batch = u128::from_be_bytes(<[u8; 16]>::try_from(batch).ok()?);
+    Some((RingToken(u128::from_be_bytes(*ring)), batch))
+}
+
+/// Where it is remembered that a part of a batch was applied.
+pub(crate) fn part_key(ring: RingToken, batch: u128, number: u32) -> Vec<u8> {
+    let mut key = vec![SPACE_PARTS];
+    key.extend_from_slice(&ring.to_bytes());
+    key.extend_from_slice(&batch.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key
 }
 
 /// Where a definition of the table is kept.

@@ -12,7 +12,7 @@ use tree::courtesy::Courtesy;
 use tree::{Kept, Sieve, Sieving};
 use types::{CellRef, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter};
 
-use super::keys::{self, SPACE_REQUESTS, SPACE_ROWS};
+use super::keys::{self, SPACE_PARTS, SPACE_REQUESTS, SPACE_ROWS};
 use crate::apply::once;
 use crate::merge::row::is_dead_before;
 
@@ -76,11 +76,11 @@ struct PurgeFilter {
 impl Sieving for PurgeFilter {
     fn is_judged(&mut self, key: &[u8]) -> bool {
         self.courtesy.on_row();
-        matches!(key.first(), Some(&SPACE_ROWS | &SPACE_REQUESTS))
+        matches!(key.first(), Some(&SPACE_ROWS | &SPACE_REQUESTS | &SPACE_PARTS))
     }
 
     fn judge(&mut self, key: &[u8], value: &[u8]) -> Kept {
-        if key.first() == Some(&SPACE_REQUESTS) {
+        if matches!(key.first(), Some(&SPACE_REQUESTS | &SPACE_PARTS)) {
             // Every entry that comes later has a later second than the horizon: the request is refused then.
             let not_after_s = once::not_after_s(value);
             let is_over = not_after_s.is_some_and(|not_after_s| not_after_s < self.horizon_s);

@@ -12,6 +12,8 @@ use crate::group::changes::{ChangeState, Goal, Next};
 use crate::group::rests::Beat;
 use crate::group::wire::PeerMessage;
 
+/// A member that does not belong to its set any more stays for so many ticks.
+const LEAVING_TICKS: u64 = 80;
 /// A node talks with at most so many others.
 const PEERS_MAX: usize = 4096;
 /// A member that heard of no leader for so many ticks asks whether it still belongs to its set, every so many ticks.
@@ -123,11 +125,19 @@ impl Host {
         true
     }
 
+    /// A member found in its log that it does not belong to its set any more. Others may not know yet that this is committed, and need
+    /// its vote to find out: it stays a little, and is no trouble to anybody.
+    pub(super) fn leave_later(&mut self, set: SetId) {
+        let tick = self.ticks + LEAVING_TICKS;
+        self.leaving.entry(set).or_insert(tick);
+    }
+
     /// Members that do not belong to their sets any more go.
     pub(super) fn remove_left(&mut self) {
-        for set in std::mem::take(&mut self.leaving) {
+        let due = self.leaving.extract_if(.., |_, tick| *tick <= self.ticks);
+        for set in due.map(|(set, _)| set).collect::<Vec<_>>() {
             if !self.remove_member(set) {
-                self.leaving.insert(set);
+                self.leaving.insert(set, self.ticks);
             }
         }
     }
@@ -135,7 +145,7 @@ impl Host {
     /// A member of this node does not belong to its set any more, as another node knows.
     pub(super) fn receive_gone(&mut self, set: SetId, replica: ReplicaId) {
         if self.core.replica(set) == Some(replica) {
-            self.leaving.insert(set);
+            self.leaving.insert(set, self.ticks);
             self.remove_left();
         }
     }
@@ -174,8 +184,8 @@ impl Host {
         self.hear_of(&state);
     }
 
-    /// Who is no member of any set here may be the leader of one that is to come.
-    pub(super) fn meet(&mut self, node: NodeId) -> bool {
+    /// Who is no member of any set here may be the leader of one that is to come, or that holds a part of a batch.
+    pub fn meet(&mut self, node: NodeId) -> bool {
         if !self.peers.contains_key(&node) && self.peers.len() < PEERS_MAX && node != self.node {
             self.peers.insert(node, Peer::new(self.now.ms));
         }

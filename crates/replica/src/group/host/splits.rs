@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use storage::broken::{Rule, breaks};
-use storage::{CommitError, GroupAppend, GroupState, Position, RecoveredGroup, Request, Split};
+use storage::{
+    CommitError, GroupAppend, GroupState, Position, RecoveredGroup, Request, Split, Step,
+};
 use types::{NodeId, RingRange, RingToken, SetId};
 
 use super::{Asked, Host, Input, NodeMessage, ProposalAnswer};
@@ -86,9 +88,11 @@ enum Belongs {
     Held,
 }
 
-/// The positions of the ring that a request touches, the least and the largest.
+/// The positions of the ring that a request touches, the least and the largest. One that decides a batch belongs where the batch's first
+/// key is; the rest of it is parted afterwards.
 fn extent(request: &Request) -> Option<(RingToken, RingToken)> {
-    let keys = request.mutations.iter().map(|mutation| mutation.key.ring());
+    let decides = matches!(request.step.as_deref(), Some(Step::Intend(_)));
+    let keys = request.rings().take(if decides { 1 } else { usize::MAX });
     let emptied = request.truncates.iter().flat_map(|it| [it.range.start, it.range.last]);
     keys.chain(emptied).fold(None, |extent, token| match extent {
         None => Some((token, token)),
@@ -138,8 +142,22 @@ impl Host {
         }
     }
 
+    /// The set that holds a position of the ring, where the map says that another one does from which it was split off.
+    pub(super) fn holder(&self, set: SetId, ring: RingToken) -> SetId {
+        if self.range_in_log(set).is_none_or(|range| range.contains(ring)) {
+            return set;
+        }
+        let holds = |it: &SetId| self.range_in_log(*it).is_some_and(|it| it.contains(ring));
+        self.core.sets().filter(|it| self.descends(*it, set)).find(holds).unwrap_or(set)
+    }
+
+    /// Whether a position of the ring may be another set's in a moment.
+    pub(super) fn is_splitting_off(&self, set: SetId, ring: RingToken) -> bool {
+        self.splits.under_way.get(&set).is_some_and(|splitting| ring >= splitting.at)
+    }
+
     /// Whether a set was split off another, or off one that was.
-    fn descends(&self, set: SetId, from: SetId) -> bool {
+    pub(super) fn descends(&self, set: SetId, from: SetId) -> bool {
         let mut known = set;
         // Numbers rise from a set to those that are split off it.
         while let Some((left, _)) = self.core.state(known).and_then(|state| state.split_from) {
