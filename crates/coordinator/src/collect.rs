@@ -6,7 +6,7 @@ use plan::expression::Evaluation;
 use plan::select::{Accumulator, Copied, Projection, ProjectionScratch};
 use plan::{LogicalPartitions, PlanError, SelectPlan, StoredRow};
 use schema::{Ruler, Table};
-use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, RowSink, SetId};
+use types::{CorruptRow, Flow, LiveRow, PartitionKey, ReadPosition, ReadScope, RowSink, SetId};
 
 use crate::error::ExecuteError;
 use crate::meter::Meter;
@@ -35,10 +35,15 @@ pub(crate) struct Collector<'a, 'p> {
     page_left: Option<u32>,
     /// How many rows (or groups) of the current logical partition are in the result.
     logical_count: u32,
+    /// The logical partition before, whose last group may still be open.
+    earlier: Option<Earlier>,
     current_key: Option<PartitionKey>,
     /// While the current logical partition is the one that an earlier page began, perhaps under
     /// another PER PARTITION LIMIT.
     begun: Option<Begun>,
+    /// The logical partition that a state names without a row of it, and what the state says is left of it. It
+    /// bounds what comes after this page, and not the page itself.
+    carried: Option<(PartitionKey, Option<u32>)>,
     /// Rows of that one that were looked at beyond the limit of this statement. Cassandra counts them
     /// as rows of the page, and so do we: clients that change the statement between pages get the same
     /// ones.
@@ -62,6 +67,14 @@ pub(crate) struct Collector<'a, 'p> {
 struct Begun {
     /// So many of its rows may still be looked at, as the paging state says.
     left: Option<u32>,
+}
+
+/// A logical partition that was left while its last group was open.
+struct Earlier {
+    key: PartitionKey,
+    /// How many of its groups are in the result.
+    count: u32,
+    begun: Option<Begun>,
 }
 
 /// Why no more rows are taken.
@@ -115,6 +128,10 @@ impl<'a, 'p> Collector<'a, 'p> {
             Some((after.key.clone(), Begun { left: resume.left_in_logical }))
         });
         let (current_key, begun) = half_done.unzip();
+        let carried = resume.filter(|resume| resume.after.is_none()).and_then(|resume| {
+            let Some(ReadScope::Partition(key)) = resume.scopes.first() else { return None };
+            Some((key.clone(), resume.left_in_logical))
+        });
         let is_plain = plan.filters.is_empty() && plan.sort.is_none() && groups.is_none();
         let mut collector = Collector {
             projection: plan.projection.filter(|_| is_plain),
@@ -127,8 +144,10 @@ impl<'a, 'p> Collector<'a, 'p> {
             remaining,
             page_left: pages.map(|page| remaining.map_or(page, |rows| rows.min(page))),
             logical_count: 0,
+            earlier: None,
             current_key,
             begun,
+            carried,
             beyond: 0,
             is_page_cut: false,
             last: None,
@@ -190,8 +209,7 @@ impl<'a, 'p> Collector<'a, 'p> {
             let has_open_group = self.groups.as_ref().is_some_and(|groups| groups.has_rows);
             if has_open_group {
                 // As with rows, a page that is just full is not known to be the last one.
-                let counted = self.logical_count;
-                self.close_group_in_read(true, counted)?;
+                self.close_group_in_read(true)?;
             }
         }
         if self.plan.sort.is_some() {
@@ -214,11 +232,20 @@ impl<'a, 'p> Collector<'a, 'p> {
     /// What comes after a position. Where something may, there is a next page, even if that turns out
     /// to be empty: Cassandra's clients count on just the same pages.
     fn next_page(&self, position: ReadPosition) -> Result<Option<PageState>, CorruptRow> {
-        let limit = self.begun.as_ref().map_or(self.per_partition_limit(), |begun| begun.left);
+        let (begun, count) = match &self.earlier {
+            Some(earlier) if earlier.key == position.key => (&earlier.begun, earlier.count),
+            _ => (&self.begun, self.logical_count),
+        };
+        let limit = match (begun, &self.carried) {
+            (Some(begun), _) => begun.left,
+            // Below zero Cassandra refuses the state that it gave; then nothing more is counted here.
+            (None, Some((key, left))) if *key == position.key => left.filter(|left| *left >= count),
+            (None, _) => self.per_partition_limit(),
+        };
         let table = self.plan.table;
         let (mark, left_in_logical) = match &position.clustering {
             Some(clustering) if table.clustering_count > 0 => {
-                let left = limit.map(|limit| limit.saturating_sub(self.logical_count));
+                let left = limit.map(|limit| limit.saturating_sub(count));
                 (Some(mark_of(table, clustering)?), left)
             }
             _ => (None, Some(0)),
@@ -416,9 +443,9 @@ impl<'a, 'p> Collector<'a, 'p> {
         if !is_same {
             let key =
                 PartitionKey::from_parts(Bytes::copy_from_slice(live.partition_key), live.ring);
-            self.current_key = Some(key);
+            let (count, begun) = (self.logical_count, self.begun.take());
+            self.earlier = self.current_key.replace(key).map(|key| Earlier { key, count, begun });
             self.logical_count = 0;
-            self.begun = None;
             if matches!(self.plan.partitions, LogicalPartitions::Keys(_)) {
                 self.beyond = 0;
             }
@@ -482,9 +509,7 @@ impl<'a, 'p> Collector<'a, 'p> {
                     .last
                     .as_ref()
                     .is_some_and(|position| position.key.bytes() == live.partition_key);
-                // `enter_logical` has already moved on: the closed group counts where it was.
-                let counted = self.logical_count;
-                self.close_group_in_read(ended_in_this_partition, counted)?;
+                self.close_group_in_read(ended_in_this_partition)?;
                 if self.is_done() {
                     return Ok(Flow::Stop);
                 }
@@ -494,6 +519,12 @@ impl<'a, 'p> Collector<'a, 'p> {
             if is_over || (self.counts_logical() && self.is_logical_full()) {
                 return Ok(Flow::NextPartition);
             }
+        }
+        if self.plan.grouping.is_none() && self.begun.is_some() {
+            if self.is_logical_full() {
+                return Ok(Flow::NextPartition);
+            }
+            self.logical_count += 1;
         }
         let Some(groups) = &mut self.groups else { return Ok(Flow::Continue) };
         if !groups.has_rows {
@@ -519,14 +550,17 @@ impl<'a, 'p> Collector<'a, 'p> {
         Ok(if self.plan.distinct { Flow::NextPartition } else { Flow::Continue })
     }
 
-    fn close_group_in_read(
-        &mut self,
-        left_in_logical: bool,
-        counted: u32,
-    ) -> Result<(), PlanError> {
+    /// Closes a group behind which the read goes on, in the same logical partition or in the next one.
+    fn close_group_in_read(&mut self, left_in_logical: bool) -> Result<(), PlanError> {
         self.close_group()?;
-        self.logical_count = if left_in_logical { counted + 1 } else { 0 };
+        if left_in_logical {
+            self.logical_count += 1;
+        }
         let last = self.groups.as_mut().and_then(|groups| groups.last.take());
+        // `enter_logical` has moved on already; the group counts where it was.
+        if let (false, Some(earlier)) = (left_in_logical, &mut self.earlier) {
+            earlier.count += 1;
+        }
         if let Some(last) = last
             && self.plan.sort.is_none()
         {
@@ -542,6 +576,13 @@ impl<'a, 'p> Collector<'a, 'p> {
             groups.accumulator.finish(&self.evaluation, &mut self.body)?;
             groups.accumulator.reset();
             groups.has_rows = false;
+            // A paging state may leave room for more groups than LIMIT; each page is cut to it, as in Cassandra.
+            if self.plan.sort.is_none()
+                && self.plan.limit.is_some_and(|limit| self.body.row_count >= limit)
+            {
+                self.body.bytes.truncate(start);
+                return Ok(());
+            }
             self.body.row_count += 1;
             if self.plan.sort.is_some() {
                 self.sorter.push(&groups.sort_key, start..self.body.bytes.len());
@@ -615,173 +656,5 @@ impl RowSink for Collector<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-    use crate::request::Executed;
-    use crate::testing::{Boundless, KEYSPACE, Node, numbers_of, rows_of, settings};
-
-    /// Five logical partitions of twenty rows; `v` is a hundred times the key plus the clustering column.
-    fn node() -> Node {
-        let node = Node::new(settings());
-        node.run_all(&[
-            KEYSPACE,
-            "CREATE TABLE k.t (p int, c int, g int, v int, x text, PRIMARY KEY (p, c))",
-        ]);
-        for p in 0..5 {
-            for c in 0..20 {
-                let (g, v) = (c / 7, p * 100 + c);
-                node.run_all(&[&format!(
-                    "INSERT INTO k.t (p, c, g, v, x) VALUES ({p}, {c}, {g}, {v}, 'a rather long text')"
-                )]);
-            }
-        }
-        node
-    }
-
-    #[test]
-    fn pages_of_every_length_give_the_same_rows_in_the_same_order() {
-        let node = node();
-        for text in [
-            "SELECT v FROM k.t",
-            "SELECT v FROM k.t LIMIT 33",
-            "SELECT v FROM k.t PER PARTITION LIMIT 3",
-            "SELECT v FROM k.t PER PARTITION LIMIT 3 LIMIT 8",
-            "SELECT v FROM k.t WHERE p = 3",
-            "SELECT v FROM k.t WHERE p = 3 ORDER BY c DESC",
-            "SELECT v FROM k.t WHERE p IN (4, 1, 2) AND c > 15",
-            "SELECT v FROM k.t WHERE p IN (4, 1, 2) PER PARTITION LIMIT 2",
-            "SELECT v FROM k.t WHERE v > 210 ALLOW FILTERING",
-            "SELECT max(v) FROM k.t GROUP BY p",
-            "SELECT DISTINCT p FROM k.t",
-        ] {
-            let whole = node.numbers(text);
-            assert!(whole.len() > 2, "{text}: {whole:?}");
-            for page_size in 1..=whole.len() as u32 + 1 {
-                let pages = node.pages(text, page_size);
-                assert_eq!(pages.concat(), whole, "{text}, pages of {page_size}");
-                let is_whole = |page: &Vec<i32>| page.len() <= page_size as usize;
-                assert!(pages.iter().all(is_whole), "{text}, pages of {page_size}: {pages:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn limits_count_rows_keys_and_groups() {
-        let node = node();
-        let count = |text: &str| node.rows(text).len();
-        assert_eq!(count("SELECT v FROM k.t LIMIT 7"), 7);
-        assert_eq!(count("SELECT v FROM k.t PER PARTITION LIMIT 2"), 10);
-        assert_eq!(count("SELECT v FROM k.t PER PARTITION LIMIT 2 LIMIT 3"), 3);
-        assert_eq!(count("SELECT p, max(v) FROM k.t GROUP BY p LIMIT 2"), 2);
-        assert_eq!(count("SELECT DISTINCT p FROM k.t"), 5);
-        assert_eq!(
-            node.numbers("SELECT v FROM k.t WHERE p IN (1, 0) ORDER BY c LIMIT 3"),
-            [0, 100, 1]
-        );
-        // An aggregate is one row, whatever it reads and however small a page is.
-        assert_eq!(node.pages("SELECT max(v) FROM k.t", 3), [[419]]);
-        let none = node.rows("SELECT max(v) FROM k.t WHERE p = 9 AND c = 9");
-        assert_eq!(none, [[None]]);
-    }
-
-    /// Gives leave up to a number of bytes, and to go on for a number of questions.
-    struct Tight {
-        bytes_max: usize,
-        refusal: OutOfBounds,
-        questions_left: Cell<u32>,
-    }
-
-    impl Bounds for Tight {
-        fn go_on(&self) -> Result<(), OutOfBounds> {
-            match self.questions_left.get().checked_sub(1) {
-                Some(left) => self.questions_left.set(left),
-                None => return Err(self.refusal),
-            }
-            Ok(())
-        }
-
-        fn grow(&self, bytes: usize) -> Result<usize, OutOfBounds> {
-            if bytes < self.bytes_max { Ok(self.bytes_max) } else { Err(self.refusal) }
-        }
-    }
-
-    fn tight(bytes_max: usize, refusal: OutOfBounds) -> Tight {
-        Tight { bytes_max, refusal, questions_left: Cell::new(u32::MAX) }
-    }
-
-    /// Much more than what is free.
-    fn wide() -> Node {
-        let node = Node::new(settings());
-        node.run_all(&[KEYSPACE, "CREATE TABLE k.w (p int, c int, x text, PRIMARY KEY (p, c))"]);
-        let long = "x".repeat(4_000);
-        for c in 0..100 {
-            node.run_all(&[&format!("INSERT INTO k.w (p, c, x) VALUES (1, {c}, '{long}')")]);
-        }
-        node
-    }
-
-    #[test]
-    fn a_result_without_pages_that_is_too_large_is_refused() {
-        let node = wide();
-        let work = Cell::default();
-        for refusal in [OutOfBounds::TooLarge(100_000), OutOfBounds::Crowded, OutOfBounds::TimedOut]
-        {
-            let bounds = tight(100_000, refusal);
-            let done = node.execute("SELECT x FROM k.w", None, None, &bounds, &work);
-            let error = done.err().unwrap();
-            let is_right = match (refusal, &error) {
-                (OutOfBounds::TooLarge(_), ExecuteError::ResultTooLarge { bytes_max, table }) => {
-                    (*bytes_max, table.as_str()) == (100_000, "k.w")
-                }
-                (OutOfBounds::Crowded, ExecuteError::Crowded) => true,
-                (OutOfBounds::TimedOut, ExecuteError::ReadTimedOut) => true,
-                _ => false,
-            };
-            assert!(is_right, "{refusal:?}: {error:?}");
-        }
-        // What is free needs no leave.
-        let bounds = tight(0, OutOfBounds::Crowded);
-        let done = node.execute("SELECT x FROM k.w LIMIT 10", None, None, &bounds, &work);
-        assert!(matches!(done, Ok(Executed::Done(_))));
-    }
-
-    #[test]
-    fn a_page_ends_where_memory_does_and_the_next_one_goes_on() {
-        let node = wide();
-        let bounds = tight(100_000, OutOfBounds::TooLarge(100_000));
-        let mut state: Option<Vec<u8>> = None;
-        let mut sizes = Vec::new();
-        loop {
-            let text = "SELECT c, x FROM k.w";
-            let done = node.execute(text, Some(1000), state.as_deref(), &bounds, &Cell::default());
-            let Ok(Executed::Done(answer)) = done else { panic!("a page is no error") };
-            let rows = rows_of(text, Ok(answer));
-            sizes.push(rows.row_count);
-            state = rows.paging_state;
-            if state.is_none() {
-                break;
-            }
-        }
-        assert_eq!(sizes.iter().sum::<u32>(), 100, "{sizes:?}");
-        assert!(sizes.len() >= 4 && sizes.iter().all(|rows| *rows <= 26), "{sizes:?}");
-    }
-
-    #[test]
-    fn what_takes_long_begins_anew_elsewhere_and_is_not_charged() {
-        let node = wide();
-        let work = Cell::default();
-        let bounds = tight(usize::MAX, OutOfBounds::TooLong);
-        bounds.questions_left.set(0);
-        let keys: Vec<String> = (0..40).map(|key| key.to_string()).collect();
-        let text = format!("SELECT max(c) FROM k.w WHERE p IN ({})", keys.join(", "));
-        let done = node.execute(&text, None, None, &bounds, &work);
-        assert!(matches!(done, Ok(Executed::TooLong)));
-        assert_eq!(work.get().scanned_row_count, 0);
-        let done = node.execute(&text, None, None, &Boundless, &work);
-        let Ok(Executed::Done(answer)) = done else { panic!("enough of everything") };
-        assert_eq!(numbers_of(&rows_of("max", Ok(answer))), [99]);
-        assert_eq!(work.get().scanned_row_count, 100);
-    }
-}
+#[path = "collect_tests.rs"]
+mod tests;

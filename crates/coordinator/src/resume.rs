@@ -68,6 +68,8 @@ pub(crate) fn resume(plan: &SelectPlan<'_>, state: PageState) -> Option<Resume> 
             };
             (left.iter().cloned().map(ReadScope::Partition).collect(), after)
         }
+        // Where nothing can be found, the place does not matter.
+        LogicalPartitions::Ring(ranges) if ranges.is_empty() => (Scopes::new(), None),
         LogicalPartitions::Ring(_) => {
             let key = PartitionKey::new(key.filter(|key| fits(plan.table, key))?);
             let mut scopes = scopes_of(plan);

@@ -98,7 +98,8 @@ impl PreparedSelect {
             selection,
             grouping,
             sort: order.sort,
-            reversed: order.reversed,
+            // As in Cassandra, the one row of each key is looked for from the beginning, whatever the order.
+            reversed: order.reversed && !select.distinct,
             distinct: select.distinct,
             restrictions,
             limit,

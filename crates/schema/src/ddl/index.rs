@@ -149,7 +149,10 @@ fn resolve_target<'t>(
         ));
     };
     let kind = match target.kind {
-        IndexTargetKind::Simple if column.cql_type.is_collection() => IndexTarget::Values,
+        // In a descending order Cassandra does not see the collection; it is refused with the word left out.
+        IndexTargetKind::Simple if column.cql_type.is_collection() && !column.is_descending() => {
+            IndexTarget::Values
+        }
         IndexTargetKind::Simple => IndexTarget::Value,
         IndexTargetKind::Values => IndexTarget::Values,
         IndexTargetKind::Keys => IndexTarget::Keys,

@@ -61,7 +61,7 @@ fn check_scaling(value: &str) -> Result<(), SchemaError> {
     if value == "N" || digits(value.strip_prefix(['+', '-']).unwrap_or(value)) {
         return Ok(());
     }
-    Err(configuration!("Scaling parameter {value} must match (N)|L(\\d+)|T(\\d+)|([+-]?\\d+)"))
+    Err(configuration!("Scaling parameter {value} must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+"))
 }
 
 fn check_size(options: &Options<'_>, name: &str) -> Result<Option<f64>, SchemaError> {
