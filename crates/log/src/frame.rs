@@ -142,6 +142,10 @@ impl EntryHead {
 
 /// How far the log of a set is, as every segment says at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each set at the beginning of a segment, and none lives long"
+)]
 pub enum SetState {
     /// A set of one member: nothing but its last entry is to be known.
     Lone {

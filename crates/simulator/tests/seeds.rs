@@ -49,7 +49,7 @@ fn the_same_seed_tells_the_same_story() {
 /// Broken rules, with a seed that finds each. `cargo xtask simulate-cluster --break all` looks for all of them.
 #[test]
 fn broken_rules_are_found() {
-    const RULES: [Rule; 12] = [
+    const RULES: [Rule; 11] = [
         Rule::TellBeforeSync,
         Rule::ReadWithoutAsking,
         Rule::ReadAsLeaderWithoutAsking,
@@ -59,7 +59,6 @@ fn broken_rules_are_found() {
         Rule::LetCopiesCut,
         Rule::ApplyUncommitted,
         Rule::CutUnflushed,
-        Rule::ForgetIdsInTransfer,
         Rule::CountLearner,
         Rule::CreateByVote,
     ];

@@ -202,7 +202,7 @@ fn the_bytes_are_the_documented_ones() {
     );
     let (set, to, from) = (SetId(7), ReplicaId(20), ReplicaId(10));
     let beats = vec![Beat { set, to, from, term: 2, commit: 300 }];
-    check(NodeMessage::Beats { beats, are_answers: false }, &[1, 12, 1, 7, 20, 10, 2, 0xac, 0x02]);
+    check(NodeMessage::Beats { beats, are_answers: false }, &[1, 14, 1, 7, 20, 10, 2, 0xac, 0x02]);
     let mut message = Message { to: 20, from: 10, term: 2, commit: 300, ..Message::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);
     check(

@@ -417,11 +417,9 @@ impl OpenStore {
 
     /// From now on another set changes what lies behind a place of the ring. Only called by the one who applies the set.
     pub(crate) fn limit_set(&self, set: SetId, at: RingToken) {
-        let progress = {
-            let sets = self.sets.read();
-            let found = sets.iter().find(|(known, _)| *known == set);
-            found.map(|(_, progress)| Arc::clone(progress))
-        };
+        let find =
+            |(known, it): &(SetId, Arc<SetProgress>)| (*known == set).then(|| Arc::clone(it));
+        let progress = self.sets.read().iter().find_map(find);
         // One that is new here later knows it from its beginning.
         let Some(progress) = progress else { return };
         {
