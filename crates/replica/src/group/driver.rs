@@ -46,6 +46,7 @@ pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 /// Called by the thread when entries of a set were applied that somebody wants to hear of.
 pub type OnApplied = Box<dyn Fn() + Send + Sync>;
 
+#[expect(clippy::large_enum_variant, reason = "the larger ones are said once in the life of a set")]
 enum Question {
     Submit { set: SetId, request: Box<Request>, deadline_ms: u64, done: WriteDone },
     SubmitBatch { request: Box<Request>, deadline_ms: u64, done: WriteDone },
