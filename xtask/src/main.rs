@@ -6,7 +6,7 @@
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
 //! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`], [`microbench`], [`overhead`]
 //! and [`pressure`],
-//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`splits`] and [`fuzz`].
+//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`splits`], [`upgrade`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -36,6 +36,7 @@ mod simulate_cluster;
 mod splits;
 mod storage_figures;
 mod suite;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -49,8 +50,9 @@ The chores of the repository.
     cargo xtask fix                              format, and apply what the lints suggest
     cargo xtask e2e [DRIVER]... [--address HOST:PORT]
                                                  the drivers only; with --address against a server that runs already
-    cargo xtask conformance GIT_DIR [ARGUMENT]...
-                                                 the public CQL suite against a fresh node (GIT_DIR: a copy of scylladb/scylladb)
+    cargo xtask conformance GIT_DIR [--nodes N] [ARGUMENT]...
+                                                 the public CQL suite against a fresh node, or a cluster of several, whose nodes it asks in turn
+                                                 (GIT_DIR: a copy of scylladb/scylladb)
     cargo xtask differential [--seed N] [--statements N] [--ours HOST:PORT] [--oracle HOST:PORT]
                                                  generated statements against a fresh node and a real Cassandra
     cargo xtask crash [--cycles N] [--seed N] [--set KEY=VALUE]...
@@ -68,8 +70,8 @@ The chores of the repository.
     cargo xtask overload [--seconds N] [--connections N]
                                                  ten times the peak, thousands of connections, rude clients; it fails when less
                                                  than nine tenths of the peak are served or memory runs away
-    cargo xtask budgets [--seconds N] [--set KEY=VALUE]...
-                                                 many clients on several budgets; it fails when spending is off by 2 % in any ten seconds,
+    cargo xtask budgets [--seconds N] [--nodes N] [--part F] [--set KEY=VALUE]...
+                                                 many clients on several budgets, of one node or through all of a cluster; it fails when spending is off by 2 % in any ten seconds,
                                                  when waits are not true, or when clients within their share are refused
     cargo xtask bit-flips                        a small database with one bit flipped, for each of its bytes
     cargo xtask storage-figures [PART]... [--scale N]
@@ -80,6 +82,7 @@ The chores of the repository.
                                                  whole clusters under faults, from seeds; or rules broken on purpose, which must be found
     cargo xtask splits [--splits N] [--connections N] [--rows N] [--partitions N] [--tables N] [--set KEY=VALUE]...
                                                  what splits cost those who read and write meanwhile, and whether every row is there
+    cargo xtask upgrade --from COMMIT            a cluster of the binary of an older commit, upgraded node by node under load
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
 The drivers are installed from their registries into target/e2e. A runtime that this machine lacks is reported as
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Some("simulate") => simulate::command(rest),
         Some("simulate-cluster") => simulate_cluster::command(rest),
         Some("splits") => splits::command(rest),
+        Some("upgrade") => upgrade::command(rest),
         Some("storage-figures") => storage_figures::command(rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

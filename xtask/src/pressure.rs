@@ -9,7 +9,7 @@ pub(crate) fn overload(arguments: &[String]) -> Outcome {
     run("overload", arguments)
 }
 
-/// `cargo xtask budgets [--seconds N] [--set KEY=VALUE]...`.
+/// `cargo xtask budgets [--seconds N] [--nodes N] [--part F] [--set KEY=VALUE]...`.
 pub(crate) fn budgets(arguments: &[String]) -> Outcome {
     run("budgets", arguments)
 }

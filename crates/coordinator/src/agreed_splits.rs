@@ -64,6 +64,25 @@ impl Catalog {
         with_splits(map, &self.split_off.lock(), self.world.now_us() / 1000)
     }
 
+    /// The sets that came to be by a split which all nodes agree on, with when and why.
+    pub fn splits_agreed_on(&self) -> Vec<(SetId, Space, Origin)> {
+        let map = self.view.map();
+        let unsettled = self.split_off.lock();
+        let mut found = Vec::new();
+        for (space, partition) in
+            map.spaces().flat_map(|(space, it)| it.iter().map(move |it| (space, it)))
+        {
+            // What only this node knows of yet has not got its reason.
+            let is_settled = !unsettled.iter().any(|split| split.right == partition.set);
+            let origin = map.origin(partition.set).filter(|origin| {
+                use Reason::{Hand, Heat, Storage, Throughput};
+                is_settled && matches!(origin.reason, Storage | Throughput | Heat | Hand)
+            });
+            found.extend(origin.map(|origin| (partition.set, space.clone(), origin)));
+        }
+        found
+    }
+
     /// Whether this node leads a set; a node that runs alone leads all.
     pub(crate) fn leads(&self, set: SetId) -> bool {
         let Some(agreement) = &self.agreement else { return true };

@@ -4,13 +4,15 @@
 //! anew from what that one made. Every node, this one too, then follows what was agreed on: it has its storage, its replica sets, its
 //! schema and its map become that, and tells its clients.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::{Condvar, Mutex};
-use partition::{PartitionMap, PhysicalPartition, Space};
+use partition::{NodePlace, PartitionMap, voter_count};
 use replica::group::{Groups, Replaced, RingMap, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments};
 use schema::{Difference, Schema, Table};
 use types::{NodeId, RingRange, RingToken, SetId, TableId};
@@ -26,13 +28,15 @@ use crate::view::View;
 /// The name of the document.
 const CATALOG: &str = "catalog";
 /// The version of it that this node follows, beside its schema and its map.
-const FOLLOWED_DOCUMENT: &str = "agreed";
+pub const FOLLOWED_DOCUMENT: &str = "agreed";
 /// The first byte of the document.
 const FORM: u8 = 1;
 /// So often a definition is worked out anew because others were faster.
 const RACES_MAX: usize = 100;
 /// So long somebody waits until this node hears of a split.
 const MOVED_WAIT: Duration = Duration::from_millis(10);
+/// So many nodes decide what is agreed on; all others follow.
+const SYSTEM_VOTERS_MAX: usize = 5;
 /// So long a definition waits until the other nodes show it; then it is answered all the same.
 const SHOWN_WAIT: Duration = Duration::from_secs(2);
 
@@ -40,8 +44,10 @@ const SHOWN_WAIT: Duration = Duration::from_secs(2);
 pub struct Agreement {
     documents: SharedDocuments,
     pub(crate) groups: Groups,
-    /// The nodes that have members of every set.
-    members: Vec<NodeId>,
+    /// The nodes that there are.
+    nodes: ArcSwap<Vec<NodePlace>>,
+    /// What clients call them.
+    host_ids: ArcSwap<BTreeMap<NodeId, u128>>,
     /// The version that this node follows.
     followed: AtomicI64,
     bell: Mutex<Bell>,
@@ -64,19 +70,59 @@ struct Bell {
 
 impl Agreement {
     /// With these nodes.
-    pub fn new(documents: SharedDocuments, groups: Groups, members: Vec<NodeId>) -> Arc<Agreement> {
+    pub fn new(
+        documents: SharedDocuments,
+        groups: Groups,
+        nodes: Vec<NodePlace>,
+        host_ids: BTreeMap<NodeId, u128>,
+        is_first: bool,
+    ) -> Arc<Agreement> {
         let agreement = Arc::new(Agreement {
             documents,
             groups: groups.clone(),
-            members,
+            nodes: ArcSwap::from_pointee(nodes),
+            host_ids: ArcSwap::from_pointee(host_ids),
             followed: AtomicI64::new(0),
             bell: Mutex::default(),
             rung: Condvar::new(),
         });
         let ringing = Arc::clone(&agreement);
         groups.on_applied(SYSTEM_SET, Box::new(move || ringing.ring()));
-        agreement.groups.begin(SYSTEM_SET, RingRange::FULL, &agreement.members);
+        let nodes: Vec<NodeId> = agreement.host_ids.load().keys().copied().collect();
+        let voters = voter_count(nodes.len()).min(SYSTEM_VOTERS_MAX);
+        // Who came later is handed what was agreed on before.
+        if is_first {
+            agreement.groups.begin(SYSTEM_SET, RingRange::FULL, &nodes, voters);
+        }
         agreement
+    }
+
+    /// The nodes that there are.
+    pub fn nodes(&self) -> Arc<Vec<NodePlace>> {
+        self.nodes.load_full()
+    }
+
+    /// The nodes that there are from now on, those that get members of new sets, and what clients call all of them.
+    pub fn set_nodes(&self, nodes: Vec<NodePlace>, host_ids: BTreeMap<NodeId, u128>) {
+        self.nodes.store(Arc::new(nodes));
+        self.host_ids.store(Arc::new(host_ids));
+    }
+
+    /// What clients call some of the nodes.
+    pub(crate) fn hosts_of(&self, nodes: &[NodeId]) -> Vec<u128> {
+        let host_ids = self.host_ids.load();
+        nodes.iter().filter_map(|node| host_ids.get(node).copied()).collect()
+    }
+
+    /// This node's members of the sets that begin with one here begin. Those that are known are left as they are.
+    fn begin_sets(&self, map: &PartitionMap) {
+        for partition in map.spaces().flat_map(|(_, partitions)| partitions) {
+            let first = map.first_members(partition.set);
+            if let Some(nodes) = first.filter(|nodes| nodes.contains(&self.groups.node())) {
+                let voters = voter_count(nodes.len());
+                self.groups.begin(partition.set, partition.range, nodes, voters);
+            }
+        }
     }
 
     /// Everything that is agreed on.
@@ -86,7 +132,7 @@ impl Agreement {
 
     /// How many nodes there are.
     pub fn node_count(&self) -> u32 {
-        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.nodes.load().len()).unwrap_or(u32::MAX)
     }
 
     /// The version that this node follows; zero before the first.
@@ -167,6 +213,62 @@ fn ensure_sets_stay(before: &PartitionMap, after: &PartitionMap) -> Result<(), E
 }
 
 impl Catalog {
+    /// How many members of sets each node has, or is to have, by the map: that of what all agree on is not counted.
+    pub fn member_counts(&self) -> BTreeMap<NodeId, usize> {
+        let map = self.view.map();
+        let mut counts = BTreeMap::new();
+        for partition in map.spaces().flat_map(|(_, partitions)| partitions) {
+            for node in map.members(partition.set) {
+                *counts.entry(*node).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// The nodes whose members of a set are to decide, and those whose members are to follow.
+    pub fn members_of(&self, set: SetId) -> (Vec<NodeId>, Vec<NodeId>) {
+        let map = self.view.map();
+        let (voters, learners) = map.roles(set);
+        (voters.to_vec(), learners.to_vec())
+    }
+
+    /// Every set with the nodes that are to have its members, those that decide first.
+    pub fn placed_sets(&self) -> Vec<(SetId, Vec<NodeId>, Vec<NodeId>)> {
+        let map = self.view.map();
+        let partitions = map.spaces().flat_map(|(_, partitions)| partitions.iter());
+        let placed = |set| {
+            let (voters, learners) = map.roles(set);
+            (set, voters.to_vec(), learners.to_vec())
+        };
+        partitions.map(|it| placed(it.set)).collect()
+    }
+
+    /// Other nodes are to have the members of sets. Their leaders see to it.
+    pub fn place_sets(
+        &self,
+        placed: &[(SetId, Vec<NodeId>, Vec<NodeId>)],
+    ) -> Result<(), ExecuteError> {
+        let Some(agreement) = &self.agreement else { return Ok(()) };
+        let _guard = self.definition.lock();
+        self.agree_both(agreement, &mut |schema, map| {
+            let is_known = |set: SetId| map.find_set(set).is_some();
+            let known = placed.iter().filter(|(set, _, _)| is_known(*set));
+            let next = known.fold(map.clone(), |map, (set, voters, learners)| {
+                map.with_members(*set, voters, learners)
+            });
+            Ok((next.epoch() != map.epoch()).then(|| (schema.clone(), next, ())))
+        })
+        .map(drop)
+    }
+
+    /// What clients call the nodes that have a set's members; `own` on a node that runs alone.
+    pub(crate) fn replica_hosts(&self, members: &[NodeId], own: u128) -> Vec<u128> {
+        match &self.agreement {
+            None => vec![own],
+            Some(agreement) => agreement.hosts_of(members),
+        }
+    }
+
     /// What this node agrees on with others; `None` for a node that runs alone.
     pub fn agreement(&self) -> Option<&Arc<Agreement>> {
         self.agreement.as_ref()
@@ -195,9 +297,14 @@ impl Catalog {
             return Ok(false);
         }
         if agreement.documents.read(CATALOG)?.is_none() {
-            let schema = schema::initial_schema().with_fresh_version();
-            let now_ms = self.world.now_us() / 1000;
-            let map = place(&PartitionMap::default(), &schema, &self.settings, now_ms);
+            let (nodes, now_ms) = (agreement.nodes(), self.world.now_us() / 1000);
+            // A node that ran alone brings what it has.
+            let before = self.view.maps.load_full();
+            let schema = match before.spaces().next() {
+                Some(_) => Schema::clone(&self.view.schema()),
+                None => schema::initial_schema().with_fresh_version(),
+            };
+            let map = place(&before, &schema, &self.settings, &nodes, now_ms);
             let body = encode(&schema, &map);
             agreement.documents.replace(CATALOG, None, body, self.world.now_us())?;
         }
@@ -217,7 +324,13 @@ impl Catalog {
     ) -> Result<Option<T>, ExecuteError> {
         self.agree_both(agreement, &mut |schema, before| {
             let Some((schema, made)) = work_out(schema)? else { return Ok(None) };
-            let map = place(before, &schema, &self.settings, self.world.now_us() / 1000);
+            if agreement.nodes().is_empty() {
+                return Err(failed(
+                    "no node of the cluster takes new sets: all are draining or leaving",
+                ));
+            }
+            let (nodes, now_ms) = (agreement.nodes(), self.world.now_us() / 1000);
+            let map = place(before, &schema, &self.settings, &nodes, now_ms);
             ensure_sets_stay(before, &map)?;
             Ok(Some((schema, map, made)))
         })
@@ -276,8 +389,11 @@ impl Catalog {
         }
         let (schema, map) = decode(&document.body)
             .ok_or_else(|| failed("what the cluster agreed on cannot be read by this version"))?;
+        // Statements of tables that did not change stay prepared.
+        let schema = schema.sharing(&self.schema());
         // Which tables a set holds follows from the schema.
-        let map = place(&map, &schema, &self.settings, self.world.now_us() / 1000);
+        let (nodes, now_ms) = (agreement.nodes(), self.world.now_us() / 1000);
+        let map = place(&map, &schema, &self.settings, &nodes, now_ms);
         self.become_agreed(agreement, schema, self.with_known_splits(&map))?;
         self.store
             .save_document(FOLLOWED_DOCUMENT, document.version.to_string().as_bytes())
@@ -297,11 +413,7 @@ impl Catalog {
         let version = version.filter(|version| *version > 0);
         let version =
             version.ok_or_else(|| failed("the version that this node follows is damaged"))?;
-        for (_, partitions) in self.view.map().spaces() {
-            for partition in partitions {
-                agreement.groups.begin(partition.set, partition.range, &agreement.members);
-            }
-        }
+        agreement.begin_sets(&self.view.map());
         agreement.followed.store(version, Ordering::Release);
         agreement.groups.show(version as u64);
         Ok(())
@@ -324,11 +436,7 @@ impl Catalog {
             difference.dropped.iter().filter_map(|id| before.table_by_id(*id)).collect();
         self.keep_before("dropped", &removed)?;
         let gone: Vec<SetId> = self.view.map().sets_gone_in(&map);
-        for (_, partitions) in map.spaces() {
-            for partition in partitions {
-                agreement.groups.begin(partition.set, partition.range, &agreement.members);
-            }
-        }
+        agreement.begin_sets(&map);
         {
             let _saving = self.saving.lock();
             self.save_map(&map)?;
@@ -384,7 +492,7 @@ impl Catalog {
         Ok(!moved)
     }
 
-    /// Members hand rows over, and batches are driven, by what this node knows of the sets.
+    /// Members hand rows over, and batches are driven, by what this node knows of the sets, and requests find them.
     pub(crate) fn tell_ranges(&self, agreement: &Arc<Agreement>) {
         let view = self.view.clone();
         let agreed = AgreedMap { view: view.clone(), agreement: Arc::downgrade(agreement) };
@@ -394,13 +502,21 @@ impl Catalog {
                 return Some((vec![SYSTEM_TABLE], RingRange::FULL));
             }
             let map = view.map();
-            let find = |(space, partitions): (&Space, &[PhysicalPartition])| {
-                let found = partitions.iter().find(|partition| partition.set == set)?;
-                Some((space.clone(), found.range))
-            };
-            let (space, range) = map.spaces().find_map(find)?;
-            Some((tables_of(&view.schema(), &space), range))
+            let (space, partition) = map.find_set(set)?;
+            Some((tables_of(&view.schema(), space), partition.range))
         }));
+        let view = self.view.clone();
+        agreement.groups.set_places(Arc::new(move |set| {
+            let map = view.map();
+            (map.members(set).to_vec(), map.roles(set).0.len())
+        }));
+    }
+
+    /// What clients spend and where is everybody's: budgets are granted by the leaders of sets, who know all traffic to them.
+    pub(crate) fn share_load(&self, agreement: &Agreement) {
+        self.replicas.share_budgets(agreement.nodes().len());
+        self.traffic.share();
+        agreement.groups.share_traffic(Arc::clone(&self.shared_traffic) as _);
     }
 
     fn show_agreed(&self, map: PartitionMap, schema: Schema) {

@@ -12,7 +12,7 @@ use partition::{History, PartitionMap, Space};
 use replica::budgets::Allowance;
 use replica::group::SplitOff;
 use replica::{NodeStore, ReplicaSets, Slots};
-use schema::system::PhysicalPartitionFacts;
+use schema::system::{PhysicalPartitionFacts, VirtualRow};
 use schema::{IndexBuildFacts, KeyspaceKind, NodeFacts, Schema, Table, Throughput};
 use types::SetId;
 
@@ -22,6 +22,7 @@ use crate::balance::{self, throughput_of};
 use crate::error::ExecuteError;
 use crate::locks::{Rank, Ranked};
 use crate::partitions::{CHANGES, kept_changes, place};
+use crate::shared_traffic::SharedTraffic;
 use crate::traffic::Traffic;
 use crate::usage::Ledger;
 use crate::view::View;
@@ -45,6 +46,8 @@ pub struct Catalog {
     /// The last change that the kept map and the kept history have; later ones are kept apart.
     pub(crate) saved_changes: AtomicU64,
     pub(crate) traffic: Arc<Traffic>,
+    /// What the leaders of sets told of theirs.
+    pub(crate) shared_traffic: Arc<SharedTraffic>,
     pub(crate) ledger: Ledger,
     pub(crate) settings: Settings,
     pub(crate) world: Arc<dyn World>,
@@ -67,11 +70,11 @@ impl Catalog {
         let changes = store.open_slots(CHANGES).map_err(crate::error::failed)?;
         let kept = kept_changes(&store, &changes)?;
         let recent = kept.made_to(&map)?;
+        let nodes = agreement.as_ref().map(|agreement| agreement.nodes()).unwrap_or_default();
         let next = match &agreement {
-            None => place(&recent, &schemas.load(), &settings, world.now_us() / 1000),
             // Physical partitions are made by agreement.
             Some(_) if recent.spaces().next().is_none() => recent,
-            Some(_) => place(&recent, &schemas.load(), &settings, world.now_us() / 1000),
+            _ => place(&recent, &schemas.load(), &settings, &nodes, world.now_us() / 1000),
         };
         let next = Arc::new(next);
         let view = View::new(schemas, next);
@@ -79,6 +82,8 @@ impl Catalog {
         store.locate_with(move |table, token| {
             writing.load().locate(table, token).map(|partition| partition.set)
         });
+        let traffic: Arc<Traffic> = Arc::default();
+        let shared_traffic = SharedTraffic::new(Arc::clone(&traffic), view.clone());
         let catalog = Catalog {
             ledger: Ledger::open(&store),
             view,
@@ -91,13 +96,15 @@ impl Catalog {
             history: Ranked::new(Rank::History, kept.history),
             changes,
             saved_changes: AtomicU64::new(kept.saved_number),
-            traffic: Arc::default(),
+            traffic,
+            shared_traffic: Arc::new(shared_traffic),
             settings,
             world,
             agreement,
         };
         if let Some(agreement) = &catalog.agreement {
             catalog.tell_ranges(agreement);
+            catalog.share_load(agreement);
         }
         catalog.follow_map();
         if catalog.view.map().epoch() != map.epoch() {
@@ -169,6 +176,11 @@ impl Catalog {
         self.traffic.follow(&self.view.map(), tables);
     }
 
+    /// The rows of a computed table, as this node computes them.
+    pub fn virtual_rows(&self, table: &Table) -> Vec<VirtualRow> {
+        schema::system::virtual_rows(table, &self.view.schema(), &self.facts(table))
+    }
+
     /// What a table that the node computes is made from.
     pub(crate) fn facts(&self, table: &Table) -> NodeFacts {
         let mut facts = self.world.facts(table.name.as_ref() == "clients");
@@ -185,6 +197,11 @@ impl Catalog {
                     finished_at_ms: i64::from(build.finished_s) * 1000,
                 })
                 .collect();
+        }
+        if table.keyspace.as_ref() == "system_helenus"
+            && matches!(table.name.as_ref(), "jobs" | "events")
+        {
+            facts.journal = self.world.journal();
         }
         if table.keyspace.as_ref() == "system_views" {
             facts.view = self.world.view(&table.name);

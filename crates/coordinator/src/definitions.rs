@@ -104,7 +104,7 @@ impl Catalog {
         dropped: &[TableId],
     ) -> Result<(), ExecuteError> {
         let before = self.view.maps.load_full();
-        let map = place(&before, &schema, &self.settings, self.world.now_us() / 1000);
+        let map = place(&before, &schema, &self.settings, &[], self.world.now_us() / 1000);
         for table in created.iter().filter_map(|table| schema.table_by_id(*table)) {
             self.store.create_table(table);
         }

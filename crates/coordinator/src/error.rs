@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use plan::PlanError;
-use replica::{CommitError, ReadError};
+use replica::{CommitError, ReadError, SetReadError};
 use schema::SchemaError;
 use types::CorruptRow;
 
@@ -27,6 +27,8 @@ pub enum ExecuteError {
     ReadTimedOut,
     /// The read takes longer than others may be kept waiting for. Nothing was charged.
     TooLong,
+    /// Rows lie on other nodes, and the thread may not wait for those. Nothing was charged.
+    Elsewhere,
     /// The result is larger than one may be.
     ResultTooLarge {
         table: String,
@@ -52,6 +54,7 @@ impl fmt::Display for ExecuteError {
             ExecuteError::PagingState => f.write_str("Invalid value for the paging state"),
             ExecuteError::ReadTimedOut => f.write_str("Operation timed out"),
             ExecuteError::TooLong => f.write_str("the read needs a thread of its own"),
+            ExecuteError::Elsewhere => f.write_str("the read needs a thread that may wait"),
             ExecuteError::ResultTooLarge { table, bytes_max } => write!(
                 f,
                 "Read on table {table} has exceeded the size failure threshold of {} bytes",
@@ -96,6 +99,20 @@ impl From<SchemaError> for ExecuteError {
 impl From<ReadError> for ExecuteError {
     fn from(error: ReadError) -> ExecuteError {
         ExecuteError::Read(error)
+    }
+}
+
+impl From<SetReadError> for ExecuteError {
+    fn from(error: SetReadError) -> ExecuteError {
+        match error {
+            SetReadError::Stored(error) => ExecuteError::Read(error),
+            // Whoever reads begins anew with the map of then.
+            SetReadError::Elsewhere | SetReadError::Moved => ExecuteError::Elsewhere,
+            SetReadError::TimedOut => ExecuteError::ReadTimedOut,
+            SetReadError::Unavailable { required, alive } => {
+                ExecuteError::Commit(CommitError::Unavailable { required, alive })
+            }
+        }
     }
 }
 

@@ -91,6 +91,7 @@ impl Executor {
                 match self.select(&plan, request) {
                     Ok(rows) => Answer { reply: Reply::Rows(rows), warnings },
                     Err(ExecuteError::TooLong) => return Ok(Executed::TooLong),
+                    Err(ExecuteError::Elsewhere) => return Ok(Executed::Elsewhere),
                     Err(error) => return Err(error),
                 }
             }
@@ -126,7 +127,10 @@ impl Executor {
                     "roles and permissions are the server's business".into(),
                 ));
             }
-            Plan::Explain(plan) => explain(self, &plan, request)?,
+            Plan::Explain(plan) => match explain(self, &plan, request) {
+                Err(ExecuteError::Elsewhere) => return Ok(Executed::Elsewhere),
+                explained => explained?,
+            },
         };
         Ok(Executed::Done(answer))
     }
@@ -189,7 +193,7 @@ impl Executor {
         let mutations = &change.mutations;
         if mutations.is_empty() {
             let nothing = PendingWrite::new(Ticket::default(), warnings, conditional);
-            let answer = nothing.finish(self, Ok(AllDone::new()), request.work)?;
+            let answer = nothing.finish(self, Ok(AllDone::new()), request.reach, request.work)?;
             return Ok(Executed::Done(answer));
         }
         if let Some(busy) = self.replicas.busy(request.without_room)? {
@@ -201,7 +205,7 @@ impl Executor {
         let pending = PendingWrite::new(ticket, warnings, conditional);
         match self.commit_located(change, request)? {
             Committed::Now(outcome) => {
-                Ok(Executed::Done(pending.finish(self, outcome, request.work)?))
+                Ok(Executed::Done(pending.finish(self, outcome, request.reach, request.work)?))
             }
             Committed::Later(outcome) => Ok(Executed::Pending(pending, Some(outcome))),
             Committed::Promised => Ok(Executed::Pending(pending, None)),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use plan::{BatchPlan, LogicalPartitions, ModifyPlan, Plan, ResultColumn, SelectPlan};
-use replica::RangeSize;
+use replica::{RangeSize, Reach};
 use types::{
     CqlType, Mutation, PartitionKey, ReadCommand, ReadScope, RowSelection, SetId, Statics,
 };
@@ -46,7 +46,10 @@ pub(crate) fn explain(
     request: &RequestContext<'_>,
 ) -> Result<Answer, ExecuteError> {
     let now_s = u32::try_from(executor.world.now_us() / 1_000_000).unwrap_or(0);
-    let forecaster = Forecaster { view: &executor.view, replicas: &executor.replicas, now_s };
+    // What it tells are estimates.
+    let reach = Reach { is_strong: false, ..request.reach };
+    let (view, replicas) = (&executor.view, &executor.replicas);
+    let forecaster = Forecaster { view, replicas, now_s, reach };
     Ok(answer(Explainer { executor, forecaster }.steps(plan, request)?))
 }
 

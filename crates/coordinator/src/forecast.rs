@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use replica::{RangeSize, ReplicaSets};
+use replica::{RangeSize, Reach, ReplicaSets};
 use schema::{IndexTarget, Table};
 use types::{
     CellAction, Check, ColumnId, CorruptRow, Flow, LiveRow, Mutation, Operation, PartitionKey,
@@ -52,6 +52,8 @@ pub(crate) struct Forecaster<'e> {
     pub(crate) view: &'e View,
     pub(crate) replicas: &'e ReplicaSets,
     pub(crate) now_s: u32,
+    /// How far it may go for rows.
+    pub(crate) reach: Reach<'e>,
 }
 
 impl Forecaster<'_> {
@@ -110,7 +112,7 @@ impl Forecaster<'_> {
             now_s: self.now_s,
         };
         let mut found = Found { table, rows: Vec::new() };
-        self.replicas.read(partition, &command, &mut found)?;
+        self.replicas.read(partition, &command, self.reach, &mut found)?;
         Ok(found.rows)
     }
 

@@ -28,8 +28,10 @@ mod partitions;
 mod pending_write;
 mod request;
 mod resume;
+mod routes;
 mod rows;
 mod select;
+mod shared_traffic;
 mod sizes;
 mod sort;
 #[cfg(test)]
@@ -41,16 +43,18 @@ mod view;
 mod virtual_rows;
 mod world;
 
-pub use agreement::Agreement;
+pub use agreement::{Agreement, FOLLOWED_DOCUMENT};
 pub use catalog::Catalog;
 pub use definitions::{PARTITIONS_DOCUMENT, SCHEMA_DOCUMENT};
 pub use error::ExecuteError;
 pub use executor::Executor;
 pub use page_state::PagingSecret;
 pub use partitions::SplitPlace;
+pub use partitions::map_with_changes;
 pub use pending_write::PendingWrite;
 pub use request::{
     Answer, Bounds, Executed, FREE_RESULT_BYTES, OutOfBounds, Reply, RequestContext,
 };
+pub use routes::Route;
 pub use rows::Rows;
 pub use world::{Settings, World};

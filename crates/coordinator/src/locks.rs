@@ -23,6 +23,8 @@ pub(crate) enum Rank {
     Moving,
     /// What happened to the map.
     History,
+    /// What leaders told of the traffic of their sets.
+    Told,
     /// The rates of one physical partition, or the hot keys of one table.
     Traffic,
 }

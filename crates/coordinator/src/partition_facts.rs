@@ -42,7 +42,7 @@ pub(crate) fn physical_partitions(catalog: &Catalog, host_id: u128) -> Vec<Physi
         let stored = stored(&catalog.replicas, &tables_of(&schema, space), partitions);
         let heats: Vec<f64> = partitions
             .iter()
-            .map(|partition| catalog.traffic.heat(partition.set).now_ru_s)
+            .map(|partition| catalog.shared_traffic.heat(partition.set).now_ru_s)
             .collect();
         let even = heats.iter().sum::<f64>() / heats.len().max(1) as f64;
         let provisioned = throughput_of(&schema, space).map(ru_of);
@@ -64,7 +64,11 @@ pub(crate) fn physical_partitions(catalog: &Catalog, host_id: u128) -> Vec<Physi
                 ru_s,
                 budget_ru_s: budget,
                 heat: if even > 0.0 { ru_s / even } else { 0.0 },
-                replicas: vec![UuidText(host_id).to_string()],
+                replicas: catalog
+                    .replica_hosts(map.members(partition.set), host_id)
+                    .into_iter()
+                    .map(|host| UuidText(host).to_string())
+                    .collect(),
                 made_at_ms: origin.map_or(0, |origin| origin.made_at_ms),
                 reason: origin.map_or("", |origin| origin.reason.word()).to_owned(),
             });
@@ -88,7 +92,7 @@ fn logical_partitions(catalog: &Catalog) -> Vec<LogicalPartitionFacts> {
     let users = keyspaces.filter(|keyspace| keyspace.kind == KeyspaceKind::User);
     let mut found = Vec::new();
     for table in users.flat_map(|keyspace| keyspace.tables.values()) {
-        let mut rates = catalog.traffic.hot_keys(table.id);
+        let mut rates = catalog.shared_traffic.hot_keys(table.id);
         let mut keys: Vec<(PartitionKey, f64)> = Vec::new();
         for large in catalog.replicas.largest_partitions(table.id, LARGEST_SHOWN) {
             let hot = rates.iter().position(|(key, _)| key.ring() == large.key.ring());

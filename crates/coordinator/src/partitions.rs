@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use partition::{
-    History, MapChange, MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step,
-    halve, middle,
+    History, MapChange, MapRefusal, NodePlace, Origin, PartitionMap, PhysicalPartition, Reason,
+    Space, Step, halve, middle,
 };
 use replica::{CommitError, NodeStore, Slots};
 use schema::{Keyspace, KeyspaceKind, Profile, Schema, Throughput};
@@ -393,6 +393,15 @@ pub(crate) fn kept_changes(store: &NodeStore, slots: &Slots) -> Result<KeptChang
     Ok(KeptChanges { history, saved_number, recent })
 }
 
+/// The map of a node that ran alone: the kept one with the changes that were made to it since.
+pub fn map_with_changes(
+    store: &NodeStore,
+    map: &PartitionMap,
+) -> Result<PartitionMap, ExecuteError> {
+    let slots = store.open_slots(CHANGES).map_err(failed)?;
+    kept_changes(store, &slots)?.made_to(map)
+}
+
 impl KeptChanges {
     /// The map with those changes that it has not.
     pub(crate) fn made_to(&self, map: &PartitionMap) -> Result<PartitionMap, ExecuteError> {
@@ -425,11 +434,12 @@ pub(crate) fn start_count(throughput: Option<Throughput>, settings: &Settings) -
 }
 
 /// The map for a schema: every keyspace with stored tables has its space, every table with its own
-/// throughput too, and nothing else has.
+/// throughput too, and nothing else has. Sets without members get theirs on some of `nodes`; a node that runs alone has none.
 pub(crate) fn place(
     map: &PartitionMap,
     schema: &Schema,
     settings: &Settings,
+    nodes: &[NodePlace],
     now_ms: i64,
 ) -> PartitionMap {
     let stored =
@@ -468,7 +478,7 @@ pub(crate) fn place(
     for space in gone {
         next = next.without_space(&space);
     }
-    next.with_tables(tables.into_iter())
+    next.with_all_placed(nodes).with_tables(tables.into_iter())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use plan::modify::ConditionalResult;
-use replica::{CommitResult, Ticket};
+use replica::{CommitResult, Reach, Ticket};
 use types::{Outcome, SetId};
 use units::{Charge, Work};
 
@@ -32,11 +32,12 @@ impl PendingWrite {
     }
 
     /// What the client gets when the write came to this outcome. What it cost is settled with the budgets and added to
-    /// `work`; after a failure it is not known what was done, and the estimate stays spent.
+    /// `work`; after a failure it is not known what was done, and the estimate stays spent. `reach`: for rows that are read for the answer.
     pub fn finish(
         self,
         executor: &Executor,
         outcome: CommitResult,
+        reach: Reach<'_>,
         work: &Cell<Work>,
     ) -> Result<Answer, ExecuteError> {
         let PendingWrite { ticket, warnings, conditional } = self;
@@ -51,7 +52,7 @@ impl PendingWrite {
             None => Reply::Void,
             Some(conditional) => {
                 let outcome = done.first().map_or(&Outcome::Applied, |done| &done.outcome);
-                Reply::Rows(conditional_rows(executor, &conditional, outcome)?)
+                Reply::Rows(conditional_rows(executor, &conditional, outcome, reach)?)
             }
         };
         Ok(Answer { reply, warnings })
@@ -74,9 +75,10 @@ fn conditional_rows(
     executor: &Executor,
     conditional: &ConditionalResult,
     outcome: &Outcome,
+    reach: Reach<'_>,
 ) -> Result<Rows, ExecuteError> {
     let first_row = match conditional.wants_first_row(outcome) {
-        true => executor.first_row(conditional)?,
+        true => executor.first_row(conditional, reach)?,
         false => None,
     };
     let result = conditional.rows(outcome, first_row)?;
@@ -148,7 +150,8 @@ mod tests {
         assert!(work.written > Charge::ZERO);
         let pending = PendingWrite::new(Ticket::default(), vec!["told".into()], None);
         let work = Cell::default();
-        let failed = pending.finish(&node.executor, Err(CommitError::Closed), &work);
+        let failed =
+            pending.finish(&node.executor, Err(CommitError::Closed), Reach::default(), &work);
         assert!(matches!(failed, Err(ExecuteError::Commit(CommitError::Closed))));
         assert_eq!(work.get().written, Charge::ZERO);
     }
@@ -157,7 +160,12 @@ mod tests {
     fn warnings_come_with_the_answer() {
         let node = node();
         let pending = PendingWrite::new(Ticket::default(), vec!["told".into()], None);
-        let done = pending.finish(&node.executor, Ok(Default::default()), &Cell::default());
+        let done = pending.finish(
+            &node.executor,
+            Ok(Default::default()),
+            Reach::default(),
+            &Cell::default(),
+        );
         assert_eq!(done.unwrap().warnings, ["told"]);
     }
 }

@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use replica::{AnswerTo, Asking, Busy, OutcomeReceiver, WithoutRoom};
+use replica::{AnswerTo, Asking, Busy, OutcomeReceiver, Reach, WithoutRoom};
 use schema::SchemaEvent;
+use schema::system::VirtualRow;
 use units::Work;
 
 use crate::pending_write::PendingWrite;
@@ -40,6 +41,8 @@ pub enum OutOfBounds {
 pub struct RequestContext<'a> {
     /// Where the page begins, as the client sent it back.
     pub paging_state: Option<&'a [u8]>,
+    /// How far it may go for rows that lie on other nodes.
+    pub reach: Reach<'a>,
     /// What it may take of time and memory.
     pub bounds: &'a dyn Bounds,
     /// The time that the node gave to the request, where its client said none.
@@ -55,6 +58,8 @@ pub struct RequestContext<'a> {
     pub answer_to: Option<AnswerTo<'a>>,
     /// What happens to a write that storage has no room for.
     pub without_room: WithoutRoom,
+    /// The rows of the computed table that is read, where they were gathered from all nodes.
+    pub gathered: Option<&'a [VirtualRow]>,
     /// What the request did so far. It is told here, so that a request that fails is charged too.
     pub work: &'a Cell<Work>,
 }
@@ -79,6 +84,8 @@ pub enum Executed {
     NoRoom(Busy),
     /// Nothing was done or charged: it takes longer than others may be kept waiting for, and needs a thread of its own.
     TooLong,
+    /// Nothing was done or charged: rows lie on other nodes, and it needs a thread that may wait for those.
+    Elsewhere,
 }
 
 /// What the client gets.

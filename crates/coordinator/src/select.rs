@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use plan::modify::ConditionalResult;
 use plan::{IndexLookup, LogicalPartitions, SelectPlan};
+use replica::Reach;
 use types::{
     CorruptRow, CurrentRow, Flow, IndexQuestion, LiveCells, LiveRow, Mutation, ReadCommand,
     ReadScope, RingRange, RowPosition, RowSelection, RowSink, RowWriter, SetId, Statics,
@@ -42,10 +43,11 @@ impl Executor {
         let ticket = admit_read(self.replicas.budgets(), &self.view, plan, request)?;
         let mut read = Ok(());
         if !collector.is_done() {
-            read = self.read_rows(plan, resume, &mut collector);
+            read = self.read_rows(plan, resume, request, &mut collector);
         }
+        let is_elsewhere = matches!(read, Err(ExecuteError::Elsewhere));
         let finished = read.and_then(|()| collector.finish());
-        if collector.begins_anew() {
+        if collector.begins_anew() || is_elsewhere {
             self.replicas.budgets().settle(ticket, |_, _| Charge::ZERO);
         } else if let Some(meter) = &mut collector.meter {
             request.work.set(meter.finish(finished.as_ref().ok().map(|(body, _)| body)));
@@ -114,6 +116,7 @@ impl Executor {
     pub(crate) fn first_row(
         &self,
         conditional: &ConditionalResult,
+        reach: Reach<'_>,
     ) -> Result<Option<CurrentRow>, ExecuteError> {
         let (table, key) = (&conditional.table, conditional.key());
         let map = self.view.map();
@@ -131,7 +134,7 @@ impl Executor {
             now_s: conditional.now_s(),
         };
         let mut first = FirstRow { row: None, reads_cells: conditional.reads_regulars() };
-        self.replicas.read(partition, &command, &mut first)?;
+        self.replicas.read(partition, &command, reach, &mut first)?;
         Ok(first.row)
     }
 
@@ -139,15 +142,16 @@ impl Executor {
         &self,
         plan: &SelectPlan<'_>,
         resume: Option<Resume>,
+        request: &RequestContext<'_>,
         collector: &mut Collector<'_, '_>,
     ) -> Result<(), ExecuteError> {
+        let reach = request.reach;
         if plan.table.is_virtual {
             collector.enter_physical(None);
-            let rows = virtual_rows::collect(
-                plan.table,
-                &self.view.schema(),
-                &self.catalog.facts(plan.table),
-            );
+            let rows = match request.gathered {
+                Some(gathered) => virtual_rows::stored(plan.table, gathered),
+                None => virtual_rows::stored(plan.table, &self.catalog.virtual_rows(plan.table)),
+            };
             return self.for_each_scope(plan, resume, collector, |command, collector| {
                 virtual_rows::read(&rows, &command, collector).map_err(ExecuteError::from)
             });
@@ -159,7 +163,7 @@ impl Executor {
                     let partition =
                         map.locate(command.table, key.ring()).ok_or_else(|| unknown_table(plan))?;
                     collector.enter_physical(Some(partition.set));
-                    self.replicas.read(partition, &command, collector)?;
+                    self.replicas.read(partition, &command, reach, collector)?;
                     if collector.begins_anew() {
                         return Ok(());
                     }
@@ -171,7 +175,7 @@ impl Executor {
                         let Some(part) = range.intersect(&partition.range) else { continue };
                         command.scope = ReadScope::Ring(part);
                         collector.enter_physical(Some(partition.set));
-                        self.replicas.read(partition, &command, collector)?;
+                        self.replicas.read(partition, &command, reach, collector)?;
                         if collector.begins_anew() {
                             return Ok(());
                         }

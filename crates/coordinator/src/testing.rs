@@ -119,6 +119,7 @@ impl World for TestWorld {
             units: Default::default(),
             auth: Default::default(),
             cluster: Default::default(),
+            journal: Default::default(),
         }
     }
 
@@ -259,10 +260,11 @@ impl Node {
         work: &Cell<Work>,
     ) -> Result<Answer, ExecuteError> {
         match self.execute(text, page_size, paging_state, &Boundless, work)? {
+            Executed::Elsewhere => unreachable!("a node that runs alone has all rows"),
             Executed::Done(answer) => Ok(answer),
             Executed::Pending(pending, outcome) => {
                 let outcome = outcome.unwrap().blocking_recv().unwrap();
-                pending.finish(&self.executor, outcome, work)
+                pending.finish(&self.executor, outcome, replica::Reach::default(), work)
             }
             Executed::NoRoom(_) | Executed::TooLong => panic!("{text}: it was not run"),
         }
@@ -302,6 +304,8 @@ impl Node {
         };
         let plan = prepared.bind(&NoValues, &context)?;
         let request = RequestContext {
+            gathered: None,
+            reach: replica::Reach::default(),
             given_us: None,
             paging_state,
             bounds,

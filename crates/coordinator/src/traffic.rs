@@ -1,9 +1,9 @@
 //! How busy physical partitions and single keys are: counted at each request in fixed memory, turned
-//! into rates once a round.
+//! into rates once a round. What several nodes count of one set comes together at its leader: see `shared_traffic`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use foldhash::fast::FixedState;
@@ -14,7 +14,7 @@ use types::{PartitionKey, RingRange, RingToken, SetId, TableId};
 use crate::locks::{Rank, Ranked};
 
 /// Each physical partition's ring is counted in so many parts, to find where its traffic halves.
-const PARTS: usize = 32;
+pub(crate) const PARTS: usize = 32;
 /// Time constant of the one-minute moving average, in seconds.
 const MINUTE_S: f64 = 30.0;
 /// Time constant of the moving average that is shown, in seconds.
@@ -42,6 +42,8 @@ pub(crate) struct Traffic {
     requests: AtomicU64,
     /// When counts last became rates, in microseconds; zero: never.
     ticked_us: AtomicI64,
+    /// Whether the leaders of sets are told what is counted here.
+    is_shared: AtomicBool,
 }
 
 /// The traffic of every set, sharded and copied on write: a change of one set copies one shard.
@@ -125,6 +127,8 @@ struct Rates {
     minute: f64,
     parts: [f64; PARTS],
     peaks: [f64; PEAK_SPANS],
+    /// What the leader of the set is not told of yet.
+    untold: [u64; PARTS],
 }
 
 impl Rates {
@@ -158,6 +162,8 @@ struct HotKeys {
 struct HotKey {
     key: PartitionKey,
     count: u64,
+    /// What the leader of its set is not told of yet.
+    untold: u64,
     rate: f64,
 }
 
@@ -175,7 +181,7 @@ impl SetTraffic {
         part_start(self.range, part)
     }
 
-    fn tick(&self, round: Round) {
+    fn tick(&self, round: Round, is_shared: bool) {
         let mut rates = self.rates.lock();
         let rates = &mut *rates;
         // There may be thousands, most of them idle.
@@ -185,8 +191,13 @@ impl SetTraffic {
         }
         let new_of_minute = share_of_new(round.passed_s, MINUTE_S);
         let mut total = 0.0;
-        for (count, rate) in self.counts.iter().zip(&mut rates.parts) {
-            let of_second = count.swap(0, Ordering::Relaxed) as f64 / round.passed_s;
+        let untold = rates.untold.iter_mut();
+        for ((count, rate), untold) in self.counts.iter().zip(&mut rates.parts).zip(untold) {
+            let counted = count.swap(0, Ordering::Relaxed);
+            if is_shared {
+                *untold = untold.saturating_add(counted);
+            }
+            let of_second = counted as f64 / round.passed_s;
             total += of_second;
             *rate = forget_least(*rate + (of_second - *rate) * new_of_minute);
         }
@@ -374,9 +385,73 @@ impl Traffic {
             span: (now_us / span_us).rem_euclid(PEAK_SPANS as i64) as usize,
             new_spans: usize::try_from(new_spans).unwrap_or(0),
         };
-        self.sets.for_each(|_, set| set.tick(round));
+        let is_shared = self.is_shared.load(Ordering::Relaxed);
+        self.sets.for_each(|_, set| set.tick(round, is_shared));
         for keys in self.keys.load().values() {
-            keys.lock().tick(round.passed_s);
+            keys.lock().tick(round.passed_s, is_shared);
+        }
+    }
+
+    /// From now on the leaders of sets are told what is counted here.
+    pub(crate) fn share(&self) {
+        self.is_shared.store(true, Ordering::Relaxed);
+    }
+
+    /// What was counted of each set since this was last asked.
+    pub(crate) fn take_untold(&self) -> Vec<(SetId, [u64; PARTS])> {
+        let mut found = Vec::new();
+        self.sets.for_each(|set, traffic| {
+            let untold = std::mem::replace(&mut traffic.rates.lock().untold, [0; PARTS]);
+            if untold.iter().any(|count| *count > 0) {
+                found.push((set, untold));
+            }
+        });
+        found
+    }
+
+    /// What was counted of each key since this was last asked.
+    pub(crate) fn take_untold_keys(&self) -> Vec<(TableId, PartitionKey, u64)> {
+        let mut found = Vec::new();
+        for (table, keys) in self.keys.load().iter() {
+            for hot in keys.lock().keys.iter_mut().filter(|hot| hot.untold > 0) {
+                found.push((*table, hot.key.clone(), std::mem::take(&mut hot.untold)));
+            }
+        }
+        found
+    }
+
+    /// The hot keys of all tables, with their rates in millionths of a request unit per second.
+    pub(crate) fn all_hot_keys(&self) -> Vec<(TableId, PartitionKey, u64)> {
+        let mut found = Vec::new();
+        for (table, keys) in self.keys.load().iter() {
+            for hot in keys.lock().keys.iter().filter(|hot| hot.rate >= KEY_RATE_MIN) {
+                found.push((*table, hot.key.clone(), hot.rate as u64));
+            }
+        }
+        found
+    }
+
+    /// The sets that are counted, in order.
+    pub(crate) fn sets(&self) -> Vec<SetId> {
+        let mut sets = Vec::new();
+        self.sets.for_each(|set, _| sets.push(set));
+        sets.sort_unstable();
+        sets
+    }
+
+    /// Another node counted something of a set.
+    pub(crate) fn add_counted(&self, set: SetId, parts: &[u64]) {
+        self.sets.with(set, |traffic| {
+            for (count, more) in traffic.counts.iter().zip(parts) {
+                count.fetch_add(*more, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Another node counted something of a key.
+    pub(crate) fn add_counted_key(&self, table: TableId, key: &PartitionKey, millionths: u64) {
+        if let Some(keys) = self.keys.load().get(&table) {
+            keys.lock().note(key, millionths);
         }
     }
 
@@ -410,19 +485,24 @@ impl HotKeys {
         let bytes = bytes::Bytes::copy_from_slice(key.bytes());
         let key = PartitionKey::from_parts(bytes, key.ring());
         if self.keys.len() < KEYS_PER_TABLE {
-            self.keys.push(HotKey { key, count: millionths, rate: 0.0 });
+            self.keys.push(HotKey { key, count: millionths, untold: 0, rate: 0.0 });
             return;
         }
         let coldness = |hot: &&mut HotKey| (hot.rate * 10.0) as u64 + hot.count;
         if let Some(coldest) = self.keys.iter_mut().min_by_key(coldness) {
-            *coldest = HotKey { key, count: coldest.count + millionths, rate: coldest.rate };
+            let (count, rate) = (coldest.count + millionths, coldest.rate);
+            *coldest = HotKey { key, count, untold: 0, rate };
         }
     }
 
-    fn tick(&mut self, passed_s: f64) {
+    fn tick(&mut self, passed_s: f64, is_shared: bool) {
         let new = share_of_new(passed_s, NOW_S);
         for hot in &mut self.keys {
-            let of_second = std::mem::take(&mut hot.count) as f64 / passed_s;
+            let counted = std::mem::take(&mut hot.count);
+            if is_shared {
+                hot.untold = hot.untold.saturating_add(counted);
+            }
+            let of_second = counted as f64 / passed_s;
             hot.rate += (of_second - hot.rate) * new;
         }
         self.keys.retain(|hot| hot.rate >= KEY_RATE_MIN);

@@ -1,11 +1,10 @@
 //! Tables that are computed when they are read: their rows are put into the form of stored ones,
 //! and read by the same commands.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
-use schema::{Column, NodeFacts, Schema, Table};
+use schema::system::VirtualRow;
+use schema::{Column, Table};
 use types::value::{ListIter, MapIter, encode_ordered};
 use types::{
     CellRef, CellState, CorruptRow, CqlType, Flow, LiveCells, LiveRow, Liveness, PartitionKey,
@@ -20,11 +19,8 @@ pub(crate) struct ComputedRow {
 }
 
 /// All rows of a virtual table, in the order of the ring.
-pub(crate) fn collect(table: &Arc<Table>, schema: &Schema, facts: &NodeFacts) -> Vec<ComputedRow> {
-    let mut rows: Vec<ComputedRow> = schema::system::virtual_rows(table, schema, facts)
-        .into_iter()
-        .map(|row| to_stored(table, &row.values))
-        .collect();
+pub(crate) fn stored(table: &Table, rows: &[VirtualRow]) -> Vec<ComputedRow> {
+    let mut rows: Vec<ComputedRow> = rows.iter().map(|row| to_stored(table, &row.values)).collect();
     rows.sort_by(|a, b| {
         (a.key.ring(), a.key.bytes(), &a.clustering).cmp(&(
             b.key.ring(),
@@ -176,6 +172,8 @@ fn is_selected(command: &ReadCommand, row: &ComputedRow) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use types::value::write_set;
     use types::{ColumnId, assemble};
 

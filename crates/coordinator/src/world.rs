@@ -1,6 +1,6 @@
 //! What surrounds the coordinator: the clock, the node, and what was set.
 
-use schema::system::{AuthFacts, NamedRow, StatementFacts};
+use schema::system::{AuthFacts, JournalFacts, NamedRow, StatementFacts};
 use schema::{NodeFacts, Profile, SchemaEvent};
 use units::price::Prices;
 
@@ -31,6 +31,11 @@ pub trait World: Send + Sync {
     /// Roles and permissions.
     fn auth(&self) -> AuthFacts {
         AuthFacts::default()
+    }
+
+    /// Jobs and events of the cluster.
+    fn journal(&self) -> JournalFacts {
+        JournalFacts::default()
     }
 
     /// Told after a change of the schema can be seen.

@@ -49,6 +49,17 @@ impl Configuration {
         Configuration { voters, nodes, highest, ..Configuration::default() }
     }
 
+    /// A configuration whose first `voters` members decide; the others follow.
+    pub fn of_members(
+        members: impl IntoIterator<Item = (ReplicaId, NodeId)>,
+        voters: usize,
+    ) -> Configuration {
+        let mut configuration = Configuration::of_voters(members);
+        let voters = voters.min(configuration.voters.len());
+        configuration.learners = configuration.voters.split_off(voters);
+        configuration
+    }
+
     /// The highest number that is known to have been given to a member.
     pub fn highest(&self) -> ReplicaId {
         self.nodes.iter().map(|(replica, _)| *replica).fold(self.highest, ReplicaId::max)

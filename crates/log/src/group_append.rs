@@ -62,6 +62,11 @@ impl<J: Send + 'static> Log<J> {
         self.append_state(RecordKind::Birth, state)
     }
 
+    /// The last entry of a set of one member; zero without any.
+    pub fn lone_index(&self, set: SetId) -> u64 {
+        self.shared.gathering.lock().indexes.get(&set).copied().unwrap_or(0)
+    }
+
     /// A member goes on over rows that it was handed.
     pub fn append_install(&self, state: &GroupState) -> Result<Appended, AppendError> {
         self.append_state(RecordKind::Install, state)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use types::{NodeId, ReplicaId, SetId};
+use types::{NodeId, ReplicaId, RingRange, RingToken, SetId};
 
 use crate::disk::Disk;
 use crate::frame::{Frame, Position, RecordKind, SEGMENT_HEAD_BYTES, SegmentHead, read_frame};
@@ -54,6 +54,9 @@ fn slot(term: u64, record: Position) -> Slot {
 #[test]
 fn states_come_back_as_they_were_said() {
     let mut all = state(7);
+    (all.term, all.vote) = (4, 3);
+    all.range = Some(RingRange { start: RingToken(5), last: RingToken(9) });
+    all.split_from = Some((SetId(6), 40));
     all.configuration.outgoing = vec![ReplicaId(1), ReplicaId(9)];
     all.configuration.learners = vec![ReplicaId(5)];
     all.configuration.learners_next = vec![ReplicaId(1)];
@@ -68,6 +71,15 @@ fn states_come_back_as_they_were_said() {
             assert_eq!(part, states[..part.len()], "cut at {length}");
         }
     }
+}
+
+#[test]
+fn a_state_of_before_sets_could_be_split_is_read() {
+    let mut bytes = Vec::new();
+    state(7).encode(&mut bytes);
+    assert_eq!(bytes.pop(), Some(0), "no flags");
+    bytes[0] = 2;
+    assert_eq!(GroupState::decode(&bytes), Some(state(7)));
 }
 
 #[test]

@@ -6,9 +6,17 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use types::{RingRange, RingToken, SetId};
+use crate::placement::voter_count;
+use types::{NodeId, RingRange, RingToken, SetId};
 
-use crate::map::{Cover, Origin, PartitionMap, PhysicalPartition, Reason, Space};
+use crate::map::{Cover, Origin, PartitionMap, PhysicalPartition, Placed, Reason, Space};
+
+/// A set has no more members than this.
+const MEMBERS_MAX: usize = 32;
+/// Before members that a set begins with.
+const FIRST: &str = "first:";
+/// Stands before those that only follow.
+const LEARNERS: char = '+';
 
 /// The kept map cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,22 +41,28 @@ const UNKNOWN_ORIGIN: Origin = Origin { made_at_ms: 0, reason: Reason::Created }
 impl PartitionMap {
     /// The text that [`PartitionMap::decode`] reads.
     pub fn encode(&self) -> String {
-        let mut text = format!("partitions 2 {} {}\n", self.epoch, self.next_set);
+        // A node that runs alone goes on with the form that it knows.
+        let version = if self.placed.is_empty() { 2 } else { 3 };
+        let mut text = format!("partitions {version} {} {}\n", self.epoch, self.next_set);
         for (space, partitions) in self.spaces() {
             for partition in partitions {
                 let RingRange { start, last } = partition.range;
                 let origin = self.origin(partition.set).unwrap_or(UNKNOWN_ORIGIN);
                 // Writing to a string does not fail.
-                let _ = writeln!(
+                let _ = write!(
                     text,
-                    "{} {:032x} {:032x} {} {} {}",
+                    "{} {:032x} {:032x} {} {} ",
                     partition.set.0,
                     start.0,
                     last.0,
                     origin.made_at_ms,
                     origin.reason.word(),
-                    space_text(space)
                 );
+                if version == 3 {
+                    text.push_str(&members_text(self.placed.get(&partition.set)));
+                    text.push(' ');
+                }
+                let _ = writeln!(text, "{}", space_text(space));
             }
         }
         text
@@ -65,7 +79,8 @@ impl PartitionMap {
         let decode_line: fn(&str) -> Option<Line> = match (words.next(), words.next()) {
             (Some("partitions"), Some("1")) => decode_line_1,
             (Some("partitions"), Some("2")) => decode_line_2,
-            _ => return Err(fail(0, "not a partition map of version 1 or 2")),
+            (Some("partitions"), Some("3")) => decode_line_3,
+            _ => return Err(fail(0, "not a partition map of version 1, 2 or 3")),
         };
         let mut number = || {
             words.next().and_then(|word| word.parse().ok()).ok_or(fail(0, "a number is missing"))
@@ -75,7 +90,7 @@ impl PartitionMap {
 
         let mut spaces: BTreeMap<Space, Vec<PhysicalPartition>> = BTreeMap::new();
         for (index, line) in lines {
-            let Line { space, partition, origin } =
+            let Line { space, partition, origin, placed } =
                 decode_line(line).ok_or(fail(index, "not a partition"))?;
             if partition.set.0 >= map.next_set {
                 return Err(fail(index, "a set number that was never given"));
@@ -83,6 +98,7 @@ impl PartitionMap {
             if map.origins.insert(partition.set, origin).is_some() {
                 return Err(fail(index, "a set number that was given twice"));
             }
+            map.placed.extend(placed.map(|placed| (partition.set, placed)));
             let partitions = spaces.entry(space).or_default();
             let expected = partitions.last().map_or(Some(0), |p| p.range.last.0.checked_add(1));
             if expected != Some(partition.range.start.0) {
@@ -104,6 +120,55 @@ struct Line {
     space: Space,
     partition: PhysicalPartition,
     origin: Origin,
+    placed: Option<Placed>,
+}
+
+/// How the members of a set are written.
+fn members_text(placed: Option<&Placed>) -> String {
+    let Some(placed) = placed else { return "-".to_owned() };
+    let list = |nodes: &[NodeId]| {
+        nodes.iter().map(|node| node.0.to_string()).collect::<Vec<_>>().join(",")
+    };
+    let nodes = match placed.nodes.split_at_checked(placed.voters) {
+        // Who decides is said where it does not follow from how many there are.
+        Some((voters, learners)) if placed.voters != voter_count(placed.nodes.len()) => {
+            format!("{}{LEARNERS}{}", list(voters), list(learners))
+        }
+        _ => list(&placed.nodes),
+    };
+    format!("{}{nodes}", if placed.are_first { FIRST } else { "" })
+}
+
+/// Reads what [`members_text`] wrote.
+fn parse_members(text: &str) -> Option<Option<Placed>> {
+    if text == "-" {
+        return Some(None);
+    }
+    let (are_first, text) = match text.strip_prefix(FIRST) {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let list = |text: &str| -> Option<Vec<NodeId>> {
+        if text.is_empty() {
+            return Some(Vec::new());
+        }
+        text.split(',').map(|node| node.parse().ok().map(NodeId)).collect()
+    };
+    let (nodes, voters) = match text.split_once(LEARNERS) {
+        Some((voters, learners)) => {
+            let (mut nodes, learners) = (list(voters)?, list(learners)?);
+            let voters = nodes.len();
+            nodes.extend(learners);
+            (nodes, voters)
+        }
+        None => {
+            let nodes = list(text)?;
+            let voters = voter_count(nodes.len());
+            (nodes, voters)
+        }
+    };
+    let is_sound = voters > 0 && nodes.len() <= MEMBERS_MAX;
+    is_sound.then(|| Some(Placed { nodes: Arc::from(nodes), voters, are_first }))
 }
 
 /// How a space is written at the end of a line. A table's name has no dot.
@@ -130,7 +195,7 @@ fn decode_line_1(line: &str) -> Option<Line> {
     let mut words = line.splitn(4, ' ');
     let partition = decode_partition(&mut words)?;
     let space = parse_space(words.next()?)?;
-    Some(Line { space, partition, origin: UNKNOWN_ORIGIN })
+    Some(Line { space, partition, origin: UNKNOWN_ORIGIN, placed: None })
 }
 
 fn decode_line_2(line: &str) -> Option<Line> {
@@ -139,7 +204,17 @@ fn decode_line_2(line: &str) -> Option<Line> {
     let made_at_ms = words.next()?.parse().ok()?;
     let reason = Reason::of_word(words.next()?)?;
     let space = parse_space(words.next()?)?;
-    Some(Line { space, partition, origin: Origin { made_at_ms, reason } })
+    Some(Line { space, partition, origin: Origin { made_at_ms, reason }, placed: None })
+}
+
+fn decode_line_3(line: &str) -> Option<Line> {
+    let mut words = line.splitn(7, ' ');
+    let partition = decode_partition(&mut words)?;
+    let made_at_ms = words.next()?.parse().ok()?;
+    let reason = Reason::of_word(words.next()?)?;
+    let placed = parse_members(words.next()?)?;
+    let space = parse_space(words.next()?)?;
+    Some(Line { space, partition, origin: Origin { made_at_ms, reason }, placed })
 }
 
 fn decode_partition<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<PhysicalPartition> {
@@ -152,6 +227,7 @@ fn decode_partition<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Phy
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::NodePlace;
 
     #[test]
     fn a_map_comes_back_and_damage_is_found() {
@@ -173,6 +249,37 @@ mod tests {
             let mut lines = lines.clone();
             lines.remove(missing);
             assert!(PartitionMap::decode(&lines.join("\n")).is_err(), "without line {missing}");
+        }
+    }
+
+    #[test]
+    fn members_come_back_and_a_node_alone_writes_none() {
+        let map = PartitionMap::default().with_space(Space::Keyspace("ks".into()), 3, 7);
+        assert!(map.encode().starts_with("partitions 2 "));
+        let nodes: Vec<NodePlace> =
+            (1..=6).map(|node| NodePlace { node: NodeId(node), rack: "r".into() }).collect();
+        let mut map = map.with_all_placed(&nodes);
+        let moved =
+            Placed { nodes: Arc::from([NodeId(2), NodeId(9)]), voters: 1, are_first: false };
+        map.placed.insert(SetId(1), moved);
+        map.placed.remove(&SetId(2));
+        // Three decide and one follows, and two that both decide: that is said.
+        for (nodes, voters, text) in [(&[1, 2, 3, 4][..], 3, " 1,2,3+4 "), (&[5, 6], 2, " 5,6+ ")] {
+            let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(*node)).collect();
+            let mut map = map.clone();
+            map.placed.insert(SetId(0), Placed { nodes: nodes.into(), voters, are_first: false });
+            let written = map.encode();
+            assert!(written.contains(text), "{written}");
+            assert_eq!(PartitionMap::decode(&written).unwrap().placed, map.placed);
+        }
+        let text = map.encode();
+        assert!(text.starts_with("partitions 3 "), "{text}");
+        assert!(text.contains(" created 2,9 keyspace ks\n"), "{text}");
+        assert!(text.contains(" created - keyspace ks\n"), "{text}");
+        let back = PartitionMap::decode(&text).unwrap();
+        assert_eq!((back.placed, back.spaces), (map.placed, map.spaces));
+        for wrong in ["first:", "1,x", "", "1,,2", "+1", "1+2+3", "1+x"] {
+            assert!(PartitionMap::decode(&text.replace(" 2,9 ", &format!(" {wrong} "))).is_err());
         }
     }
 

@@ -7,14 +7,17 @@
 //!
 //! It must not know network or disk, and reads no clock.
 //!
-//! Reading order: [`PartitionMap`], `codec` for the form in which it is kept on disk, [`History`],
-//! [`decide()`].
+//! Reading order: [`PartitionMap`], `codec` for the form in which it is kept on disk, `placement` for the nodes that have
+//! its sets at first, [`decide`](mod@decide) for where they go from there, [`History`], [`decide()`] for splits and merges.
 mod codec;
-mod decide;
+pub mod decide;
 mod history;
 mod map;
+mod placement;
+mod splits;
 
 pub use codec::MapError;
-pub use decide::{Action, BalanceLimits, Halving, PhysicalLoad, SpaceLoad, decide, halve, middle};
 pub use history::{CHANGES_MAX, History, MapChange, Step};
 pub use map::{MapRefusal, Origin, PartitionMap, PhysicalPartition, Reason, Space};
+pub use placement::{NodePlace, SET_MEMBERS, preferred_leader, voter_count};
+pub use splits::{Action, BalanceLimits, Halving, PhysicalLoad, SpaceLoad, decide, halve, middle};

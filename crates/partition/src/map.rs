@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use types::{RingRange, RingToken, SetId, TableId};
+use crate::placement::voter_count;
+use types::{NodeId, RingRange, RingToken, SetId, TableId};
 
 use crate::history::{MapChange, Step};
 
@@ -148,6 +149,16 @@ impl Cover {
     }
 }
 
+/// The nodes that have a set's members, those that decide first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) nodes: Arc<[NodeId]>,
+    /// So many of them decide; the others only follow.
+    pub(crate) voters: usize,
+    /// It begins with these: none of them came or went since.
+    pub(crate) are_first: bool,
+}
+
 /// Where everything is, at one epoch.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionMap {
@@ -155,6 +166,8 @@ pub struct PartitionMap {
     pub(crate) next_set: u32,
     pub(crate) spaces: BTreeMap<Space, Cover>,
     pub(crate) origins: BTreeMap<SetId, Origin>,
+    /// Of a node that runs alone: none.
+    pub(crate) placed: BTreeMap<SetId, Placed>,
     tables: HashMap<TableId, Cover, foldhash::fast::FixedState>,
 }
 
@@ -215,6 +228,25 @@ impl PartitionMap {
     /// When and why a physical partition was made.
     pub fn origin(&self, set: SetId) -> Option<Origin> {
         self.origins.get(&set).copied()
+    }
+
+    /// The nodes that have the members of a set, or are to have them; those that decide first. None on a node that runs alone.
+    pub fn members(&self, set: SetId) -> &[NodeId] {
+        self.placed.get(&set).map(|placed| placed.nodes.as_ref()).unwrap_or_default()
+    }
+
+    /// The same, if the set begins with them: none came or went since it was made.
+    pub fn first_members(&self, set: SetId) -> Option<&[NodeId]> {
+        let placed = self.placed.get(&set).filter(|placed| placed.are_first)?;
+        Some(placed.nodes.as_ref())
+    }
+
+    /// Where a physical partition lies on the ring, and of which space it is.
+    pub fn find_set(&self, set: SetId) -> Option<(&Space, PhysicalPartition)> {
+        self.spaces().find_map(|(space, partitions)| {
+            let found = partitions.iter().find(|partition| partition.set == set)?;
+            Some((space, *found))
+        })
     }
 
     /// The physical partition of a table's key; `None` when the table is not in the map.
@@ -279,7 +311,7 @@ impl PartitionMap {
         let mut map = self.clone();
         if let Some(cover) = map.spaces.remove(space) {
             for partition in cover.partitions.iter() {
-                map.origins.remove(&partition.set);
+                map.forget(partition.set);
             }
             map.epoch += 1;
         }
@@ -350,6 +382,10 @@ impl PartitionMap {
         let mut map = self.clone();
         map.next_set = map.next_set.max(right.0.checked_add(1)?);
         map.origins.insert(right, origin);
+        // It begins where the other one is, by the split, and not by itself.
+        if let Some(placed) = map.placed.get(&left).cloned() {
+            map.placed.insert(right, Placed { are_first: false, ..placed });
+        }
         let halves = [
             PhysicalPartition { set: left, range: RingRange { start, last: before } },
             PhysicalPartition { set: right, range: RingRange { start: at, last } },
@@ -424,7 +460,7 @@ impl PartitionMap {
             .map(|range| PhysicalPartition { set: map.give_set(origin), range: *range })
             .collect();
         for old in map.replace(space, index..index + count, &fresh) {
-            map.origins.remove(&old.set);
+            map.forget(old.set);
         }
         map
     }
@@ -448,6 +484,39 @@ impl PartitionMap {
         }
         self.epoch += 1;
         old
+    }
+
+    fn forget(&mut self, set: SetId) {
+        self.origins.remove(&set);
+        self.placed.remove(&set);
+    }
+
+    /// A map in which other nodes are to have the members of a set.
+    pub fn with_members(
+        mut self,
+        set: SetId,
+        voters: &[NodeId],
+        learners: &[NodeId],
+    ) -> PartitionMap {
+        let nodes: Vec<NodeId> = voters.iter().chain(learners).copied().collect();
+        let next = Placed { nodes: Arc::from(nodes), voters: voters.len(), are_first: false };
+        let before = self.placed.get(&set);
+        if before.is_none_or(|it| (&it.nodes, it.voters) != (&next.nodes, next.voters)) {
+            self.placed.insert(set, next);
+            self.epoch += 1;
+        }
+        self
+    }
+
+    /// The nodes whose members of a set decide, and those whose members follow.
+    pub fn roles(&self, set: SetId) -> (&[NodeId], &[NodeId]) {
+        let Some(placed) = self.placed.get(&set) else { return (&[], &[]) };
+        placed.nodes.split_at_checked(placed.voters).unwrap_or((&placed.nodes, &[]))
+    }
+
+    pub(crate) fn put_first_members(&mut self, set: SetId, nodes: Vec<NodeId>) {
+        let voters = voter_count(nodes.len());
+        self.placed.insert(set, Placed { nodes: Arc::from(nodes), voters, are_first: true });
     }
 
     fn give_set(&mut self, origin: Origin) -> SetId {

@@ -64,7 +64,7 @@ pub use request::{Request, RequestMessage};
 pub use response::{Response, ResponseMessage, Rows};
 pub use response_head::ResponseHead;
 pub use rows_writer::RowsWriter;
-pub use startup::StartupChoice;
+pub use startup::{StartupChoice, TABLETS_ROUTING};
 pub use type_option::TYPE_DEPTH_MAX;
 pub use values::{Value, ValueIter, Values, ValuesBuilder};
 pub use version::Version;

@@ -13,7 +13,12 @@ pub struct StartupChoice {
     pub compression: Option<Compression>,
     /// The client rather gets an OVERLOADED error than waits.
     pub throw_on_overload: bool,
+    /// The client wants to be told by answers which node it should have asked.
+    pub learns_routes: bool,
 }
+
+/// The extension of ScyllaDB by which answers tell which node to ask, as SUPPORTED and STARTUP name it.
+pub const TABLETS_ROUTING: &str = "TABLETS_ROUTING_V1";
 
 impl StartupChoice {
     /// What the options of a STARTUP ask for, in Cassandra's order of checks.
@@ -37,7 +42,8 @@ impl StartupChoice {
             }
         };
         let throw_on_overload = options.get("THROW_ON_OVERLOAD") == Some("1");
-        Ok(StartupChoice { compression, throw_on_overload })
+        let learns_routes = options.get(TABLETS_ROUTING).is_some();
+        Ok(StartupChoice { compression, throw_on_overload, learns_routes })
     }
 }
 

@@ -3,10 +3,13 @@
 //! A budget is a short lock: it lets at most ten thousand requests a second through by its nature, and
 //! is held for a few dozen instructions. Where nothing is provisioned there is none, and admission is
 //! one look at a flag.
+//!
+//! On a node that is not alone a budget is this node's part of what its set may spend: it spends what the leader of the set grants
+//! it, and asks nobody when a request comes. Reports and grants are exchanged by the host of the node's members.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -15,6 +18,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use types::SetId;
 use units::budget::{Admitted, Budget, ClientId, Kind, Patience, Request};
+use units::grants::{Grant, Report};
 use units::{Charge, rules};
 
 /// A refused client is never told to wait longer.
@@ -61,11 +65,23 @@ pub struct BudgetState {
 
 /// The budgets of a node.
 pub struct Budgets {
-    by_set: ArcSwap<HashMap<SetId, Arc<Mutex<Budget>>, FixedState>>,
+    by_set: ArcSwap<BySet>,
     /// Whether there are any: asked with every request, and most nodes have none.
     has_any: AtomicBool,
     /// Microseconds of a clock that never goes back.
     now_us: fn() -> u64,
+    /// Nodes that spend together; none on a node that runs alone.
+    node_count: AtomicUsize,
+    /// Tells budgets of the same set apart.
+    next_run: AtomicU64,
+}
+
+type BySet = HashMap<SetId, Kept, FixedState>;
+
+#[derive(Clone)]
+struct Kept {
+    allowance: Allowance,
+    budget: Arc<Mutex<Budget>>,
 }
 
 /// What was taken from budgets for one request; in the order it was asked for.
@@ -81,7 +97,55 @@ struct Taken {
 impl Budgets {
     /// No budgets yet. `now_us` tells the microseconds of a clock that never goes back.
     pub fn new(now_us: fn() -> u64) -> Budgets {
-        Budgets { by_set: ArcSwap::default(), has_any: AtomicBool::new(false), now_us }
+        Budgets {
+            by_set: ArcSwap::default(),
+            has_any: AtomicBool::new(false),
+            now_us,
+            node_count: AtomicUsize::new(0),
+            next_run: AtomicU64::new(0),
+        }
+    }
+
+    /// From now on new budgets are parts of what so many nodes spend together. `epoch` is another one at each start of the node.
+    pub fn share(&self, node_count: usize, epoch: u32) {
+        self.next_run.store(u64::from(epoch) << 32, Ordering::Relaxed);
+        self.node_count.store(node_count, Ordering::Relaxed);
+    }
+
+    fn fresh(&self, allowance: Allowance, now_us: u64) -> Budget {
+        match self.node_count.load(Ordering::Relaxed) {
+            0 => Budget::new(allowance.rate, allowance.saves_bursts, now_us),
+            node_count => {
+                let run = self.next_run.fetch_add(1, Ordering::Relaxed);
+                Budget::granted(allowance.rate, node_count, run, now_us)
+            }
+        }
+    }
+
+    /// What each set may spend that has a budget, in the order of sets.
+    pub fn allowances(&self) -> Vec<Allowance> {
+        let mut all: Vec<_> = self.by_set.load().values().map(|kept| kept.allowance).collect();
+        all.sort_unstable_by_key(|allowance| allowance.set);
+        all
+    }
+
+    /// What a set may spend.
+    pub fn allowance(&self, set: SetId) -> Option<Allowance> {
+        self.by_set.load().get(&set).map(|kept| kept.allowance)
+    }
+
+    /// What the leader of a set is to know in its term, if it does not know it yet; without a term where no member here knows it.
+    pub fn report(&self, set: SetId, term: Option<u64>) -> Option<Report> {
+        let by_set = self.by_set.load();
+        let mut budget = by_set.get(&set)?.budget.lock();
+        budget.report((self.now_us)(), term)
+    }
+
+    /// The leader of a set grants something.
+    pub fn take_grant(&self, set: SetId, grant: &Grant) {
+        if let Some(kept) = self.by_set.load().get(&set) {
+            kept.budget.lock().take_grant((self.now_us)(), grant);
+        }
     }
 
     /// Whether no set has a budget.
@@ -93,17 +157,17 @@ impl Budgets {
     pub fn set(&self, allowances: &[Allowance]) {
         let now_us = (self.now_us)();
         let before = self.by_set.load_full();
-        let mut next: HashMap<SetId, Arc<Mutex<Budget>>, FixedState> = HashMap::default();
+        let mut next = BySet::default();
         for allowance in allowances {
             let (rate, saves_bursts) = (allowance.rate, allowance.saves_bursts);
             let budget = match before.get(&allowance.set) {
-                Some(budget) => {
-                    budget.lock().set_rate(rate, saves_bursts, now_us);
-                    Arc::clone(budget)
+                Some(kept) => {
+                    kept.budget.lock().set_rate(rate, saves_bursts, now_us);
+                    Arc::clone(&kept.budget)
                 }
-                None => Arc::new(Mutex::new(Budget::new(rate, saves_bursts, now_us))),
+                None => Arc::new(Mutex::new(self.fresh(*allowance, now_us))),
             };
-            next.insert(allowance.set, budget);
+            next.insert(allowance.set, Kept { allowance: *allowance, budget });
         }
         let has_any = !next.is_empty();
         self.by_set.store(Arc::new(next));
@@ -132,7 +196,7 @@ impl Budgets {
             Asking { .. } => Patience::Refuse { wait_us_max: WAIT_US_MAX },
         };
         for (set, estimate) in asked {
-            let Some(budget) = by_set.get(&set) else {
+            let Some(Kept { budget, .. }) = by_set.get(&set) else {
                 ticket.0.push(None);
                 continue;
             };
@@ -171,7 +235,7 @@ impl Budgets {
     /// How the budget of a set stands, if it has one.
     pub fn state(&self, set: SetId) -> Option<BudgetState> {
         let by_set = self.by_set.load();
-        let mut budget = by_set.get(&set)?.lock();
+        let mut budget = by_set.get(&set)?.budget.lock();
         let usage = *budget.usage((self.now_us)());
         Some(BudgetState {
             rate: budget.rate(),
@@ -186,7 +250,7 @@ impl Budgets {
     /// asked.
     pub fn take_usage(&self, set: SetId) -> Option<(u64, Charge)> {
         let by_set = self.by_set.load();
-        let mut budget = by_set.get(&set)?.lock();
+        let mut budget = by_set.get(&set)?.budget.lock();
         Some(budget.usage((self.now_us)()).take())
     }
 }

@@ -4,8 +4,9 @@
 //! On one machine a set has one member, the log append is the commit, and every consistency level
 //! is met. It must not know CQL text or client sockets.
 //!
-//! Reading order: [`ReplicaSets`]; [`budgets`] admits what each set may spend; [`NodeStore`].
+//! Reading order: [`ReplicaSets`]; `elsewhere` for rows on other nodes; [`budgets`] admits what each set may spend; [`NodeStore`].
 pub mod budgets;
+mod elsewhere;
 pub mod group;
 mod node_store;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use types::{
 use units::{Charge, rules, table, write_change};
 
 pub use budgets::{Asking, Budgets, Ticket};
+pub use elsewhere::{Reach, SetReadError};
 pub use node_store::NodeStore;
 pub use storage::{
     AllDone, AnswerTo, Busy, CommitError, CommitResult, Committed, LogicalSize, Mailbox,
@@ -92,17 +94,54 @@ impl ReplicaSets {
         &self.budgets
     }
 
-    /// Reads from a physical partition, row by row.
+    /// The budgets are parts of what sets may spend on so many nodes together. To be said before there are any.
+    pub fn share_budgets(&self, node_count: usize) {
+        if let Some(groups) = &self.groups {
+            groups.share_budgets(&self.budgets, node_count);
+        }
+    }
+
+    /// Reads from a physical partition, row by row: here, or from a node that has them.
     pub fn read(
         &self,
         partition: PhysicalPartition,
         command: &ReadCommand,
+        reach: Reach<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), SetReadError> {
         // Whoever asks located the keys with the map that this partition is of: another answer is a bug, and must
         // not look like an empty one.
         assert!(is_held(partition, command), "set {} does not hold what is read", partition.set.0);
-        self.storage.read(partition.set, command, sink)
+        match &self.groups {
+            None => Ok(self.storage.read(partition.set, command, sink)?),
+            Some(groups) => self.read_in_group(groups, partition.set, command, reach, sink),
+        }
+    }
+
+    fn read_in_group(
+        &self,
+        groups: &Groups,
+        set: SetId,
+        command: &ReadCommand,
+        reach: Reach<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<(), SetReadError> {
+        let seat = groups.seat(set).filter(|_| is_read_here(groups, set, reach));
+        match seat {
+            None if reach.may_wait => elsewhere::read(groups, set, command, reach.is_strong, sink),
+            None => Err(SetReadError::Elsewhere),
+            Some(_) => {
+                self.storage.read(set, command, sink).inspect_err(|error| {
+                    if matches!(error, ReadError::Corrupt { .. }) {
+                        groups.found_damage(set, &error.to_string());
+                    }
+                })?;
+                // The member was handed rows, or went, meanwhile: what was found may be part of both. Or the set was split, and
+                // what another one holds now may be newer.
+                let is_whole = groups.seat(set) == seat && groups.holds(set, part_of(command));
+                if is_whole { Ok(()) } else { Err(SetReadError::Elsewhere) }
+            }
+        }
     }
 
     /// What a table holds in each of some ranges of the ring.
@@ -241,12 +280,21 @@ fn commit_in_groups(
     }
 }
 
+/// Whether this node's member of a set may answer a read.
+fn is_read_here(groups: &Groups, set: SetId, reach: Reach<'_>) -> bool {
+    reach.confirmed.contains(&set) || !reach.is_strong && groups.may_read_locally(set)
+}
+
+/// The part of the ring that a command looks at.
+fn part_of(command: &ReadCommand) -> RingRange {
+    match &command.scope {
+        ReadScope::Partition(key) => RingRange { start: key.ring(), last: key.ring() },
+        ReadScope::Ring(range) => *range,
+    }
+}
+
 /// Whether a physical partition has all keys that a command asks for.
 fn is_held(partition: PhysicalPartition, command: &ReadCommand) -> bool {
-    match &command.scope {
-        ReadScope::Partition(key) => partition.range.contains(key.ring()),
-        ReadScope::Ring(range) => {
-            partition.range.contains(range.start) && partition.range.contains(range.last)
-        }
-    }
+    let part = part_of(command);
+    partition.range.contains(part.start) && partition.range.contains(part.last)
 }

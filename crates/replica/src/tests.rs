@@ -163,7 +163,7 @@ fn command(scope: ReadScope) -> ReadCommand {
 
 fn read(sets: &ReplicaSets, partition: PhysicalPartition, scope: ReadScope) -> Vec<Vec<u8>> {
     let mut keys = Keys::default();
-    sets.read(partition, &command(scope), &mut keys).unwrap();
+    sets.read(partition, &command(scope), Reach::default(), &mut keys).unwrap();
     keys.0
 }
 

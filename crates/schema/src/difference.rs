@@ -168,6 +168,29 @@ mod tests {
     }
 
     #[test]
+    fn what_did_not_change_stays_where_it_is() {
+        const KEYSPACE: &str = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+        let steps = [
+            KEYSPACE,
+            "CREATE TABLE k.t (p int PRIMARY KEY, v int)",
+            "CREATE TABLE k.u (p int PRIMARY KEY)",
+            "ALTER TABLE k.u ADD v int",
+        ];
+        let before = defined(&steps[..3]);
+        let bytes = crate::persist::encode(&defined(&steps));
+        let after = crate::persist::decode(&bytes, &crate::initial_schema()).unwrap();
+        let shared = after.clone().sharing(&before);
+        assert_eq!((shared.version, &shared.keyspaces), (after.version, &after.keyspaces));
+        let is_kept = |keyspace: &str, name: &str| {
+            let [old, new] = [&before, &shared].map(|it| it.table(keyspace, name).unwrap());
+            assert!(Arc::ptr_eq(new, shared.table_by_id(new.id).unwrap()));
+            Arc::ptr_eq(old, new)
+        };
+        assert!(is_kept("k", "t") && is_kept("system", "local"));
+        assert!(!is_kept("k", "u"));
+    }
+
+    #[test]
     fn tables_and_their_indexes_are_told_apart() {
         const KEYSPACE: &str = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
         let table = "CREATE TABLE k.t (p int PRIMARY KEY, v int)";

@@ -186,6 +186,27 @@ impl Schema {
         self.keyspaces.get(keyspace)?.tables.get(name)
     }
 
+    /// The same schema with what is as it was before in the very same place: whoever planned for a table that did not change finds it
+    /// again. For one that was read from bytes.
+    pub fn sharing(mut self, before: &Schema) -> Schema {
+        for (name, keyspace) in &mut self.keyspaces {
+            let Some(known) = before.keyspaces.get(name) else { continue };
+            if known == keyspace {
+                *keyspace = Arc::clone(known);
+                continue;
+            }
+            let mut shared = Keyspace::clone(keyspace);
+            for (name, table) in &mut shared.tables {
+                let same = known.tables.get(name).filter(|it| *it == table);
+                *table = same.map_or_else(|| Arc::clone(table), Arc::clone);
+            }
+            *keyspace = Arc::new(shared);
+        }
+        let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        self.tables_by_id.extend(tables.map(|table| (table.id, Arc::clone(table))));
+        self
+    }
+
     /// The same schema with a keyspace put in place of the one of its name, if there was one. The
     /// version stays.
     pub fn with_keyspace(&self, keyspace: Keyspace) -> Schema {

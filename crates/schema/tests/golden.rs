@@ -196,6 +196,7 @@ fn facts() -> NodeFacts {
         units: Default::default(),
         auth: Default::default(),
         cluster: Default::default(),
+        journal: Default::default(),
     }
 }
 

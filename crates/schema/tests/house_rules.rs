@@ -272,6 +272,7 @@ fn describe_all(schema: &Schema) -> Vec<String> {
         units: Default::default(),
         auth: Default::default(),
         cluster: Default::default(),
+        journal: Default::default(),
     };
     let result = describe(&statement, schema, None, &facts).unwrap();
     let text = |row: Vec<Vec<u8>>| String::from_utf8(row.into_iter().next_back().unwrap()).unwrap();

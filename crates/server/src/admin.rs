@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::nodes::NodeOrder;
+
 const SOCKET: &str = "admin.sock";
 /// The longest question that is read: a split at a key has the key in it.
 const QUESTION_BYTES_MAX: u64 = 256 * 1024;
@@ -36,6 +38,19 @@ pub(crate) enum Question {
     Sets(Option<u32>),
     /// The nodes of the cluster.
     Nodes,
+    /// A token for a node that is to join.
+    Token,
+    /// What the node is to do.
+    Order(NodeOrder),
+    /// A node that will not come back is to be removed.
+    Remove(u64),
+    /// How far a job is.
+    Job(u64),
+    /// Nodes are lost for good, these or all that are not alive: what becomes of sets without a quorum.
+    Recover {
+        lost: Vec<u64>,
+        is_unsafe: bool,
+    },
 }
 
 /// A split by hand.
@@ -70,6 +85,15 @@ impl Question {
                 std::iter::once("partitions".to_owned()).chain(space.clone()).collect()
             }
             Question::Nodes => vec!["nodes".to_owned()],
+            Question::Token => vec!["token".to_owned()],
+            Question::Order(order) => vec!["order".to_owned(), order.name().to_owned()],
+            Question::Remove(node) => vec!["remove".to_owned(), node.to_string()],
+            Question::Job(id) => vec!["job".to_owned(), id.to_string()],
+            Question::Recover { lost, is_unsafe } => {
+                let how = if *is_unsafe { "unsafe" } else { "look" };
+                let head = ["recover".to_owned(), how.to_owned()].into_iter();
+                head.chain(lost.iter().map(u64::to_string)).collect()
+            }
             Question::Sets(set) => {
                 std::iter::once("sets".to_owned()).chain(set.map(|set| set.to_string())).collect()
             }
@@ -109,6 +133,14 @@ impl Question {
             ["partitions"] => Some(Question::Partitions(None)),
             ["partitions", space] => Some(Question::Partitions(Some((*space).to_owned()))),
             ["nodes"] => Some(Question::Nodes),
+            ["token"] => Some(Question::Token),
+            ["order", name] => NodeOrder::named(name).map(Question::Order),
+            ["remove", node] => node.parse().ok().map(Question::Remove),
+            ["job", id] => id.parse().ok().map(Question::Job),
+            ["recover", how @ ("look" | "unsafe"), lost @ ..] => {
+                let lost = lost.iter().map(|node| node.parse().ok()).collect::<Option<_>>()?;
+                Some(Question::Recover { lost, is_unsafe: *how == "unsafe" })
+            }
             ["sets"] => Some(Question::Sets(None)),
             ["sets", set] => set.parse().ok().map(|set| Question::Sets(Some(set))),
             ["split", space, rest @ ..] => {
@@ -253,6 +285,11 @@ mod tests {
             Question::Nodes,
             Question::Sets(None),
             Question::Sets(Some(7)),
+            Question::Order(NodeOrder::Stay),
+            Question::Remove(3),
+            Question::Job(12),
+            Question::Recover { lost: vec![3, 4], is_unsafe: true },
+            Question::Recover { lost: Vec::new(), is_unsafe: false },
             Question::Partitions(Some("ks".to_owned())),
             split(AskedPlace::Best),
             split(AskedPlace::Token(-7)),

@@ -7,13 +7,26 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::admin::{AskedPlace, Split};
 use crate::config::{ConfigError, Loaded, Sources, load};
 use crate::demo::Demo;
+use crate::jobs::Manner;
+use crate::nodes::NodeOrder;
+use crate::nodes::joining::{Join, Token};
 use crate::transfer::{self, Transfer};
 use crate::upkeep::{self, Upkeep};
 
 /// What the user asked for.
 pub(crate) enum Order {
-    /// Run a node.
-    Start,
+    /// Run a node; of a cluster, where it is to join one.
+    Start(Option<Join>),
+    /// Print a token for a node that is to join.
+    Token { json: bool },
+    /// Ask the running node for something, or have another one removed.
+    Node { order: NodeOrder, manner: Manner },
+    /// A node that will not come back is removed.
+    Remove { node: u64, manner: Manner },
+    /// Nodes are lost for good, and sets have no quorum.
+    Recover { lost: Vec<u64>, is_unsafe: bool, json: bool },
+    /// Join one more node to a demo that runs.
+    DemoAdd(Demo),
     /// Run a cluster on this machine.
     Demo(Demo),
     /// Print the configuration.
@@ -79,6 +92,7 @@ Examples:
   helenus check                                verify the data of a stopped node
   helenus partitions                           the ring and its physical partitions
   helenus demo --nodes 4                       a cluster on this machine
+  helenus token                                let one more node join
   cqlsh 127.0.0.1 9042                         connect";
 
 const START_EXAMPLES: &str = "\
@@ -95,6 +109,7 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   helenus demo                                 four nodes, data in ./data/node1 to node4
   helenus demo --nodes 3 --data-dir /tmp/trial --port 9142
+  helenus demo --add --data-dir /tmp/trial     one more node joins, from another terminal
   kill -9 PID                                  a node is lost; nothing else is
   helenus start --data-dir /tmp/trial/node2    it comes back, and catches up
 
@@ -117,7 +132,29 @@ A workload:
 pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
     let matches = command().get_matches();
     match matches.subcommand() {
-        None => settled(Order::Start, &matches),
+        None => settled(Order::Start(None), &matches),
+        Some(("token", matches)) => {
+            settled(Order::Token { json: matches.get_flag("json") }, matches)
+        }
+        Some((command @ ("drain" | "decommission"), matches)) => {
+            let order = match (matches.get_flag("cancel"), command) {
+                (true, "drain") => NodeOrder::EndDrain,
+                (true, _) => NodeOrder::Stay,
+                (false, "drain") => NodeOrder::Drain,
+                (false, _) => NodeOrder::Leave,
+            };
+            settled(Order::Node { order, manner: asked_manner(matches) }, matches)
+        }
+        Some(("remove", matches)) => {
+            let node = matches.get_one::<u64>("id").copied().unwrap_or_default();
+            settled(Order::Remove { node, manner: asked_manner(matches) }, matches)
+        }
+        Some(("recover", matches)) => {
+            let lost =
+                matches.get_many::<u64>("lost").map_or_else(Vec::new, |it| it.copied().collect());
+            let (is_unsafe, json) = (matches.get_flag("unsafe"), matches.get_flag("json"));
+            settled(Order::Recover { lost, is_unsafe, json }, matches)
+        }
         Some(("config", matches)) => settled(Order::Config, matches),
         Some(("status", matches)) => {
             settled(Order::Status { json: matches.get_flag("json") }, matches)
@@ -129,7 +166,10 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         Some(("nodes", matches)) => {
             settled(Order::Nodes { json: matches.get_flag("json") }, matches)
         }
-        Some(("demo", matches)) => settled(Order::Demo(asked_demo(matches)), matches),
+        Some(("demo", matches)) => match matches.get_flag("add") {
+            true => settled(Order::DemoAdd(asked_demo(matches)), matches),
+            false => settled(Order::Demo(asked_demo(matches)), matches),
+        },
         Some(("flush", matches)) => settled(Order::Flush, matches),
         Some(("compact", matches)) => settled(Order::Compact, matches),
         Some(("partitions", matches)) => {
@@ -145,10 +185,20 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
             Some(upkeep) => settled(Order::Upkeep(upkeep), matches),
             None => match transfer::asked(command, matches) {
                 Some(transfer) => settled(Order::Transfer(transfer), matches),
-                None => settled(Order::Start, matches),
+                None => settled(Order::Start(asked_join(matches)), matches),
             },
         },
     }
+}
+
+fn asked_manner(matches: &ArgMatches) -> Manner {
+    Manner { json: matches.get_flag("json"), waits: !matches.get_flag("no-wait") }
+}
+
+fn asked_join(matches: &ArgMatches) -> Option<Join> {
+    let address = matches.get_one::<std::net::SocketAddr>("join")?;
+    let token = matches.get_one::<Token>("token")?;
+    Some(Join { address: *address, token: *token })
 }
 
 fn asked_demo(matches: &ArgMatches) -> Demo {
@@ -217,14 +267,17 @@ fn command() -> Command {
             Command::new("start")
                 .about("Start a node")
                 .after_help(START_EXAMPLES)
+                .arg(Arg::new("join").long("join").value_name("ADDR:PORT").value_parser(clap::value_parser!(std::net::SocketAddr)).requires("token").help("Join the cluster of the node whose cluster.listen is there"))
+                .arg(Arg::new("token").long("token").value_name("TOKEN").value_parser(clap::value_parser!(Token)).requires("join").help("What `helenus token` printed on that node"))
                 .args(setting_arguments()),
         )
         .subcommand(
             Command::new("demo")
                 .about("Run a cluster on this machine: one process a node, on 127.0.0.1, 127.0.0.2 ...")
                 .after_help(DEMO_EXAMPLES)
-                .arg(number("nodes", "How many nodes; a replica set has a member on each").value_parser(clap::value_parser!(u8).range(1..)).default_value("4"))
+                .arg(number("nodes", "How many nodes; a replica set has members on up to four of them").value_parser(clap::value_parser!(u8).range(1..)).default_value("4"))
                 .arg(number("port", "Where clients connect, on the address of each node").value_parser(clap::value_parser!(u16)).default_value("9042"))
+                .arg(Arg::new("add").long("add").action(ArgAction::SetTrue).help("Join one more node to the demo that runs with this --data-dir"))
                 .arg(number("mesh-port", "Where nodes connect to each other [default: 7000]").value_parser(clap::value_parser!(u16)))
                 .args(setting_arguments()),
         )
@@ -243,15 +296,16 @@ fn command() -> Command {
         )
         .subcommand(
             Command::new("nodes")
-                .about("Show the nodes of the cluster as the running node knows them")
+                .about("Show the nodes of the cluster, what runs and what happened lately")
                 .after_help("Examples:\n  helenus nodes --data-dir data/node1")
                 .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
                 .args(setting_arguments()),
         )
+        .subcommands(node_commands())
         .subcommand(
             Command::new("set")
                 .about("Show the members of a replica set: who leads, how far each is")
-                .after_help("Examples:\n  helenus set --data-dir data/node1       all sets\n  helenus set 5 --data-dir data/node1     one; of a set that this node leads, all members")
+                .after_help("Examples:\n  helenus set --data-dir data/node1       all sets\n  helenus set 5 --data-dir data/node1     one\n\nEvery node is asked for its members; who did not answer is told below them.")
                 .arg(Arg::new("id").value_name("ID").value_parser(clap::value_parser!(u32)).help("The number of the set; all without one"))
                 .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
                 .args(setting_arguments()),
@@ -271,6 +325,56 @@ fn command() -> Command {
         .subcommand(partitions_command())
         .subcommand(split_command())
         .subcommand(estimate_command())
+}
+
+/// What is asked of nodes.
+fn node_commands() -> [Command; 5] {
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object");
+    let cancel =
+        || Arg::new("cancel").long("cancel").action(ArgAction::SetTrue).help("End what was begun");
+    let lines = || {
+        let help = "As JSON: a line for each change, the last says how it ended";
+        Arg::new("json").long("json").action(ArgAction::SetTrue).help(help)
+    };
+    let no_wait = || {
+        let help = "Only begin it; `helenus nodes` and system_helenus.jobs show how far it is";
+        Arg::new("no-wait").long("no-wait").action(ArgAction::SetTrue).help(help)
+    };
+    [
+        Command::new("token")
+            .about("Print a token with which one node may join the cluster of the running node, within the next hour")
+            .after_help("Examples:\n  helenus token --data-dir /var/lib/helenus\n  helenus start --join 10.0.0.1:7000 --token TOKEN --listen 10.0.0.2:9042      on the other machine")
+            .arg(json())
+            .args(setting_arguments()),
+        Command::new("drain")
+            .about("Have the running node lead nothing any more, so that it can be stopped and nobody notices")
+            .after_help("Examples:\n  helenus drain --data-dir /var/lib/helenus\n  helenus drain --cancel                       it leads again\n\nIt is told how far it is until it is done. Ctrl-C leaves it running; the same command watches it again.\nA node that is started again goes on with what it was asked for: cancel when it is back.")
+            .arg(cancel())
+            .arg(no_wait().conflicts_with("cancel"))
+            .arg(lines())
+            .args(setting_arguments()),
+        Command::new("decommission")
+            .about("Empty the running node: others get what it holds; then it leaves the cluster and stops")
+            .after_help("Examples:\n  helenus decommission --data-dir /var/lib/helenus\n  helenus decommission --no-wait\n  helenus nodes                                how far it is\n  helenus decommission --cancel                it stays\n\nIt is told how far it is until the node has left. Ctrl-C leaves it running; the same command watches it again.")
+            .arg(cancel())
+            .arg(no_wait().conflicts_with("cancel"))
+            .arg(lines())
+            .args(setting_arguments()),
+        Command::new("remove")
+            .about("Remove a node that will not come back: others get what it held")
+            .after_help("Examples:\n  helenus nodes\n  helenus remove 3\n\nThe node is out at once, and that cannot be cancelled: it comes back only with an empty folder and a new token.\nThen it is told how far the others are with what it held. Ctrl-C leaves that running; the same command watches it again.")
+            .arg(Arg::new("id").value_name("ID").required(true).value_parser(clap::value_parser!(u64)).help("Its number, as `helenus nodes` shows it"))
+            .arg(no_wait())
+            .arg(lines())
+            .args(setting_arguments()),
+        Command::new("recover")
+            .about("When so many nodes are lost for good that sets have no quorum: show what is left of them, and have them go on with that")
+            .after_help("Examples:\n  helenus recover                              what is left, and what may be lost; nothing is changed\n  helenus recover --unsafe --lost 3,4          nodes 3 and 4 never come back: go on without them\n\nIt is asked of one of the nodes that are left; all of them must run. The lost nodes are never let in again.")
+            .arg(Arg::new("unsafe").long("unsafe").action(ArgAction::SetTrue).requires("lost").help("Do it, though writes that only the lost nodes had are lost"))
+            .arg(Arg::new("lost").long("lost").value_name("ID,...").value_delimiter(',').value_parser(clap::value_parser!(u64)).help("The numbers of all nodes that are lost, as `helenus nodes` shows them"))
+            .arg(json())
+            .args(setting_arguments()),
+    ]
 }
 
 fn partitions_command() -> Command {

@@ -1,51 +1,58 @@
 //! A node that is not alone: its mesh, its members of replica sets and what it agrees on with the others, put together.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
-use std::sync::{Arc, Weak};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{Identity, Mesh, MeshBounds, MeshOptions, PeerStatus, Receiver};
 use coordinator::{Agreement, Catalog};
 use parking_lot::Mutex;
-use protocol::{Event, NodeStatus};
+use partition::PartitionMap;
+use partition::decide::NodeState;
+use protocol::{Event, NodeStatus, TopologyChange};
 use replica::group::{
-    Driver, Groups, HostOptions, MemberStatus, NodeMessage, Now, Replaced, Role, SharedDocuments,
-    TICK_MS, Told, Transport,
+    Driver, Groups, HostOptions, NodeMessage, Now, Replaced, Role, SYSTEM_SET, SharedDocuments,
+    TICK_MS, Told, Transport, Wanted, WantedMembers,
 };
-use schema::system::{ClusterFacts, PeerFacts, ReplicaFacts};
-use storage::Storage;
-use types::NodeId;
+use schema::system::{ClusterFacts, JournalFacts, PeerFacts, ReplicaFacts};
+use storage::{Configuration, Storage};
+use types::{NodeId, ReplicaId};
 
 use crate::auth::{RoleKeeper, SharedRoles};
 use crate::config::{CommitMode, Config};
 use crate::door;
 use crate::events::EventHub;
 use crate::facts::RELEASE_VERSION;
-use crate::membership::Membership;
-use crate::metrics::Gauge;
+use crate::gather::Gatherer;
+use crate::membership::{Member, Membership};
 use crate::node::StartError;
+use crate::nodes::{Nodes, Steward, recovery};
 use crate::world;
 
 /// How often it is looked which nodes are alive.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How often somebody who waits is told for what.
 const TOLD_INTERVAL: Duration = Duration::from_secs(5);
+/// So long it is waited for others to say what time it is.
+const TIME_WITHIN: Duration = Duration::from_secs(2);
 /// So long nobody is asked again after nobody answered.
 const FIRST_ROUND: Duration = Duration::from_millis(50);
 
 /// What a node has that is not alone.
 pub(crate) struct ClusterNode {
-    pub(crate) membership: Membership,
+    pub(crate) nodes: Arc<Nodes>,
     pub(crate) groups: Groups,
     pub(crate) agreement: Arc<Agreement>,
+    steward: OnceLock<Arc<Steward>>,
+    gatherer: OnceLock<Arc<Gatherer>>,
     /// Taken when it starts.
     driver: Mutex<Option<(Driver, Identity)>>,
     mesh: Mutex<Option<Arc<Mesh>>>,
-    data_center: String,
-    rack: String,
     bounds: MeshBounds,
+    /// Where it listens for other nodes, where somebody said so.
+    listens: Option<SocketAddr>,
     storage: Arc<Storage>,
 }
 
@@ -73,7 +80,7 @@ impl Transport for Voice {
 }
 
 fn clock() -> Now {
-    Now { ms: world::steady_us() / 1000, clock_us: world::now_us() }
+    Now { ms: world::steady_us() / 1000, clock_us: world::machine_us() }
 }
 
 /// A frame holds the largest write there can be, and a queue several of them.
@@ -88,10 +95,11 @@ fn bounds(config: &Config) -> MeshBounds {
 impl ClusterNode {
     /// Opens the members that storage has. Nothing moves before [`ClusterNode::start`].
     pub(crate) fn open(
-        membership: Membership,
+        mut membership: Membership,
         identity: Identity,
         storage: &Arc<Storage>,
         config: &Config,
+        lone_map: Option<&PartitionMap>,
     ) -> Result<ClusterNode, StartError> {
         if config.storage.commit == CommitMode::Periodic {
             return Err(StartError::Cluster(
@@ -106,6 +114,8 @@ impl ClusterNode {
             log_bytes_max: config.storage.log_max,
             ..HostOptions::default()
         };
+        adopt_sets(&membership, storage, lone_map)?;
+        let recovery = recovery::carry_out(&mut membership, storage)?;
         let timeouts = &config.timeouts;
         let longest = timeouts.write.max(timeouts.cas).max(timeouts.counter_write);
         let request_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
@@ -113,17 +123,31 @@ impl ClusterNode {
             Groups::open(membership.own, Arc::clone(storage), options, Arc::new(clock), request_ms)
                 .map_err(StartError::Cluster)?;
         let documents = SharedDocuments::new(groups.clone(), Arc::clone(storage));
-        let nodes = membership.members.iter().map(|member| member.node).collect();
-        let agreement = Agreement::new(documents, groups.clone(), nodes);
-        Ok(ClusterNode {
+        let up = membership.members.iter().filter(|it| it.state == NodeState::Up);
+        let places = up.map(Member::place).collect();
+        let host_ids = membership.members.iter().map(|it| (it.node, it.host_id)).collect();
+        let is_first = membership.is_first;
+        let nodes = Nodes::new(
             membership,
+            identity.clone(),
+            documents.clone(),
+            groups.clone(),
+            Arc::clone(storage),
+            config.cluster.heal_after,
+            recovery,
+        );
+        let agreement = Agreement::new(documents, groups.clone(), places, host_ids, is_first);
+        groups.meet(nodes.membership().members.iter().map(|it| it.node).collect());
+        Ok(ClusterNode {
+            nodes,
             groups,
             agreement,
+            steward: OnceLock::new(),
+            gatherer: OnceLock::new(),
             driver: Mutex::new(Some((driver, identity))),
             mesh: Mutex::new(None),
-            data_center: config.server.data_center.clone(),
-            rack: config.server.rack.clone(),
             bounds: bounds(config),
+            listens: config.cluster.listen,
             storage: Arc::clone(storage),
         })
     }
@@ -133,54 +157,84 @@ impl ClusterNode {
         &self,
         catalog: &Arc<Catalog>,
         roles: &Arc<RoleKeeper>,
+        hub: &Arc<EventHub>,
     ) -> Result<(), StartError> {
         let Some((driver, identity)) = self.driver.lock().take() else { return Ok(()) };
         catalog.hear_of_splits();
         roles.share(self.shared_roles()).map_err(StartError::Roles)?;
         roles.follow().map_err(StartError::Roles)?;
-        let Some(own) = self.membership.own() else { return Ok(()) };
-        let address = own.mesh;
+        let membership = self.nodes.membership();
+        let Some(own) = membership.own() else { return Ok(()) };
+        // Others may know it by another address than the one it has.
+        let address = self.listens.unwrap_or(own.mesh);
         let listening = door::listen(address).and_then(|listener| listener.into_std());
         let listener: TcpListener = listening.map_err(|error| StartError::Listen {
-            setting: "helenus demo --mesh-port",
+            setting: "cluster.listen",
             address,
             error,
         })?;
         let options = MeshOptions {
-            cluster_id: self.membership.cluster_id,
-            own: self.membership.own,
+            cluster_id: membership.cluster_id,
+            own: membership.own,
             identity,
             bounds: self.bounds,
         };
         let mesh = Mesh::open(options, listener, Arc::new(Ears(self.groups.clone())))
             .map_err(StartError::Runtime)?;
-        mesh.set_peers(self.membership.peers());
+        mesh.set_peers(membership.peers());
+        mesh.set_join_desk(Arc::clone(&self.nodes) as _);
         *self.mesh.lock() = Some(Arc::clone(&mesh));
-        driver.start(Arc::new(Voice(mesh))).map_err(StartError::Runtime)?;
+        self.groups.set_wanted(self.wanted(catalog));
+        driver.start(Arc::new(Voice(Arc::clone(&mesh)))).map_err(StartError::Runtime)?;
         catalog.follow_agreed().map_err(StartError::Catalog)?;
         let (agreement, catalog) = (Arc::clone(&self.agreement), Arc::downgrade(catalog));
         let roles = Arc::downgrade(roles);
+        let (nodes, hub) = (Arc::clone(&self.nodes), Arc::clone(hub));
         std::thread::Builder::new()
             .name("helenus-follow".into())
-            .spawn(move || follow(&agreement, &catalog, &roles))
+            .spawn(move || follow(&agreement, (&nodes, &mesh, &hub), &catalog, &roles))
             .map_err(StartError::Runtime)?;
         Ok(())
+    }
+
+    /// Who is to belong to sets: the map says it, and of what all agree on the list of nodes.
+    fn wanted(&self, catalog: &Arc<Catalog>) -> Wanted {
+        let (nodes, catalog) = (Arc::downgrade(&self.nodes), Arc::downgrade(catalog));
+        Box::new(move |set| {
+            if set == SYSTEM_SET {
+                return nodes.upgrade()?.system_members();
+            }
+            // A map that may be old wants nothing.
+            if !nodes.upgrade()?.has_caught_up() {
+                return None;
+            }
+            let (voters, learners) = catalog.upgrade()?.members_of(set);
+            // One that still names nodes that went is about to be changed.
+            let membership = nodes.upgrade()?.membership();
+            let is_there = |node: &NodeId| membership.members.iter().any(|it| it.node == *node);
+            if !voters.iter().chain(&learners).all(is_there) {
+                return None;
+            }
+            Some(WantedMembers { voters, learners })
+        })
     }
 
     /// Waits until the nodes agreed on something for the first time; a node that did before goes on with what it knows.
     pub(crate) async fn ready(&self, catalog: &Arc<Catalog>, roles: &Arc<RoleKeeper>) {
         let mut told = world::now();
-        while self.agreement.followed() == 0 || !roles.is_agreed() {
+        while self.agreement.followed() == 0 || !roles.is_agreed() || !self.nodes.are_agreed() {
             let (asked, roles) = (Arc::clone(catalog), Arc::clone(roles));
+            let nodes = Arc::clone(&self.nodes);
             let agree = move || {
                 let is_agreed = asked.agree_first().map_err(|error| error.to_string())?;
                 if is_agreed {
                     roles.agree_first()?;
+                    nodes.agree_first()?;
                 }
                 Ok::<bool, String>(is_agreed)
             };
             match tokio::task::spawn_blocking(agree).await {
-                Ok(Ok(true)) => return,
+                Ok(Ok(true)) => break,
                 Ok(Ok(false)) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "nothing is agreed on yet"),
                 Err(_) => tracing::error!("agreeing panicked"),
@@ -188,11 +242,29 @@ impl ClusterNode {
             if world::now().duration_since(told) >= TOLD_INTERVAL {
                 told = world::now();
                 let (alive, nodes) =
-                    (self.groups.told().alive.len(), self.membership.members.len());
+                    (self.groups.told().alive.len(), self.nodes.membership().members.len());
                 tracing::warn!(alive, nodes, "waiting for the other nodes of the cluster");
             }
             tokio::time::sleep(FIRST_ROUND).await;
         }
+        // Whoever is asked for something gives it a time. Where too few tell the time, nothing can be written either.
+        let begun = world::now();
+        while self.groups.told().time_offset_us.is_none()
+            && world::now().duration_since(begun) < TIME_WITHIN
+        {
+            tokio::time::sleep(FIRST_ROUND).await;
+        }
+        self.groups.told().time_offset_us.into_iter().for_each(world::follow_cluster);
+    }
+
+    /// This node's own clients are told that it goes, as Cassandra's are.
+    pub(crate) fn tell_of_end(&self, hub: &EventHub, is_removed: bool) {
+        let membership = self.nodes.membership();
+        let Some(address) = membership.own().map(|own| own.clients) else { return };
+        hub.publish(match is_removed {
+            true => Event::TopologyChange { change: TopologyChange::RemovedNode, address },
+            false => Event::StatusChange { status: NodeStatus::Down, address },
+        });
     }
 
     /// Tells clients of nodes that come and go.
@@ -202,9 +274,11 @@ impl ClusterNode {
         let mut known: Option<BTreeSet<NodeId>> = None;
         loop {
             rounds.tick().await;
-            let alive = self.groups.told().alive.clone();
+            let told = self.groups.told();
+            told.time_offset_us.into_iter().for_each(world::follow_cluster);
+            let alive = told.alive.clone();
             if let Some(before) = &known {
-                for member in self.membership.others() {
+                for member in self.nodes.membership().others() {
                     let status = match (before.contains(&member.node), alive.contains(&member.node))
                     {
                         (false, true) => NodeStatus::Up,
@@ -219,29 +293,54 @@ impl ClusterNode {
         }
     }
 
+    /// Who looks after the sets here.
+    pub(crate) fn steward(&self, catalog: &Arc<Catalog>, host_id: u128) -> Arc<Steward> {
+        let make = || Steward::new(Arc::clone(&self.nodes), Arc::clone(catalog), host_id);
+        Arc::clone(self.steward.get_or_init(make))
+    }
+
     /// What the system tables show.
     pub(crate) fn facts(&self) -> ClusterFacts {
         let told = self.groups.told();
         let shown = u64::try_from(self.agreement.followed()).unwrap_or(0);
-        let peers = self.membership.others().map(|member| PeerFacts {
+        let membership = self.nodes.membership();
+        let peers = membership.others().map(|member| PeerFacts {
             address: member.mesh.ip(),
             port: member.mesh.port(),
             rpc_address: member.clients.ip(),
             rpc_port: member.clients.port(),
             host_id: member.host_id,
-            data_center: self.data_center.clone(),
-            rack: self.rack.clone(),
+            data_center: member.data_center.clone(),
+            rack: member.rack.clone(),
             release_version: RELEASE_VERSION.to_owned(),
             tokens: member.tokens.iter().map(i64::to_string).collect(),
             is_agreed: !told.alive.contains(&member.node) || told.others_show >= shown,
         });
-        ClusterFacts { peers: peers.collect(), replicas: replicas(self.membership.own, &told) }
+        let own = membership.own;
+        ClusterFacts { own: Some(own.0), peers: peers.collect(), replicas: replicas(own, &told) }
     }
 
     /// Tells what the system tables show, as long as the node runs.
     pub(crate) fn teller(self: &Arc<ClusterNode>) -> Box<dyn Fn() -> ClusterFacts + Send + Sync> {
         let told = Arc::downgrade(self);
         Box::new(move || told.upgrade().map(|cluster| cluster.facts()).unwrap_or_default())
+    }
+
+    /// Who gathers rows of all nodes. Called once, inside a tokio runtime.
+    pub(crate) fn gatherer(&self, catalog: &Arc<Catalog>) -> Arc<Gatherer> {
+        let make = || Arc::new(Gatherer::new(&self.nodes, self.groups.clone(), catalog));
+        let gatherer = self.gatherer.get_or_init(make);
+        self.nodes.set_gatherer(Arc::clone(gatherer));
+        Arc::clone(gatherer)
+    }
+
+    /// Tells of jobs and events, as long as the node runs.
+    pub(crate) fn journal_teller(&self) -> Box<dyn Fn() -> JournalFacts + Send + Sync> {
+        let told = Arc::downgrade(&self.nodes);
+        Box::new(move || {
+            let journal = told.upgrade().and_then(|nodes| nodes.journal().ok());
+            journal.map(|journal| journal.facts()).unwrap_or_default()
+        })
     }
 
     /// The roles, as all nodes agree on them.
@@ -257,89 +356,6 @@ impl ClusterNode {
         self.mesh.lock().as_ref().map(|mesh| mesh.peers()).unwrap_or_default()
     }
 
-    /// What is counted of members and links.
-    pub(crate) fn gauges(&self) -> Vec<Gauge> {
-        let told = self.groups.told();
-        let links = self.links();
-        let gauge =
-            |name, help, value: u64| Gauge { name, help, is_counter: false, value: value as f64 };
-        let counter =
-            |name, help, value: u64| Gauge { name, help, is_counter: true, value: value as f64 };
-        let count = |test: &dyn Fn(&MemberStatus) -> bool| {
-            told.members.iter().filter(|member| test(member)).count() as u64
-        };
-        let sum = |of: &dyn Fn(&PeerStatus) -> u64| links.iter().map(of).sum();
-        let lag = told.members.iter().map(|it| it.commit.saturating_sub(it.applied)).max();
-        let short = |it: &MemberStatus| it.voters.iter().any(|node| !told.alive.contains(node));
-        vec![
-            gauge(
-                "helenus_cluster_nodes_alive",
-                "Nodes that are alive, this one included.",
-                told.alive.len() as u64,
-            ),
-            gauge(
-                "helenus_replica_members",
-                "Members of replica sets on this node.",
-                told.members.len() as u64,
-            ),
-            gauge(
-                "helenus_replica_leaders",
-                "Replica sets that this node leads.",
-                count(&|it| it.role == Role::Leader),
-            ),
-            gauge(
-                "helenus_replica_without_leader",
-                "Members that know of no leader.",
-                count(&|it| it.leader.is_none()),
-            ),
-            gauge(
-                "helenus_replica_short",
-                "Replica sets with members on nodes that are not alive.",
-                count(&short),
-            ),
-            gauge(
-                "helenus_replica_frozen",
-                "Members that take part in nothing any more.",
-                count(&|it| it.frozen.is_some()),
-            ),
-            gauge(
-                "helenus_replica_lag_entries",
-                "Entries that are committed and not applied, of the member that is furthest behind.",
-                lag.unwrap_or(0),
-            ),
-            gauge(
-                "helenus_mesh_connected",
-                "Nodes that this one has a connection to.",
-                sum(&|it| u64::from(it.connected)),
-            ),
-            gauge(
-                "helenus_mesh_queued_bytes",
-                "Bytes that wait to be sent to other nodes.",
-                sum(&|it| it.queued_bytes),
-            ),
-            gauge(
-                "helenus_mesh_round_trip_microseconds",
-                "The longest time to another node and back.",
-                links.iter().filter_map(|it| it.round_trip_us).max().unwrap_or(0),
-            ),
-            counter(
-                "helenus_mesh_sent_bytes_total",
-                "Bytes that were sent to other nodes.",
-                sum(&|it| it.sent_bytes),
-            ),
-            counter(
-                "helenus_mesh_received_bytes_total",
-                "Bytes that came from other nodes.",
-                sum(&|it| it.received_bytes),
-            ),
-            counter(
-                "helenus_mesh_dropped_total",
-                "Messages to other nodes that were not sent.",
-                sum(&|it| it.dropped),
-            ),
-        ]
-    }
-
     /// Ends everything that moves.
     pub(crate) fn close(&self) {
         self.agreement.close();
@@ -348,6 +364,30 @@ impl ClusterNode {
             mesh.close();
         }
     }
+}
+
+/// The sets of a node that ran alone go on as sets of which it has the only member.
+fn adopt_sets(
+    membership: &Membership,
+    storage: &Storage,
+    lone_map: Option<&PartitionMap>,
+) -> Result<(), StartError> {
+    // Who joins is handed everything.
+    if !membership.is_first {
+        return Ok(());
+    }
+    let own = membership.own;
+    for partition in lone_map.iter().flat_map(|map| map.spaces()).flat_map(|(_, it)| it) {
+        let configuration = Configuration::of_voters([(ReplicaId(own.0), own)]);
+        let replica = ReplicaId(own.0);
+        let adopted = storage.adopt_group(partition.set, replica, configuration, partition.range);
+        adopted.map_err(|error| {
+            StartError::Cluster(format!(
+                "the sets of this node cannot get members elsewhere: {error}"
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 /// The document of the roles.
@@ -395,9 +435,17 @@ impl SharedRoles for RolesDocument {
 }
 
 /// Has the catalog become what was agreed on, again and again.
-fn follow(agreement: &Agreement, catalog: &Weak<Catalog>, roles: &Weak<RoleKeeper>) {
+fn follow(
+    agreement: &Agreement,
+    (nodes, mesh, hub): (&Nodes, &Arc<Mesh>, &EventHub),
+    catalog: &Weak<Catalog>,
+    roles: &Weak<RoleKeeper>,
+) {
     while agreement.wait() {
         let (Some(catalog), Some(roles)) = (catalog.upgrade(), roles.upgrade()) else { return };
+        if let Err(error) = nodes.follow(agreement, Some(mesh), hub) {
+            tracing::error!(%error, "the nodes that the cluster agreed on cannot be followed");
+        }
         if let Err(error) = roles.follow() {
             tracing::error!(%error, "the roles that the cluster agreed on cannot be followed");
         }

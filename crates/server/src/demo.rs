@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use partition::decide::NodeState;
 use storage::DataDir;
 use tokio::signal::unix::{SignalKind, signal};
 use types::NodeId;
 
+use crate::admin::{self, Question};
 use crate::config::Loaded;
-use crate::membership::{self, Member, Membership, NODES_MAX};
+use crate::membership::{self, MESH_PORT, Member, Membership, NODES_MAX};
 use crate::node::{Identity, StartError};
 use crate::world;
 
-/// Where nodes listen for each other, each on an address of its own.
-const MESH_PORT: u16 = 7000;
+/// What `--add` asks the demo for, in its folder.
+const ADD_FILE: &str = "add.json";
 /// How often it is looked whether nodes still run, and whether they answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// So long nodes may take until they answer.
@@ -55,10 +57,9 @@ pub(crate) enum DemoError {
 impl fmt::Display for DemoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DemoError::TooMany(nodes) => write!(
-                f,
-                "a demo has 1 to {NODES_MAX} nodes, not {nodes}: every replica set has a member on each"
-            ),
+            DemoError::TooMany(nodes) => {
+                write!(f, "a demo has 1 to {NODES_MAX} nodes, not {nodes}")
+            }
             DemoError::OtherSize { folder, kept } => write!(
                 f,
                 "{} holds a cluster of {kept} nodes; say --nodes {kept}, or choose another --data-dir",
@@ -75,28 +76,51 @@ impl fmt::Display for DemoError {
     }
 }
 
+/// A node of the demo: the number of its folder, and what it knows of all.
+type Kept = (usize, Membership);
+
+fn folder_of(root: &Path, number: usize) -> PathBuf {
+    root.join(format!("node{number}"))
+}
+
+fn open(folder: &Path) -> Result<DataDir, DemoError> {
+    let opened = DataDir::lock(folder);
+    opened.map_err(|error| DemoError::Node(folder.to_owned(), error.into()))
+}
+
+/// The nodes whose folders are there, without those that left the cluster.
+fn kept(root: &Path) -> Result<Vec<Kept>, DemoError> {
+    let mut all: Vec<Kept> = Vec::new();
+    for number in 1..=NODES_MAX {
+        let folder = folder_of(root, number);
+        if folder.is_dir() {
+            let found = Membership::load(&open(&folder)?);
+            let found = found.map_err(|error| DemoError::Node(folder, error))?;
+            all.extend(found.map(|membership| (number, membership)));
+        }
+    }
+    // One that left may not know it, and one that was away may not know who came: most do.
+    let knows =
+        |node: NodeId| move |(_, it): &&Kept| it.members.iter().any(|member| member.node == node);
+    let belongs = |(_, it): &&Kept| all.iter().filter(knows(it.own)).count() * 2 > all.len();
+    Ok(all.iter().filter(belongs).cloned().collect())
+}
+
 /// Makes the folders of a cluster that are not there yet.
-fn prepare(root: &Path, demo: &Demo) -> Result<Vec<Membership>, DemoError> {
-    let folders: Vec<PathBuf> =
-        (1..=demo.nodes).map(|number| root.join(format!("node{number}"))).collect();
-    let mut data_dirs = Vec::new();
-    for folder in &folders {
-        let opened = DataDir::lock(folder);
-        let opened = opened.map_err(|error| DemoError::Node(folder.clone(), error.into()))?;
-        opened.make_private();
-        data_dirs.push((folder, opened));
-    }
-    let mut kept = Vec::new();
-    for (folder, data_dir) in &data_dirs {
-        let found = Membership::load(data_dir);
-        kept.extend(found.map_err(|error| DemoError::Node(folder.to_path_buf(), error))?);
-    }
-    if let Some(first) = kept.first() {
-        if kept.len() != demo.nodes || first.members.len() != demo.nodes {
-            let (folder, kept) = (root.to_owned(), first.members.len());
-            return Err(DemoError::OtherSize { folder, kept });
+fn prepare(loaded: &Loaded, root: &Path, demo: &Demo) -> Result<Vec<Kept>, DemoError> {
+    let kept = kept(root)?;
+    if !kept.is_empty() {
+        if kept.len() != demo.nodes {
+            return Err(DemoError::OtherSize { folder: root.to_owned(), kept: kept.len() });
         }
         return Ok(kept);
+    }
+    let folders: Vec<PathBuf> = (1..=demo.nodes).map(|number| folder_of(root, number)).collect();
+    let mut data_dirs = Vec::new();
+    for folder in &folders {
+        let opened = open(folder)?;
+        opened.make_private();
+        data_dirs.push((folder, opened));
     }
     let mut members = Vec::new();
     for (place, (folder, data_dir)) in data_dirs.iter().enumerate() {
@@ -110,6 +134,9 @@ fn prepare(root: &Path, demo: &Demo) -> Result<Vec<Membership>, DemoError> {
             clients: address(demo.port),
             key: membership::own_key(data_dir).map_err(of_folder)?.fingerprint(),
             tokens: membership::tokens_of(place, demo.nodes),
+            rack: loaded.config.server.rack.clone(),
+            data_center: loaded.config.server.data_center.clone(),
+            state: NodeState::Up,
         });
     }
     let fresh =
@@ -118,10 +145,11 @@ fn prepare(root: &Path, demo: &Demo) -> Result<Vec<Membership>, DemoError> {
     let mut made = Vec::new();
     for (member, (folder, data_dir)) in members.iter().zip(&data_dirs) {
         let (own, members) = (member.node, members.clone());
-        let membership = Membership { cluster_id, own, paging_secret, members };
+        let is_first = true;
+        let membership = Membership { cluster_id, own, paging_secret, members, is_first };
         let saved = membership.save(data_dir);
         saved.map_err(|error| DemoError::Folder(folder.to_path_buf(), error.to_string()))?;
-        made.push(membership);
+        made.push((made.len() + 1, membership));
     }
     Ok(made)
 }
@@ -132,7 +160,7 @@ pub(crate) fn run(loaded: &Loaded, demo: &Demo) -> Result<(), DemoError> {
         return Err(DemoError::TooMany(demo.nodes));
     }
     let root = &loaded.config.server.data_dir;
-    let memberships = prepare(root, demo)?;
+    let kept = prepare(loaded, root, demo)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(DemoError::Process)?;
     runtime.block_on(async {
@@ -140,7 +168,7 @@ pub(crate) fn run(loaded: &Loaded, demo: &Demo) -> Result<(), DemoError> {
         let mut terminate = signal(SignalKind::terminate()).map_err(DemoError::Process)?;
         let mut nodes = Nodes::default();
         let ended = tokio::select! {
-            ran = nodes.run(root, demo, &memberships) => ran,
+            ran = nodes.run(root, demo, &kept) => ran,
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         };
@@ -149,63 +177,161 @@ pub(crate) fn run(loaded: &Loaded, demo: &Demo) -> Result<(), DemoError> {
     })
 }
 
+/// Joins one more node to a demo that runs: its parent starts it. Returns a line about it.
+pub(crate) fn add(loaded: &Loaded, demo: &Demo) -> Result<String, DemoError> {
+    let root = &loaded.config.server.data_dir;
+    let wrong = |error: String| DemoError::Folder(root.clone(), error);
+    // Any node that runs can let another one in.
+    let mut folders = (1..=NODES_MAX).map(|number| folder_of(root, number));
+    let asked = |folder: PathBuf| {
+        let answer = admin::ask(&folder, &Question::Token).ok()?;
+        Some((folder, answer))
+    };
+    let found = folders.find_map(asked);
+    let (asked, answer) = found.ok_or_else(|| wrong("no node of a demo runs here".to_owned()))?;
+    let text = |name: &str| answer.get(name).and_then(serde_json::Value::as_str);
+    let (Some(token), Some(join)) = (text("token"), text("join")) else {
+        return Err(wrong("the node that was asked gives no token".to_owned()));
+    };
+    let is_free = |number: &usize| !folder_of(root, *number).exists();
+    let number = (2..=NODES_MAX).find(is_free).ok_or(DemoError::TooMany(NODES_MAX + 1))?;
+    let first: SocketAddr =
+        join.parse().map_err(|_| wrong("the node that was asked has no address".to_owned()))?;
+    let clients = clients_of(&asked).unwrap_or(demo.port);
+    let host = Ipv4Addr::new(127, 0, 0, u8::try_from(number).unwrap_or(u8::MAX));
+    let asked = serde_json::json!({
+        "node": number,
+        "join": join,
+        "token": token,
+        "listen": SocketAddr::from((host, clients)).to_string(),
+        "mesh": SocketAddr::from((host, first.port())).to_string(),
+    });
+    let (file, wanted) = (root.join(ADD_FILE), root.join(format!("{ADD_FILE}.new")));
+    #[expect(clippy::disallowed_methods, reason = "it is for the process that runs now")]
+    let written = std::fs::write(&wanted, asked.to_string());
+    written.map_err(|error| wrong(error.to_string()))?;
+    std::fs::rename(&wanted, &file).map_err(|error| wrong(error.to_string()))?;
+    let begun = world::now();
+    let address = SocketAddr::from((host, clients));
+    while !answers(address) {
+        if world::now().duration_since(begun) > STARTS_WITHIN {
+            let _ = std::fs::remove_file(&file);
+            return Err(DemoError::Silent(number));
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    Ok(format!("node {number} joined: {address}, {}\n", folder_of(root, number).display()))
+}
+
+/// The port at which clients connect to the first node.
+fn clients_of(first: &Path) -> Option<u16> {
+    let answer = admin::ask(first, &Question::Nodes).ok()?;
+    let row =
+        answer.get("nodes")?.as_array()?.iter().find(|row| {
+            row.get("is_asked").and_then(serde_json::Value::as_bool).unwrap_or(false)
+        })?;
+    let address: SocketAddr = row.get("clients")?.as_str()?.parse().ok()?;
+    Some(address.port())
+}
+
+/// What somebody asked for with `--add`, if so.
+fn asked_to_add(root: &Path) -> Option<Added> {
+    let file = root.join(ADD_FILE);
+    let bytes = std::fs::read(&file).ok()?;
+    let _ = std::fs::remove_file(&file);
+    let asked: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    let text = |name: &str| asked.get(name)?.as_str().map(str::to_owned);
+    Some(Added {
+        number: usize::try_from(asked.get("node")?.as_u64()?).ok()?,
+        listens: text("listen")?,
+        arguments: vec![
+            "--join".to_owned(),
+            text("join")?,
+            "--token".to_owned(),
+            text("token")?,
+            "--listen".to_owned(),
+            text("listen")?,
+            "--set".to_owned(),
+            format!("cluster.listen={}", text("mesh")?),
+        ],
+    })
+}
+
+/// A node that joins a demo.
+struct Added {
+    number: usize,
+    listens: String,
+    arguments: Vec<String>,
+}
+
 /// The processes.
 #[derive(Default)]
 struct Nodes(Vec<Option<Child>>);
 
 impl Nodes {
     /// Starts all, tells how to go on, and looks after them.
-    async fn run(
-        &mut self,
-        root: &Path,
-        demo: &Demo,
-        memberships: &[Membership],
-    ) -> Result<(), DemoError> {
+    async fn run(&mut self, root: &Path, demo: &Demo, kept: &[Kept]) -> Result<(), DemoError> {
         let program = std::env::current_exe().map_err(DemoError::Process)?;
-        for place in 0..memberships.len() {
+        let start = |number: usize, arguments: &[String]| {
             let mut command = Command::new(&program);
-            command.arg("start").arg("--data-dir").arg(root.join(format!("node{}", place + 1)));
-            command.args(["--set", "metrics.listen="]);
+            command.arg("start").arg("--data-dir").arg(folder_of(root, number));
+            command.args(["--set", "metrics.listen="]).args(arguments);
             for set in &demo.sets {
                 command.args(["--set", set]);
             }
             command.stdin(Stdio::null()).stdout(Stdio::null());
-            self.0.push(Some(command.spawn().map_err(DemoError::Process)?));
+            command.spawn().map_err(DemoError::Process)
+        };
+        for (number, _) in kept {
+            self.put(*number, start(*number, &[])?);
         }
         let begun = world::now();
-        for (place, membership) in memberships.iter().enumerate() {
+        for (number, membership) in kept {
             let Some(own) = membership.own() else { continue };
             while !answers(own.clients) {
-                self.ensure_runs(place)?;
+                self.ensure_runs(number - 1)?;
                 if world::now().duration_since(begun) > STARTS_WITHIN {
-                    return Err(DemoError::Silent(place + 1));
+                    return Err(DemoError::Silent(*number));
                 }
                 tokio::time::sleep(LOOK_INTERVAL).await;
             }
-            let pid = self.0.get(place).and_then(Option::as_ref).map_or(0, Child::id);
-            let folder = root.join(format!("node{}", place + 1));
-            tell(&format!(
-                "node {}: pid {pid}, {}, {}\n",
-                place + 1,
-                own.clients,
-                folder.display()
-            ));
+            let pid = self.0.get(number - 1).and_then(Option::as_ref).map_or(0, Child::id);
+            let folder = folder_of(root, *number);
+            tell(&format!("node {number}: pid {pid}, {}, {}\n", own.clients, folder.display()));
         }
+        // Where the first one that is there listens: what was kept counts, not what was asked for.
+        let first = kept.first().and_then(|(_, it)| it.own()).map(|own| own.clients);
+        let first = first.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, demo.port)));
         tell(&format!(
-            "connect with: cqlsh 127.0.0.1 {}\n\
+            "connect with: cqlsh {} {}\n\
              a node that ended is started again with: helenus start --data-dir {}/nodeN\n\
              stop with Ctrl-C\n",
-            demo.port,
+            first.ip(),
+            first.port(),
             root.display()
         ));
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
+            if let Some(Added { number, listens, arguments }) = asked_to_add(root) {
+                let node = start(number, &arguments)?;
+                let folder = folder_of(root, number);
+                let (pid, folder) = (node.id(), folder.display());
+                tell(&format!("node {number}: pid {pid}, {listens}, {folder}\n"));
+                self.put(number, node);
+            }
             for (place, node) in self.0.iter_mut().enumerate() {
                 if let Some(Ok(Some(status))) = node.as_mut().map(Child::try_wait) {
                     *node = None;
                     tell(&format!("node {} ended: {status}\n", place + 1));
                 }
             }
+        }
+    }
+
+    fn put(&mut self, number: usize, node: Child) {
+        self.0.resize_with(self.0.len().max(number), || None);
+        if let Some(place) = number.checked_sub(1).and_then(|place| self.0.get_mut(place)) {
+            *place = Some(node);
         }
     }
 

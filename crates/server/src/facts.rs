@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use protocol::Event;
-use schema::system::{AuthFacts, ClientFacts, ClusterFacts, NamedRow, StatementFacts};
+use schema::system::{
+    AuthFacts, ClientFacts, ClusterFacts, JournalFacts, NamedRow, StatementFacts,
+};
 use schema::{NodeFacts, SchemaEvent};
 
 use crate::clients::{Card, Clients};
@@ -37,6 +39,7 @@ pub(crate) struct NodeWorld {
     statements: OnceLock<StatementSource>,
     auth: OnceLock<AuthSource>,
     cluster: OnceLock<ClusterSource>,
+    journal: OnceLock<JournalSource>,
     views: OnceLock<Views>,
 }
 
@@ -45,6 +48,9 @@ type AuthSource = Box<dyn Fn() -> AuthFacts + Send + Sync>;
 
 /// Tells of the other nodes.
 type ClusterSource = Box<dyn Fn() -> ClusterFacts + Send + Sync>;
+
+/// Tells what happened in the cluster.
+type JournalSource = Box<dyn Fn() -> JournalFacts + Send + Sync>;
 
 /// Tells what prepared statements cost.
 type StatementSource = Box<dyn Fn() -> Vec<StatementFacts> + Send + Sync>;
@@ -100,9 +106,10 @@ impl NodeWorld {
             units: Default::default(),
             auth: Default::default(),
             cluster: Default::default(),
+            journal: Default::default(),
         };
-        let (statements, auth, cluster, views) = Default::default();
-        NodeWorld { lasting, uuids, hub, clients, statements, auth, cluster, views }
+        let (statements, auth, cluster, journal, views) = Default::default();
+        NodeWorld { lasting, uuids, hub, clients, statements, auth, cluster, journal, views }
     }
 
     /// From now on prepared statements can be shown.
@@ -115,9 +122,10 @@ impl NodeWorld {
         let _ = self.auth.set(source);
     }
 
-    /// From now on the other nodes can be shown.
-    pub(crate) fn set_cluster(&self, source: ClusterSource) {
+    /// From now on the other nodes can be shown, and what happened among them.
+    pub(crate) fn set_cluster(&self, source: ClusterSource, journal: JournalSource) {
         let _ = self.cluster.set(source);
+        let _ = self.journal.set(journal);
     }
 
     /// Works out what `system_views` tells as rates.
@@ -179,6 +187,10 @@ impl coordinator::World for NodeWorld {
 
     fn auth(&self) -> AuthFacts {
         self.auth.get().map(|tell| tell()).unwrap_or_default()
+    }
+
+    fn journal(&self) -> JournalFacts {
+        self.journal.get().map(|tell| tell()).unwrap_or_default()
     }
 
     fn on_schema_change(&self, event: &SchemaEvent) {

@@ -11,6 +11,7 @@ mod admin;
 mod auth;
 mod cli;
 mod clients;
+mod cluster_gauges;
 mod cluster_node;
 mod config;
 mod connection;
@@ -19,14 +20,18 @@ mod door;
 mod estimate;
 mod events;
 mod facts;
+mod gather;
+mod jobs;
 mod kept_time;
 mod load;
 mod log;
 mod membership;
 mod metrics;
 mod node;
+mod nodes;
 mod partitions;
 mod progress;
+mod recover;
 mod reply;
 mod session;
 mod sets;
@@ -60,9 +65,9 @@ fn main() -> ExitCode {
         world::keep_files_private();
     }
     match order {
-        Order::Start => {
+        Order::Start(join) => {
             log::install(&loaded.config.log);
-            match start::run(&loaded) {
+            match start::run(&loaded, join.as_ref()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => fail(&error),
             }
@@ -71,6 +76,16 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error),
         },
+        Order::DemoAdd(demo) => match demo::add(&loaded, &demo) {
+            Ok(line) => say(&line),
+            Err(error) => fail(&error),
+        },
+        Order::Token { json } => sets::show_token(data_dir, json),
+        Order::Node { order, manner } => jobs::order(data_dir, &Question::Order(order), manner),
+        Order::Remove { node, manner } => jobs::order(data_dir, &Question::Remove(node), manner),
+        Order::Recover { lost, is_unsafe, json } => {
+            recover::run(data_dir, &Question::Recover { lost, is_unsafe }, json)
+        }
         Order::Config => say(&config::print(&loaded)),
         Order::Status { json } => match admin::ask(data_dir, &Question::Status) {
             Ok(answer) if json => say(&format!("{answer}\n")),

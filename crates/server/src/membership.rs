@@ -1,8 +1,11 @@
 //! Who belongs to the cluster of a node: a document in its data folder, with which it starts again without being told anything.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use cluster::{Fingerprint, Identity, PeerAddress};
+use partition::NodePlace;
+use partition::decide::NodeState;
 use serde_json::{Map, Value, json};
 use storage::DataDir;
 use types::{NodeId, UuidText};
@@ -15,11 +18,15 @@ const DOCUMENT: &str = "cluster";
 /// The document with the key of this node.
 const KEY_DOCUMENT: &str = "mesh-key";
 /// What the document's form is called.
-const FORM: i64 = 1;
+const FORM: i64 = 2;
+/// The form before: all nodes were there from the beginning, on one rack, and none was anything but up.
+const FIRST_FORM: i64 = 1;
 /// Tokens of each node of the ring that drivers see.
-const TOKEN_COUNT: usize = 16;
-/// A set has a member on each node: so many nodes may there be until sets are placed on some of them.
-pub(crate) const NODES_MAX: usize = 4;
+pub(crate) const TOKEN_COUNT: usize = 16;
+/// Where nodes listen for each other, where nobody says otherwise.
+pub(crate) const MESH_PORT: u16 = 7000;
+/// So many nodes may there be: each has a member of the set that all agree by.
+pub(crate) const NODES_MAX: usize = 16;
 
 /// One node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +40,39 @@ pub(crate) struct Member {
     pub(crate) key: Fingerprint,
     /// Of the ring that drivers see.
     pub(crate) tokens: Vec<i64>,
+    pub(crate) rack: String,
+    pub(crate) data_center: String,
+    pub(crate) state: NodeState,
+}
+
+impl Member {
+    /// For the mesh.
+    pub(crate) fn peer(&self) -> PeerAddress {
+        PeerAddress { node: self.node, address: self.mesh, fingerprint: self.key }
+    }
+
+    /// Where its members of sets are.
+    pub(crate) fn place(&self) -> NodePlace {
+        NodePlace { node: self.node, rack: Arc::from(self.rack.as_str()) }
+    }
+}
+
+/// What the states of nodes are called.
+const STATES: [(NodeState, &str); 5] = [
+    (NodeState::Joining, "joining"),
+    (NodeState::Up, "up"),
+    (NodeState::Draining, "draining"),
+    (NodeState::Leaving, "leaving"),
+    (NodeState::Removed, "removed"),
+];
+
+/// What a state is called.
+pub(crate) fn state_name(state: NodeState) -> &'static str {
+    STATES.iter().find(|(known, _)| *known == state).map_or("", |(_, name)| name)
+}
+
+pub(crate) fn state_of(name: &str) -> Option<NodeState> {
+    STATES.iter().find(|(_, known)| *known == name).map(|(state, _)| *state)
 }
 
 /// The nodes of a cluster, and which of them this one is.
@@ -43,6 +83,8 @@ pub(crate) struct Membership {
     /// What paging states are sealed with, so that any node goes on with those of another.
     pub(crate) paging_secret: [u8; 16],
     pub(crate) members: Vec<Member>,
+    /// Whether this node was there when the cluster began. Others are handed everything.
+    pub(crate) is_first: bool,
 }
 
 impl Membership {
@@ -71,37 +113,24 @@ impl Membership {
 
     /// The other nodes, for the mesh.
     pub(crate) fn peers(&self) -> Vec<PeerAddress> {
-        let peer = |member: &Member| PeerAddress {
-            node: member.node,
-            address: member.mesh,
-            fingerprint: member.key,
-        };
-        self.others().map(peer).collect()
+        self.others().map(Member::peer).collect()
     }
 
-    fn encode(&self) -> Value {
-        let member = |member: &Member| {
-            json!({
-                "node": member.node.0,
-                "host_id": UuidText(member.host_id).to_string(),
-                "mesh": member.mesh.to_string(),
-                "clients": member.clients.to_string(),
-                "key": member.key.to_string(),
-                "tokens": member.tokens,
-            })
-        };
+    pub(crate) fn encode(&self) -> Value {
         json!({
             "form": FORM,
             "cluster": UuidText(self.cluster_id).to_string(),
             "node": self.own.0,
             "paging_secret": UuidText(u128::from_be_bytes(self.paging_secret)).to_string(),
-            "nodes": self.members.iter().map(member).collect::<Vec<_>>(),
+            "nodes": self.members.iter().map(encode_member).collect::<Vec<_>>(),
+            "is_first": self.is_first,
         })
     }
 
-    fn decode(document: &Value) -> Option<Membership> {
+    pub(crate) fn decode(document: &Value) -> Option<Membership> {
         let document = document.as_object()?;
-        if document.get("form")?.as_i64()? != FORM {
+        let form = document.get("form")?.as_i64()?;
+        if form != FORM && form != FIRST_FORM {
             return None;
         }
         let members: Option<Vec<Member>> =
@@ -111,14 +140,34 @@ impl Membership {
             own: NodeId(document.get("node")?.as_u64()?),
             paging_secret: uuid(document, "paging_secret")?.to_be_bytes(),
             members: members?,
+            is_first: form == FIRST_FORM || document.get("is_first")?.as_bool()?,
         };
         membership.own()?;
         Some(membership)
     }
 }
 
-fn decode_member(member: &Value) -> Option<Member> {
+pub(crate) fn encode_member(member: &Member) -> Value {
+    json!({
+        "node": member.node.0,
+        "host_id": UuidText(member.host_id).to_string(),
+        "mesh": member.mesh.to_string(),
+        "clients": member.clients.to_string(),
+        "key": member.key.to_string(),
+        "tokens": member.tokens,
+        "rack": member.rack,
+        "data_center": member.data_center,
+        "state": state_name(member.state),
+    })
+}
+
+pub(crate) fn decode_member(member: &Value) -> Option<Member> {
     let member = member.as_object()?;
+    // Nodes of the first form had none of these.
+    let text = |name: &str, first: &str| match member.get(name) {
+        None => Some(first.to_owned()),
+        Some(value) => value.as_str().map(str::to_owned),
+    };
     let tokens: Option<Vec<i64>> =
         member.get("tokens")?.as_array()?.iter().map(Value::as_i64).collect();
     Some(Member {
@@ -128,6 +177,9 @@ fn decode_member(member: &Value) -> Option<Member> {
         clients: member.get("clients")?.as_str()?.parse().ok()?,
         key: member.get("key")?.as_str()?.parse().ok()?,
         tokens: tokens?,
+        rack: text("rack", "rack1")?,
+        data_center: text("data_center", "datacenter1")?,
+        state: state_of(&text("state", "up")?)?,
     })
 }
 
@@ -140,6 +192,11 @@ fn uuid(object: &Map<String, Value>, name: &str) -> Option<u128> {
 /// What a folder says of the cluster of its node, with the node's key.
 pub(crate) fn of_folder(data_dir: &DataDir) -> Result<Option<(Membership, Identity)>, StartError> {
     match Membership::load(data_dir)? {
+        Some(membership) if membership.own().is_some_and(|own| own.state == NodeState::Removed) => {
+            Err(StartError::Cluster(
+                "this node left its cluster, or was removed from it: what is in its data folder is of no use to others. It can join again with an empty folder (--data-dir) and a new token".to_owned(),
+            ))
+        }
         Some(membership) => Ok(Some((membership, own_key(data_dir)?))),
         None => Ok(None),
     }
@@ -186,6 +243,9 @@ mod tests {
             clients: format!("127.0.0.{number}:9042").parse().unwrap(),
             key: Fingerprint([number as u8; 32]),
             tokens: tokens_of(number as usize - 1, 3),
+            rack: format!("r{number}"),
+            data_center: "dc".to_owned(),
+            state: NodeState::Up,
         }
     }
 
@@ -196,6 +256,7 @@ mod tests {
             own: NodeId(2),
             paging_secret: [3; 16],
             members: (1..=3).map(member).collect(),
+            is_first: true,
         };
         assert_eq!(Membership::decode(&membership.encode()), Some(membership.clone()));
         assert_eq!(membership.peers().len(), 2);

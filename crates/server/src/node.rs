@@ -4,17 +4,19 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use coordinator::{Catalog, ExecuteError, Executor, PagingSecret, Settings};
 use partition::PartitionMap;
+use partition::decide::NodeState;
 use replica::group::{SYSTEM_TABLE, system_table};
 use replica::{Budgets, NodeStore, ReplicaSets};
 use roles::DEFAULT_SUPERUSER;
 use schema::Schema;
 use storage::{DataDir, OpenError, Storage};
-use types::TableId;
+use types::{NodeId, TableId};
 
 use crate::auth::{LoginGate, RoleKeeper};
 use crate::clients::Clients;
@@ -23,7 +25,7 @@ use crate::config::{CommitMode, Config, Loaded, Payload, Profile};
 use crate::events::EventHub;
 use crate::facts::NodeWorld;
 use crate::load::Load;
-use crate::membership::{self, Membership};
+use crate::membership::{self, Member, Membership};
 use crate::metrics::Metrics;
 use crate::statements::{Charging, Engine, Parts};
 use crate::views::{self, Views};
@@ -104,6 +106,40 @@ pub(crate) struct Node {
     pub(crate) load: Arc<Load>,
     /// Where it is not alone.
     pub(crate) cluster: Option<Arc<ClusterNode>>,
+    /// It ran alone, and starts again as the first node of a cluster.
+    pub(crate) begins_cluster: AtomicBool,
+    lone: LoneNode,
+}
+
+/// What a node is called where it becomes the first of a cluster.
+struct LoneNode {
+    mesh: SocketAddr,
+    /// Where it is to listen for other nodes.
+    mesh_listens: SocketAddr,
+    clients: SocketAddr,
+    rack: String,
+    data_center: String,
+    /// Whether what it acknowledges is on its disk.
+    is_synced: bool,
+}
+
+impl LoneNode {
+    fn of(config: &Config, address: SocketAddr) -> LoneNode {
+        let reached = |listens: SocketAddr| {
+            let ip = config.server.broadcast_address.unwrap_or(listens.ip());
+            SocketAddr::new(ip, listens.port())
+        };
+        let mesh = SocketAddr::new(address.ip(), membership::MESH_PORT);
+        let mesh_listens = config.cluster.listen.unwrap_or(mesh);
+        LoneNode {
+            mesh: reached(mesh_listens),
+            mesh_listens,
+            clients: reached(address),
+            rack: config.server.rack.clone(),
+            data_center: config.server.data_center.clone(),
+            is_synced: config.storage.commit == crate::config::CommitMode::Group,
+        }
+    }
 }
 
 /// Why a node does not start. Each is one clear line.
@@ -125,7 +161,9 @@ pub(crate) enum StartError {
     Runtime(io::Error),
     /// The data folder went while the node ran.
     FolderGone(std::path::PathBuf),
-    /// A change that is in the log could not be applied.
+    /// A node of a cluster whose data is damaged.
+    Replaceable(NodeId, Box<StartError>),
+    /// What is kept cannot be relied on.
     Poisoned(Arc<str>),
 }
 
@@ -156,9 +194,29 @@ impl fmt::Display for StartError {
             ),
             StartError::Poisoned(why) => write!(
                 f,
-                "a change that is in the log could not be applied ({why}): the node stopped, so that nothing behind it is applied without it. The next start tries again; if it fails, `helenus check` tells what is damaged"
+                "what is kept cannot be relied on ({why}): the node stopped, so that nothing wrong is answered and no change is applied without those before it. The next start tries again; if it fails, `helenus check` tells what is damaged"
+            ),
+            StartError::Replaceable(node, error) => write!(
+                f,
+                "{error}. This is node {node} of a cluster, and the other nodes have what it had: have it removed by one of them \
+                 (`helenus remove {node}`), and join a new one with an empty folder (`helenus token`, `helenus start --join`)",
+                node = node.0
             ),
             StartError::Runtime(error) => write!(f, "cannot start threads: {error}"),
+        }
+    }
+}
+
+impl StartError {
+    /// Whether what the folder keeps cannot be relied on.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            StartError::Poisoned(_) => true,
+            StartError::Data(error) => matches!(
+                error,
+                OpenError::Damaged { .. } | OpenError::LogMissing { .. } | OpenError::Tree { .. }
+            ),
+            _ => false,
         }
     }
 }
@@ -222,11 +280,9 @@ impl Node {
             Arc::clone(&clients),
         ));
         let (roles, account_key) = open_roles(config, &storage, identity.paging_secret)?;
-        let paging_secret = match &membership {
-            Some((membership, _)) => membership.paging_secret,
-            None => roles.paging_secret().unwrap_or(identity.paging_secret),
-        };
-        let cluster = open_cluster(membership, &storage, config)?;
+        let paging_secret = paging_secret(membership.as_ref(), &roles, &identity);
+        let lone_map = lone_map(membership.is_some(), &storage, &map)?;
+        let cluster = open_cluster(membership, &storage, config, lone_map.as_ref())?;
         let mut settings = coordinator_settings(config, paging_secret);
         let mut replicas =
             ReplicaSets::new(Arc::clone(&storage), Arc::new(Budgets::new(world::steady_us)));
@@ -244,8 +300,8 @@ impl Node {
                 .map_err(StartError::Catalog)?;
         let catalog = Arc::new(catalog);
         if let Some(cluster) = &cluster {
-            cluster.start(&catalog, &roles)?;
-            world.set_cluster(cluster.teller());
+            cluster.start(&catalog, &roles, &hub)?;
+            world.set_cluster(cluster.teller(), cluster.journal_teller());
         }
         let load = Arc::new(new_load(config));
         let engine = Arc::new(Engine::new(Parts {
@@ -263,13 +319,9 @@ impl Node {
             load: Arc::clone(&load),
             is_cosmos: config.profile == Profile::Cosmos,
             data_center: config.server.data_center.as_str().into(),
+            gatherer: cluster.as_ref().map(|cluster| cluster.gatherer(&catalog)),
         }));
-        let source = Arc::downgrade(&engine);
-        world.set_statements(Box::new(move || {
-            source.upgrade().map(|engine| engine.statement_facts()).unwrap_or_default()
-        }));
-        let keeper = Arc::clone(&roles);
-        world.set_auth(Box::new(move || keeper.facts()));
+        tell_of(&world, &engine, &roles);
         let metrics = Arc::new(Metrics::default());
         world.set_views(Views {
             storage: Arc::clone(&storage),
@@ -292,7 +344,63 @@ impl Node {
             metrics,
             load,
             cluster,
+            begins_cluster: AtomicBool::new(false),
+            lone: LoneNode::of(config, address),
         })
+    }
+
+    /// A node that runs alone becomes the first of a cluster: what it is called there is kept, and it starts again.
+    pub(crate) fn begin_cluster(&self) -> Result<(), StartError> {
+        if !self.lone.is_synced {
+            return Err(StartError::Cluster(
+                "storage.commit = \"periodic\" is for nodes that run alone: what a replica set acknowledges is on the disks of a quorum".to_owned(),
+            ));
+        }
+        let LoneNode { mesh, clients, rack, data_center, mesh_listens, .. } = &self.lone;
+        // Nothing is kept that the next start could not do.
+        crate::door::listen(*mesh_listens).map_err(|error| StartError::Listen {
+            setting: "cluster.listen",
+            address: *mesh_listens,
+            error,
+        })?;
+        std::env::current_exe().ok().filter(|program| program.exists()).ok_or_else(|| {
+            StartError::Cluster(
+                "the program of this node was replaced while it ran: start it again first"
+                    .to_owned(),
+            )
+        })?;
+        if mesh.ip().is_unspecified() || clients.ip().is_unspecified() {
+            return Err(StartError::Cluster(format!(
+                "other nodes cannot reach {clients}: start this node with an address of its own (--listen), or tell it with server.broadcast_address"
+            )));
+        }
+        let data_dir = self.storage.data_dir();
+        let paging_secret =
+            self.roles.paging_secret().unwrap_or(Identity::of(data_dir)?.paging_secret);
+        let own = Member {
+            node: NodeId(1),
+            host_id: self.world.host_number(),
+            mesh: *mesh,
+            clients: *clients,
+            key: membership::own_key(data_dir)?.fingerprint(),
+            tokens: membership::tokens_of(0, 1),
+            rack: rack.clone(),
+            data_center: data_center.clone(),
+            state: NodeState::Up,
+        };
+        let membership = Membership {
+            cluster_id: membership::fresh_number()?,
+            own: own.node,
+            paging_secret,
+            members: vec![own],
+            is_first: true,
+        };
+        let kept = membership.save(data_dir);
+        kept.map_err(|error| {
+            StartError::Cluster(format!("the list of nodes cannot be kept: {error}"))
+        })?;
+        self.begins_cluster.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Makes everything durable. What comes after is refused.
@@ -305,15 +413,55 @@ impl Node {
     }
 }
 
+/// Statements and roles can be shown from now on.
+fn tell_of(world: &NodeWorld, engine: &Arc<Engine>, roles: &Arc<RoleKeeper>) {
+    let source = Arc::downgrade(engine);
+    world.set_statements(Box::new(move || {
+        source.upgrade().map(|engine| engine.statement_facts()).unwrap_or_default()
+    }));
+    let keeper = Arc::clone(roles);
+    world.set_auth(Box::new(move || keeper.facts()));
+}
+
+/// What paging states are sealed with.
+fn paging_secret(
+    membership: Option<&(Membership, cluster::Identity)>,
+    roles: &RoleKeeper,
+    identity: &Identity,
+) -> [u8; 16] {
+    match membership {
+        Some((membership, _)) => membership.paging_secret,
+        None => roles.paging_secret().unwrap_or(identity.paging_secret),
+    }
+}
+
+/// What a node had alone is known by its own map until something was agreed on.
+fn lone_map(
+    is_in_cluster: bool,
+    storage: &Arc<Storage>,
+    map: &PartitionMap,
+) -> Result<Option<PartitionMap>, StartError> {
+    match storage.load_document(coordinator::FOLLOWED_DOCUMENT) {
+        Ok(None) if is_in_cluster => {
+            let store = NodeStore::new(Arc::clone(storage));
+            let whole = coordinator::map_with_changes(&store, map);
+            Ok(Some(whole.map_err(StartError::Catalog)?))
+        }
+        Ok(_) => Ok(None),
+        Err(error) => Err(StartError::Partitions(error.to_string())),
+    }
+}
+
 /// What a node has that is not alone.
 fn open_cluster(
     membership: Option<(Membership, cluster::Identity)>,
     storage: &Arc<Storage>,
     config: &Config,
+    lone_map: Option<&PartitionMap>,
 ) -> Result<Option<Arc<ClusterNode>>, StartError> {
     match membership {
         Some((membership, key)) => {
-            Ok(Some(Arc::new(ClusterNode::open(membership, key, storage, config)?)))
+            Ok(Some(Arc::new(ClusterNode::open(membership, key, storage, config, lone_map)?)))
         }
         None => Ok(None),
     }
@@ -355,6 +503,12 @@ fn unknown_identity() -> StartError {
 
 fn no_randomness(error: &getrandom::Error) -> StartError {
     StartError::Identity(format!("the system gives no randomness: {error}"))
+}
+
+/// Whether a node ran alone on a folder.
+pub(crate) fn has_tables(data_dir: &DataDir) -> Result<bool, StartError> {
+    // A node that ran has a map, and may have written to tables of its own.
+    Ok(data_dir.load_document(coordinator::PARTITIONS_DOCUMENT)?.is_some())
 }
 
 pub(crate) fn kept_schema(data_dir: &DataDir) -> Result<Schema, StartError> {

@@ -1,5 +1,6 @@
 //! `helenus partitions` and `helenus split`: what the node answers, and how it looks in a terminal.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -48,6 +49,16 @@ pub(crate) fn list(node: &Node, name: Option<&str>) -> Value {
         let keyspace = schema.keyspace(split_name(space).0);
         keyspace.is_some_and(|keyspace| keyspace.kind == schema::KeyspaceKind::User)
     };
+    // Of sets without a member here others know the sizes.
+    let told =
+        node.cluster.as_ref().map(|it| it.gatherer(&node.catalog).tell("physical_partitions"));
+    let told = told.unwrap_or_default();
+    let rows: BTreeMap<u64, _> =
+        told.rows.iter().filter_map(|row| Some((row.get("id")?.as_u64()?, row))).collect();
+    let known = |id: u32, name: &str, own: Value| {
+        let value = rows.get(&u64::from(id)).and_then(|row| row.get(name));
+        value.filter(|it| !it.is_null()).cloned().unwrap_or(own)
+    };
     let partitions: Vec<Value> = node
         .catalog
         .physical_partitions(node.world.host_number())
@@ -63,16 +74,16 @@ pub(crate) fn list(node: &Node, name: Option<&str>) -> Value {
                 "first_token": partition.first_token,
                 "last_token": partition.last_token,
                 "ring_share": ring_share(partition.first_ring, partition.last_ring),
-                "bytes": partition.bytes,
-                "rows": partition.rows,
-                "ru_s": partition.ru_s,
+                "bytes": known(partition.id, "bytes", json!(partition.bytes)),
+                "rows": known(partition.id, "rows", json!(partition.rows)),
+                "ru_s": known(partition.id, "ru_s", json!(partition.ru_s)),
                 "budget_ru_s": partition.budget_ru_s,
-                "heat": partition.heat,
+                "heat": known(partition.id, "heat", json!(partition.heat)),
                 "reason": partition.reason,
             })
         })
         .collect();
-    json!({ "partitions": partitions })
+    json!({ "partitions": partitions, "missing": told.missing })
 }
 
 fn ring_share(first: u128, last: u128) -> f64 {
@@ -186,6 +197,9 @@ fn draw(answer: &Value) -> String {
     for of_space in partitions.chunk_by(|one, other| one["space"] == other["space"]) {
         draw_space(&mut text, of_space);
     }
+    for missing in answer["missing"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let _ = writeln!(text, "{missing}");
+    }
     text
 }
 
@@ -258,8 +272,9 @@ mod tests {
                 "bytes": bytes, "rows": 3, "ru_s": 1.25, "heat": 1.0, "reason": "created"
             })
         };
-        let text =
-            draw(&json!({ "partitions": [partition(4, 2_000_000), partition(5, 1_000_000)] }));
+        let partitions = [partition(4, 2_000_000), partition(5, 1_000_000)];
+        let text = draw(&json!({ "partitions": partitions, "missing": ["node 3 is down"] }));
+        assert!(text.ends_with("\nnode 3 is down\n"), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "ks: 2 physical partitions, 3.0 MB");
         assert_eq!(lines[2].matches('█').count(), BAR_CELLS);

@@ -242,7 +242,7 @@ fn of_execute(error: &ExecuteError, consistency: Consistency) -> ErrorResponse {
             )
         }
         // Told by the server before it comes here.
-        ExecuteError::TooLong | ExecuteError::Crowded => {
+        ExecuteError::TooLong | ExecuteError::Elsewhere | ExecuteError::Crowded => {
             ErrorResponse::new(ErrorKind::Overloaded, error.to_string())
         }
         ExecuteError::Throttled(wait) => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use protocol::{
     Compression, ErrorKind, ErrorResponse, EventKinds, Frame, Opcode, Request, RequestMessage,
-    ResponseHead, StartupChoice, StringMap, Version,
+    ResponseHead, StartupChoice, StringMap, TABLETS_ROUTING, Version,
 };
 use replica::AnswerTo;
 use tokio::sync::OwnedSemaphorePermit;
@@ -45,6 +45,9 @@ pub(crate) trait Statements: Send + Sync {
     /// ones come later.
     fn end_turn(&self);
 
+    /// Whether answers can tell which node to ask: nodes that are not alone.
+    fn tells_routes(&self) -> bool;
+
     /// Whether clients must log in.
     fn requires_login(&self) -> bool;
 
@@ -65,6 +68,8 @@ pub(crate) struct Client {
     pub(crate) keyspace: Option<Arc<str>>,
     /// The role that is logged in; `None` where nobody has to.
     pub(crate) role: Option<Arc<str>>,
+    /// It asked to be told by answers which node it should have asked.
+    pub(crate) learns_routes: bool,
 }
 
 /// The turn of a connection in which a request is served.
@@ -183,7 +188,7 @@ impl Session {
         registration: Registration,
         statements: Arc<dyn Statements>,
     ) -> Session {
-        let client = Client { address, keyspace: None, role: None };
+        let client = Client { address, keyspace: None, role: None, learns_routes: false };
         Session { stage: Stage::Fresh, client, throw_on_overload: false, statements, registration }
     }
 
@@ -211,7 +216,7 @@ impl Session {
                 return self.statements.serve(&self.client, frame, &message, turn, out);
             }
             Request::Options => {
-                head.supported(&supported(), out);
+                head.supported(&supported(self.statements.tells_routes()), out);
                 Effect::none()
             }
             Request::Startup(options) => self.startup(&head, options, out),
@@ -259,7 +264,8 @@ impl Session {
         } else {
             head.ready(out);
         }
-        let StartupChoice { compression, throw_on_overload } = choice;
+        let StartupChoice { compression, throw_on_overload, learns_routes } = choice;
+        self.client.learns_routes = learns_routes && self.statements.tells_routes();
         Effect::of(SessionChange::Start { version: head.version, compression, throw_on_overload })
     }
 
@@ -332,12 +338,17 @@ fn unexpected(stage: Stage, opcode: Opcode) -> Option<ErrorResponse> {
     Some(ErrorResponse::new(ErrorKind::Protocol, text))
 }
 
-fn supported() -> [(&'static str, Vec<&'static str>); 3] {
-    [
+/// What a client may choose from. Drivers of ScyllaDB look for extensions here; others pass over what they do not know.
+fn supported(tells_routes: bool) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut options = vec![
         ("CQL_VERSION", vec![CQL_VERSION]),
         ("COMPRESSION", Compression::NAMES.to_vec()),
         ("PROTOCOL_VERSIONS", Version::ALL.map(Version::name).to_vec()),
-    ]
+    ];
+    if tells_routes {
+        options.push((TABLETS_ROUTING, vec![""]));
+    }
+    options
 }
 
 /// Name and password of SASL PLAIN: an identity to act as (which is not used), the name and the

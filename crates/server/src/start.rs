@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -21,11 +22,14 @@ use crate::connection::ConnectionLimits;
 use crate::door::{self, Door};
 use crate::estimate;
 use crate::facts::RELEASE_VERSION;
+use crate::jobs;
 use crate::kept_time::{self, KeptTime};
-use crate::membership::Membership;
+use crate::membership::{self, MESH_PORT, Membership};
 use crate::metrics::{self, Gauge};
 use crate::node::{Descriptors, Node, StartError};
+use crate::nodes::joining::{Join, JoinRequest, read_answer};
 use crate::partitions;
+use crate::recover;
 use crate::sets;
 use crate::statements::TICK;
 use crate::tls::{self, Certificates};
@@ -35,6 +39,9 @@ use crate::world;
 /// Whoever lets in fewer clients than this is warned, whatever was asked for.
 const CONNECTIONS_FEW: usize = 2_000;
 
+/// What a node says that forgot what it promised.
+const OLD_IMAGE: &str = "the data folder is an old image of this node: the others know that its log held more. It was restored, or its disk lost what it had synced. It may have forgotten what it promised, so nobody listens to it: `helenus remove` it on another node, and join it again with an empty folder (--data-dir) and a new token";
+
 /// How often it is looked whether the data folder still is there.
 const FOLDER_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -42,7 +49,7 @@ const FOLDER_INTERVAL: Duration = Duration::from_millis(200);
 const USAGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs a node until it is told to stop.
-pub(crate) fn run(loaded: &Loaded) -> Result<(), StartError> {
+pub(crate) fn run(loaded: &Loaded, join: Option<&Join>) -> Result<(), StartError> {
     let config = &loaded.config;
     let descriptor_limit = world::raise_descriptor_limit();
     // Before anything else, so that a second node on the same folder is told so.
@@ -57,10 +64,70 @@ pub(crate) fn run(loaded: &Loaded) -> Result<(), StartError> {
         .enable_all()
         .build()
         .map_err(StartError::Runtime)?;
-    let result = runtime.block_on(serve(loaded, data_dir, descriptor_limit));
+    let result = runtime.block_on(async {
+        if let Some(join) = join {
+            join_cluster(loaded, &data_dir, join).await?;
+        }
+        let own = Membership::load(&data_dir)?.map(|membership| membership.own);
+        let served = serve(loaded, data_dir, descriptor_limit).await;
+        served.map_err(|error| match own {
+            Some(node) if error.is_damage() => StartError::Replaceable(node, Box::new(error)),
+            _ => error,
+        })
+    });
     // What still runs are scans whose clients are gone.
     runtime.shutdown_background();
     result
+}
+
+/// Where others reach what listens here.
+fn reached(loaded: &Loaded, listens: SocketAddr) -> SocketAddr {
+    let broadcast = loaded.config.server.broadcast_address;
+    SocketAddr::new(broadcast.unwrap_or(listens.ip()), listens.port())
+}
+
+/// Asks a cluster to take this node in, and keeps what it answers: the next start needs neither flag.
+async fn join_cluster(loaded: &Loaded, data_dir: &DataDir, join: &Join) -> Result<(), StartError> {
+    let refused = |why: String| StartError::Cluster(format!("this node cannot join: {why}"));
+    if let Some(known) = Membership::load(data_dir)? {
+        let is_of = known.members.iter().any(|it| it.key == join.token.key);
+        return match is_of {
+            true => Ok(()),
+            false => {
+                Err(refused("its data folder is that of a node of another cluster".to_owned()))
+            }
+        };
+    }
+    if crate::node::has_tables(data_dir)? {
+        return Err(refused(
+            "a node ran alone on its data folder; choose an empty one with --data-dir".to_owned(),
+        ));
+    }
+    let config = &loaded.config;
+    let listens = config.server.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
+    let mesh = config.cluster.listen.unwrap_or(SocketAddr::new(listens.ip(), MESH_PORT));
+    // Whoever is taken in must be able to listen.
+    door::listen(mesh).map_err(|error| StartError::Listen {
+        setting: "cluster.listen",
+        address: mesh,
+        error,
+    })?;
+    let identity = membership::own_key(data_dir)?;
+    let request = JoinRequest {
+        secret: join.token.secret,
+        host_id: crate::node::Identity::of(data_dir)?.host_id,
+        mesh: reached(loaded, mesh),
+        clients: reached(loaded, listens),
+        rack: config.server.rack.clone(),
+        data_center: config.server.data_center.clone(),
+    };
+    let request = request.encode();
+    let answer = cluster::ask_to_join(join.address, join.token.key, &identity, &request);
+    let answer = answer.await.map_err(|error| refused(error.to_string()))?;
+    let membership = read_answer(&answer).map_err(refused)?;
+    membership.save(data_dir).map_err(|error| refused(error.to_string()))?;
+    tracing::info!(node = membership.own.0, "this node joined a cluster");
+    Ok(())
 }
 
 async fn serve(
@@ -91,7 +158,11 @@ async fn serve(
     })?;
     let address = listener.local_addr().unwrap_or(wanted);
     let mut signals = Signals::install().map_err(StartError::Runtime)?;
-    let kept_time = Arc::new(Mutex::new(KeptTime::open(&data_dir)?));
+    // Of a node of a cluster others know the time, and leaders the last times of their sets.
+    let kept_time = match Membership::load(&data_dir)? {
+        Some(_) => None,
+        None => Some(Arc::new(Mutex::new(KeptTime::open(&data_dir)?))),
+    };
     let descriptors = Descriptors::of(descriptor_limit, config.limits.connections);
     tell_of_descriptors(loaded, descriptor_limit, descriptors.connections_max);
     let node = Arc::new(Node::open(loaded, data_dir, address, descriptor_limit)?);
@@ -112,36 +183,37 @@ async fn serve(
         certificates: certificates.clone(),
     });
     let (stop, stopping) = watch::channel(false);
-    if !agreed_with_others(&node, &mut signals, certificates.as_deref()).await {
-        return close(node, kept_time).await;
+    // Whoever waits for others can be asked for whom, and what is to become of sets whose others never come.
+    serve_questions(&folder, &node, address);
+    if let Some(cluster) = &node.cluster {
+        tokio::spawn(cluster.steward(&node.catalog, node.world.host_number()).run());
+    }
+    if let Some(ended) = ends_before(&node, &mut signals, certificates.as_deref()).await {
+        admin::remove(&folder);
+        return finish(node, kept_time, ended, folder).await;
     }
     let open_door = tokio::spawn(door.open(listener, stopping));
     serve_metrics(loaded, &node)?;
-    serve_questions(&folder, &node, address);
     node.load.start_heartbeat().map_err(StartError::Runtime)?;
     let balancing = tokio::spawn(balance(Arc::clone(&node), config.partitions.interval));
     warn_of_default_password(&node);
     warn_of_open_doors(&node, address, config.tls.key.as_deref());
     record_usage(&node);
     let counting = tokio::spawn(count_rates(Arc::clone(&node)));
-    let keeping_time = tokio::spawn(keep_time(Arc::clone(&kept_time)));
+    let keeping_time = kept_time.clone().map(|kept| tokio::spawn(keep_time(kept)));
     greet(address, &folder, node.account_key.as_deref());
     let ended = tokio::select! {
-        () = signals.wait(certificates.as_deref()) => None,
-        why = ends_by_itself(&node) => Some(why),
+        () = signals.wait(certificates.as_deref()) => Ending::Stopped,
+        why = ends_by_itself(&node) => why,
     };
-    if let Some(why) = ended {
-        // Nothing that is in memory has a place any more, and nothing more may be promised.
+    if ended.is_sudden() {
         admin::remove(&folder);
-        std::mem::forget(node);
-        return Err(match why {
-            Ending::FolderGone => StartError::FolderGone(folder),
-            Ending::Poisoned(why) => StartError::Poisoned(why),
-        });
+        return finish(node, kept_time, ended, folder).await;
     }
     tracing::info!("stopping");
     balancing.abort();
     counting.abort();
+    tell_of_end(&node, matches!(ended, Ending::Removed));
     let _ = stop.send(true);
     let _ = open_door.await;
     let everybody_left = tokio::time::timeout(config.server.shutdown_timeout, stop.closed()).await;
@@ -149,8 +221,44 @@ async fn serve(
         tracing::warn!("some requests were not finished in server.shutdown_timeout");
     }
     admin::remove(&folder);
-    keeping_time.abort();
-    close(node, kept_time).await
+    if let Some(keeping_time) = keeping_time {
+        keeping_time.abort();
+    }
+    finish(node, kept_time, ended, folder).await
+}
+
+/// What becomes of a node that ends.
+async fn finish(
+    node: Arc<Node>,
+    kept_time: Option<Arc<Mutex<KeptTime>>>,
+    ended: Ending,
+    folder: PathBuf,
+) -> Result<(), StartError> {
+    if ended.is_sudden() {
+        // Nothing that is in memory has a place any more, and nothing more may be promised.
+        std::mem::forget(node);
+        return Err(match ended {
+            Ending::Poisoned(why) => StartError::Poisoned(why),
+            Ending::OldImage => StartError::Cluster(OLD_IMAGE.to_owned()),
+            _ => StartError::FolderGone(folder),
+        });
+    }
+    close(node, kept_time).await?;
+    match ended {
+        Ending::StartsAgain => Err(start_again()),
+        _ => Ok(()),
+    }
+}
+
+/// The same process with the same words begins anew; what was open is closed by that. Comes back only if it cannot.
+fn start_again() -> StartError {
+    let mut words = std::env::args_os();
+    let again = std::env::current_exe().map(|program| {
+        let _ = words.next();
+        std::process::Command::new(program).args(words).exec()
+    });
+    let (Ok(error) | Err(error)) = again;
+    StartError::Runtime(error)
 }
 
 /// Where clients are to connect. A node of a cluster listens where the others were told, unless somebody says otherwise.
@@ -163,25 +271,35 @@ fn wanted_address(loaded: &Loaded, data_dir: &DataDir) -> Result<SocketAddr, Sta
     Ok(membership.as_ref().and_then(Membership::own).map_or(set, |own| own.clients))
 }
 
-/// Waits until the nodes of a cluster agree for the first time; `false` if the node is told to stop before.
-async fn agreed_with_others(
+/// Waits until the nodes of a cluster agree for the first time. Returns why the node ends before, if it does.
+async fn ends_before(
     node: &Arc<Node>,
     signals: &mut Signals,
     certificates: Option<&Certificates>,
-) -> bool {
-    let Some(cluster) = &node.cluster else { return true };
+) -> Option<Ending> {
+    let cluster = node.cluster.as_ref()?;
     tokio::spawn(Arc::clone(cluster).watch(Arc::clone(&node.hub)));
     tokio::select! {
-        () = cluster.ready(&node.catalog, &node.roles) => true,
-        () = signals.wait(certificates) => false,
+        () = cluster.ready(&node.catalog, &node.roles) => None,
+        () = signals.wait(certificates) => Some(Ending::Stopped),
+        why = ends_by_itself(node) => Some(why),
+    }
+}
+
+/// Clients of a node of a cluster are told that it goes.
+fn tell_of_end(node: &Node, is_removed: bool) {
+    if let Some(cluster) = &node.cluster {
+        cluster.tell_of_end(&node.hub, is_removed);
     }
 }
 
 /// Makes everything durable.
-async fn close(node: Arc<Node>, kept_time: Arc<Mutex<KeptTime>>) -> Result<(), StartError> {
+async fn close(node: Arc<Node>, kept_time: Option<Arc<Mutex<KeptTime>>>) -> Result<(), StartError> {
     let closed = tokio::task::spawn_blocking(move || {
         let closed = node.close();
-        kept_time.lock().finish();
+        if let Some(kept_time) = kept_time {
+            kept_time.lock().finish();
+        }
         closed
     })
     .await;
@@ -191,10 +309,25 @@ async fn close(node: Arc<Node>, kept_time: Arc<Mutex<KeptTime>>) -> Result<(), S
     Ok(())
 }
 
-/// Why a node ends that nobody stopped.
+/// Why a node ends.
 enum Ending {
+    /// It is told to.
+    Stopped,
     FolderGone,
     Poisoned(Arc<str>),
+    /// Others know that its disk held more than it does.
+    OldImage,
+    /// The cluster goes on without it.
+    Removed,
+    /// It ran alone and is to be the first node of a cluster, or its sets are to go on without nodes that are lost.
+    StartsAgain,
+}
+
+impl Ending {
+    /// Nothing of it is closed.
+    fn is_sudden(&self) -> bool {
+        matches!(self, Ending::FolderGone | Ending::Poisoned(_) | Ending::OldImage)
+    }
 }
 
 /// Waits until the data folder is not where it was, or something in the log could not be applied.
@@ -205,6 +338,16 @@ async fn ends_by_itself(node: &Arc<Node>) -> Ending {
         rounds.tick().await;
         if let Some(why) = node.storage.poisoned() {
             return Ending::Poisoned(why);
+        }
+        if node.cluster.as_ref().is_some_and(|cluster| cluster.nodes.is_removed()) {
+            return Ending::Removed;
+        }
+        if node.cluster.as_ref().is_some_and(|cluster| cluster.groups.is_old_image()) {
+            return Ending::OldImage;
+        }
+        let recovers = node.cluster.as_ref().is_some_and(|cluster| cluster.nodes.starts_again());
+        if recovers || node.begins_cluster.load(std::sync::atomic::Ordering::Acquire) {
+            return Ending::StartsAgain;
         }
         let storage = Arc::clone(&node.storage);
         let looked = tokio::task::spawn_blocking(move || storage.data_dir().is_in_place());
@@ -350,8 +493,7 @@ fn gauges(node: &Node) -> Vec<Gauge> {
 
 fn node_gauges(node: &Node) -> Vec<Gauge> {
     let stored = node.storage.statistics();
-    let gauge =
-        |name, help, value: u64| Gauge { name, help, is_counter: false, value: value as f64 };
+    let gauge = |name, help, value: u64| Gauge::new(name, help, value as f64);
     let disk_bytes = stored.tables.iter().map(|table| table.disk_bytes).sum();
     vec![
         gauge("helenus_storage_disk_bytes", "Bytes in sorted files.", disk_bytes),
@@ -393,18 +535,16 @@ fn node_gauges(node: &Node) -> Vec<Gauge> {
             "How long the last heartbeat waited for its turn.",
             u64::try_from(node.load.delay().as_micros()).unwrap_or(u64::MAX),
         ),
-        Gauge {
-            name: "helenus_requests_refused_total",
-            help: "Requests refused because the node had too much to do.",
-            is_counter: true,
-            value: node.load.refused_count() as f64,
-        },
-        Gauge {
-            name: "helenus_clock_behind_seconds",
-            help: "How far the clock of the machine is behind the times that the node gave.",
-            is_counter: false,
-            value: world::clock_behind().as_secs_f64(),
-        },
+        Gauge::counter(
+            "helenus_requests_refused_total",
+            "Requests refused because the node had too much to do.",
+            node.load.refused_count() as f64,
+        ),
+        Gauge::new(
+            "helenus_clock_behind_seconds",
+            "How far the clock of the machine is behind the times that the node gave.",
+            world::clock_behind().as_secs_f64(),
+        ),
         gauge(
             "helenus_prepared_statements",
             "Prepared statements kept.",
@@ -436,6 +576,11 @@ fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -
         Question::Split(split) => return partitions::split(node, &split),
         Question::Sets(set) => return sets::list_sets(node, set),
         Question::Nodes => return sets::list_nodes(node),
+        Question::Token => return sets::make_token(node),
+        Question::Order(order) => return jobs::take_order(node, order),
+        Question::Remove(other) => return jobs::remove_node(node, other),
+        Question::Job(id) => return jobs::tell_job(node, id),
+        Question::Recover { lost, is_unsafe } => return recover::answer(node, &lost, is_unsafe),
     };
     match outcome {
         Ok(()) => json!({ "done": true }),

@@ -68,8 +68,29 @@ pub(crate) fn now_s() -> u64 {
     u64::try_from(now_us() / 1_000_000).unwrap_or(0)
 }
 
-fn wall_us() -> i64 {
+/// The clock of the machine, right or wrong.
+pub(crate) fn machine_us() -> i64 {
     i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What time it is: of a node of a cluster what most nodes say, carried by the steady time, so that a clock which is wrong or set changes nothing.
+fn wall_us() -> i64 {
+    match CLUSTER_OFFSET_US.load(Ordering::Relaxed) {
+        NO_CLUSTER => machine_us(),
+        offset_us => offset_us.saturating_add_unsigned(steady_us()),
+    }
+}
+
+/// What is to be added to the steady time for that of the cluster.
+static CLUSTER_OFFSET_US: AtomicI64 = AtomicI64::new(NO_CLUSTER);
+const NO_CLUSTER: i64 = i64::MIN;
+
+/// From now on the time is that of the cluster. What this node took for the time before is forgotten: leaders of sets see to it that no
+/// time of theirs falls.
+pub(crate) fn follow_cluster(offset_us: i64) {
+    if CLUSTER_OFFSET_US.swap(offset_us, Ordering::Relaxed) == NO_CLUSTER {
+        CLOCK.forget();
+    }
 }
 
 static CLOCK: NodeClock = NodeClock::new();
@@ -161,6 +182,13 @@ impl NodeClock {
         let checked_us = if is_behind { NOT_CHECKED } else { wall_us };
         self.checked_us.store(checked_us, Ordering::Relaxed);
         wall_us.max(offset_us.saturating_add(slowed_us))
+    }
+
+    fn forget(&self) {
+        self.last_us.store(0, Ordering::Relaxed);
+        self.offset_us.store(i64::MIN / 2, Ordering::Relaxed);
+        self.ceiling_us.store(i64::MAX, Ordering::Relaxed);
+        self.checked_us.store(NOT_CHECKED, Ordering::Relaxed);
     }
 
     fn go_on_from(&self, given_us: i64, steady_us: u64) {

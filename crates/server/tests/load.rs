@@ -165,6 +165,7 @@ fn flow(
         window,
         manners: Manners::Careless,
         pause: None,
+        consistency: testkit::flow::CONSISTENCY_ONE,
     }
 }
 

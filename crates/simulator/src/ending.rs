@@ -7,7 +7,7 @@ use types::SetId;
 
 use crate::clients::{Asked, Told, batches, keys};
 use crate::judge::judge;
-use crate::tables::{Ask, COUNTERS, Key, REGISTERS, read};
+use crate::tables::{Ask, COUNTERS, Key, REGISTERS, read, set_range};
 use crate::world::{CLIENT_COUNT, HEALED_OPERATIONS, MS, World};
 
 impl World {
@@ -165,7 +165,8 @@ impl World {
         for machine in members {
             let running = self.machines[*machine].running.as_ref();
             let running = running.ok_or("a machine does not run")?;
-            let range = running.host.range_in_log(set).ok_or("a set without a range")?;
+            let first = || set_range((set.0 as usize).saturating_sub(1), self.first_set_count());
+            let range = running.host.range_in_log(set).unwrap_or_else(first);
             let mut found = None;
             let looked =
                 running.storage.kept_intents(&[REGISTERS, COUNTERS], range, |place, kept, _| {

@@ -145,7 +145,7 @@ impl World {
         self.settle(machine);
     }
 
-    fn cut(&mut self, from: usize, to: usize, down_us: u64) {
+    pub(crate) fn cut(&mut self, from: usize, to: usize, down_us: u64) {
         if self.now_us < self.placing.calm_until_us {
             return;
         }

@@ -1,5 +1,6 @@
 //! One simulated machine: what outlives a stop of its node, and the node while it runs.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use node_log::simulated_disk::{Random, SimDisk};
 use parking_lot::Mutex;
-use replica::group::{Host, HostOptions, Now};
+use replica::group::{Host, HostOptions, Now, RingMap};
 use storage::{Clock, DataDir, Driver, Ground, Options, Storage};
 use tree::MemoryHome;
 use types::{NodeId, RingRange, RingToken, SetId, TableId};
@@ -80,7 +81,7 @@ struct SimMap(SharedMap);
 /// Which set holds what, as those who keep the map told the node: late.
 pub(crate) type SharedMap = Arc<Mutex<Vec<(RingRange, SetId)>>>;
 
-impl replica::group::RingMap for SimMap {
+impl RingMap for SimMap {
     fn version(&self) -> u64 {
         1
     }
@@ -89,6 +90,14 @@ impl replica::group::RingMap for SimMap {
         let map = self.0.lock();
         map.iter().find(|(range, _)| range.contains(ring)).map(|(_, set)| *set)
     }
+}
+
+/// What all nodes know of where sets lie. It may be behind what is true.
+#[derive(Debug, Default)]
+pub(crate) struct Atlas {
+    pub(crate) nodes: Vec<NodeId>,
+    /// Those that decide first.
+    pub(crate) members: BTreeMap<SetId, Vec<NodeId>>,
 }
 
 pub(crate) struct Machine {
@@ -104,6 +113,7 @@ pub(crate) struct Machine {
     pub(crate) sync_us: u64,
     set_count: usize,
     pub(crate) map: SharedMap,
+    atlas: Arc<Mutex<Atlas>>,
     /// It believes that its sets hold more of the ring than they do.
     pub(crate) is_greedy: Arc<AtomicBool>,
 }
@@ -122,8 +132,9 @@ pub(crate) struct OldImage {
 }
 
 impl Machine {
-    pub(crate) fn new(node: NodeId, set_count: usize) -> Machine {
+    pub(crate) fn new(node: NodeId, set_count: usize, atlas: &Arc<Mutex<Atlas>>) -> Machine {
         Machine {
+            atlas: Arc::clone(atlas),
             node,
             folder: Folder::new(&node.to_string()),
             disk: SimDisk::default(),
@@ -206,6 +217,16 @@ impl Machine {
         let mut host = Host::open(self.node, Arc::clone(&storage), options, now, wake).unwrap();
         host.set_ranges(self.ranges());
         host.set_map(Box::new(SimMap(Arc::clone(&self.map))));
+        let map = SimMap(Arc::clone(&self.map));
+        storage.locate_with(move |table, ring| map.locate(table, ring));
+        let atlas = Arc::clone(&self.atlas);
+        let places = move |set| {
+            let nodes = atlas.lock().members.get(&set).cloned().unwrap_or_default();
+            let voters = nodes.len();
+            (nodes, voters)
+        };
+        host.set_places(Arc::new(places));
+        host.meet_nodes(&self.atlas.lock().nodes);
         self.running = Some(Running {
             storage,
             host,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use node_log::simulated_disk::Random;
-use replica::group::{ChangeState, Goal};
+use replica::group::{ChangeState, Goal, WantedMembers};
 use storage::Configuration;
 use types::{NodeId, ReplicaId, SetId};
 
@@ -14,9 +14,18 @@ use crate::world::{Event, MS, World};
 /// A machine with an old image of its disk has so long to do harm.
 const OLD_IMAGE_US: u64 = 1_500 * MS;
 
+/// Who is to belong to a set.
+#[derive(Clone, Debug)]
+pub(crate) enum Want {
+    /// These members.
+    Members(Goal),
+    /// Members of these nodes; the leader finds out which, as nodes of a cluster do.
+    Nodes(WantedMembers),
+}
+
 /// What is wanted, and what was lost.
 pub(crate) struct Placing {
-    pub(crate) wanted: BTreeMap<SetId, Goal>,
+    pub(crate) wanted: BTreeMap<SetId, Want>,
     /// Nodes that never come back.
     lost: BTreeSet<NodeId>,
     /// Members that applied something else than most, and were found out.
@@ -100,19 +109,23 @@ impl World {
 
     /// Asks for what is wanted, again and again, of whoever leads.
     pub(crate) fn place(&mut self) {
+        self.draw_atlas();
         for set in self.sets.clone() {
             self.replace_lost(set);
-            let Some(goal) = self.placing.wanted.get(&set).cloned() else { continue };
+            let Some(want) = self.placing.wanted.get(&set).cloned() else { continue };
             for machine in 0..self.machines.len() {
                 let Some(host) = self.host(machine) else { continue };
                 if !host.core().leads(set) {
                     continue;
                 }
-                let state = host.change_members(set, goal.clone());
+                let state = match &want {
+                    Want::Members(goal) => host.change_members(set, goal.clone()),
+                    Want::Nodes(nodes) => host.change_nodes(set, nodes),
+                };
                 self.settle(machine);
                 match state {
                     ChangeState::Done | ChangeState::Refused(_) => {
-                        self.tell(|| format!("set {}: {state:?} of {goal:?}", set.0));
+                        self.tell(|| format!("set {}: {state:?} of {want:?}", set.0));
                         self.placing.wanted.remove(&set);
                         break;
                     }
@@ -120,6 +133,21 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What is known of where sets lie is brought up to date.
+    fn draw_atlas(&mut self) {
+        let nodes = self.machines.iter().map(|it| it.node).collect();
+        let mut members = Vec::new();
+        for set in &self.sets {
+            let Some(configuration) = self.configuration_of(*set) else { continue };
+            let all = configuration.voters.iter().chain(&configuration.learners);
+            let nodes = all.filter_map(|replica| configuration.node_of(*replica)).collect();
+            members.push((*set, nodes));
+        }
+        let mut atlas = self.atlas.lock();
+        atlas.nodes = nodes;
+        atlas.members.extend(members);
     }
 
     /// A member that lost its disk is replaced.
@@ -132,7 +160,25 @@ impl World {
         let is_lost = |(replica, node): &(ReplicaId, NodeId)| {
             self.placing.lost.contains(node) || self.placing.wrong.contains(&(set, *replica))
         };
-        if configuration.nodes.iter().any(is_lost) && !configuration.is_joint() {
+        if !configuration.nodes.iter().any(is_lost) || configuration.is_joint() {
+            return;
+        }
+        // Where all nodes are there the wrong ones are replaced where they are, mostly: what a cluster does.
+        let is_there = |node: &NodeId| !self.placing.lost.contains(node);
+        let nodes = |members: &[ReplicaId]| {
+            let nodes = members.iter().filter_map(|it| configuration.node_of(*it));
+            nodes.collect::<BTreeSet<NodeId>>().into_iter().collect::<Vec<_>>()
+        };
+        // One that comes in the place of a wrong one is on the same node.
+        let voters = nodes(&configuration.voters);
+        let mut learners = nodes(&configuration.learners);
+        learners.retain(|node| !voters.contains(node));
+        let wanted = WantedMembers { voters, learners };
+        if wanted.voters.iter().chain(&wanted.learners).all(is_there) && self.random.below(4) != 0 {
+            self.tell(|| format!("set {} is to be on the same nodes", set.0));
+            self.count("member replaced where it is");
+            self.placing.wanted.insert(set, Want::Nodes(wanted));
+        } else {
             let size = configuration.voters.len();
             self.want(set, &configuration, size);
         }
@@ -155,7 +201,7 @@ impl World {
         };
         let goal = Goal { voters: members, learners };
         self.tell(|| format!("set {} is to be {goal:?}", set.0));
-        self.placing.wanted.insert(set, goal);
+        self.placing.wanted.insert(set, Want::Members(goal));
     }
 
     /// Whether a member of a set differs, found out or not.

@@ -9,6 +9,7 @@ use types::{RingRange, RingToken, SetId};
 use crate::clients::keys;
 use crate::machine::SimClock;
 use crate::tables::Key;
+use crate::tables::set_range;
 use crate::world::{Answered, SplitDone, World};
 
 /// So many splits are asked for in one run.
@@ -84,6 +85,9 @@ impl World {
             let (range, _) = self.map[place];
             self.map[place].0 = RingRange { start: range.start, last: RingToken(at.0 - 1) };
             self.map.insert(place + 1, (RingRange { start: at, last: range.last }, right));
+            let mut atlas = self.atlas.lock();
+            let members = atlas.members.get(&left).cloned().unwrap_or_default();
+            atlas.members.entry(right).or_insert(members);
         }
         self.tell_map();
     }
@@ -130,7 +134,10 @@ impl World {
         let furthest = |set: SetId| {
             let states =
                 self.machines.iter().filter_map(|it| it.running.as_ref()?.host.core().state(set));
-            states.max_by_key(|state| state.commit).and_then(|state| state.range)
+            // A set that was never split may not know what it holds: then the map does.
+            let first = || set_range((set.0 as usize).saturating_sub(1), self.first_set_count());
+            let furthest = states.max_by_key(|state| state.commit);
+            furthest.map(|state| state.range.unwrap_or_else(first))
         };
         let holds = |set: &&SetId| furthest(**set).is_some_and(|range| range.contains(ring));
         let mut found = self.sets.iter().filter(holds);

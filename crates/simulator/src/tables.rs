@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use schema::{Column, ColumnKind, Table, TableOptions, TableShape};
 use storage::{SchemaSource, Storage};
+use types::travel::{PartBounds, ReadOn, ReadRequest, RowsPart, encode_read_request};
 use types::{
     CellAction, CellChange, CellState, Check, ColumnId, ColumnPart, Comparison, Condition,
     CorruptRow, CqlType, CurrentRow, Deletion, Flow, LiveRow, Liveness, Mutation, Operation,
@@ -165,13 +166,18 @@ pub(crate) fn mutation(key: Key, ask: Ask, timestamp_us: i64, now_s: u32) -> Mut
             cell(CellAction::CounterAdd(amount));
         }
     }
+    // A row that is its whole partition goes either way; of the two only deletions of partitions have to be swept.
+    let operation = match change.deletion {
+        Some(deletion) if timestamp_us % 2 == 0 => Operation::DeletePartition(deletion),
+        _ => Operation::Row(change),
+    };
     Mutation {
         table: key.table(),
         table_version: 0,
         key: key.partition(),
         now_s: None,
         condition,
-        operations: vec![Operation::Row(change)],
+        operations: vec![operation],
     }
 }
 
@@ -206,9 +212,49 @@ impl RowSink for Seen {
 
 /// What a node's member holds for a key.
 pub(crate) fn read(storage: &Storage, set: SetId, key: Key, now_s: u32) -> Option<i64> {
-    let command = ReadCommand {
+    let found = [ReadScope::Partition(key.partition()), ring_of(key)].map(|scope| {
+        let mut seen = Seen::default();
+        let command = command(key, scope, now_s);
+        storage.read(set, &command, &mut seen).expect("a simulated tree is readable");
+        seen.0
+    });
+    // A table has one row for each place of the ring. Who reads many rows sees what is shown to be whole; who reads one, the latest.
+    let [of_key, of_ring] = found;
+    assert_eq!(of_key, of_ring, "set {} is read alike by a key and by its ring", set.0);
+    of_key
+}
+
+fn ring_of(key: Key) -> ReadScope {
+    let ring = key.partition().ring();
+    ReadScope::Ring(RingRange { start: ring, last: ring })
+}
+
+/// The same as a question to another node.
+pub(crate) fn read_request(key: Key, now_s: u32) -> Bytes {
+    let bounds =
+        PartBounds { rows_max: 8, bytes_max: 4096, time_ms_max: 100, partition_rows_max: None };
+    let mut body = Vec::new();
+    encode_read_request(
+        &ReadRequest { command: command(key, ring_of(key), now_s), bounds },
+        &mut body,
+    );
+    Bytes::from(body)
+}
+
+/// What another node answered.
+pub(crate) fn value_in(part: Bytes, key: Key, now_s: u32) -> Option<i64> {
+    let part = RowsPart::decode(part).expect("what was encoded");
+    let mut seen = Seen::default();
+    let read_on =
+        part.hand_to(&command(key, ring_of(key), now_s), &mut seen).expect("rows that were read");
+    assert_eq!(read_on, ReadOn::Over, "one row is one part");
+    seen.0
+}
+
+fn command(key: Key, scope: ReadScope, now_s: u32) -> ReadCommand {
+    ReadCommand {
         table: key.table(),
-        scope: ReadScope::Partition(key.partition()),
+        scope,
         rows: RowSelection::All,
         index: None,
         reversed: false,
@@ -217,8 +263,5 @@ pub(crate) fn read(storage: &Storage, set: SetId, key: Key, now_s: u32) -> Optio
         columns: None,
         after: None,
         now_s,
-    };
-    let mut seen = Seen::default();
-    storage.read(set, &command, &mut seen).expect("a simulated tree is readable");
-    seen.0
+    }
 }

@@ -9,14 +9,16 @@ use bytes::Bytes;
 use node_log::broken::{Rule, break_rule};
 use node_log::simulated_disk::Random;
 use parking_lot::Mutex;
-use replica::group::{NodeMessage, PeerMessage, TransferMessage, WriteOutcome};
+use replica::group::{
+    NodeMessage, PeerMessage, RowsAsked, RowsOutcome, TransferMessage, WriteOutcome, serve,
+};
 use storage::{CommitError, GroupState, Request, RequestId};
 use types::{NodeId, RingRange, RingToken, SetId};
 
 use crate::clients::{Asked, Told, next_ask, next_batch, told_of};
-use crate::machine::{Machine, OldImage, SimClock};
+use crate::machine::{Atlas, Machine, OldImage, SimClock};
 use crate::placing::Placing;
-use crate::tables::{Ask, Key, mutation, read, set_range};
+use crate::tables::{Ask, Key, mutation, read, read_request, set_range, value_in};
 
 pub(crate) const MS: u64 = 1_000;
 pub(crate) const TICK_US: u64 = 50 * MS;
@@ -66,18 +68,19 @@ impl Run {
     /// Runs it. A panic, of any part, is a finding.
     pub fn go(self) -> Report {
         break_rule(self.broken);
-        let world = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut world = World::new(self);
-            world.run();
-            world.report
+        let mut world = None;
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            world.insert(World::new(self)).run();
         }));
         break_rule(None);
-        world.unwrap_or_else(|panic| {
+        // What was before a panic is told, too.
+        let mut report = world.map(|world| world.report).unwrap_or_default();
+        if let Err(panic) = ran {
             let why = panic.downcast_ref::<String>().cloned();
             let why = why.or_else(|| panic.downcast_ref::<&str>().map(|why| (*why).to_owned()));
-            let finding = Some(format!("a panic: {}", why.unwrap_or_default()));
-            Report { finding, ..Report::default() }
-        })
+            report.finding = Some(format!("a panic: {}", why.unwrap_or_default()));
+        }
+        report
     }
 }
 
@@ -110,12 +113,16 @@ pub(crate) enum Event {
     OldImage(Box<OldImage>),
     /// A machine whose disk is of no use gets an empty one.
     Wipe(usize),
+    /// A machine's member asks for votes, as if its patience had ended.
+    Rival(usize, SetId),
 }
 
 /// An answer that came out of a node.
 pub(crate) enum Answered {
     Write(WriteOutcome),
     Read(bool),
+    /// By another node's member, at this second.
+    Rows(RowsOutcome, u32),
     /// A set was split, if it was.
     Split(Option<SplitDone>),
 }
@@ -172,6 +179,7 @@ pub(crate) struct World {
     pub(crate) last_stamp: u64,
     pub(crate) report: Report,
     pub(crate) placing: Placing,
+    pub(crate) atlas: Arc<Mutex<Atlas>>,
 }
 
 impl World {
@@ -182,7 +190,9 @@ impl World {
         }
         let count = 3 + random.below(4);
         let sets: Vec<SetId> = (1..=1 + random.below(3)).map(|set| SetId(set as u32)).collect();
-        let machine = |id| Machine::new(NodeId(id), sets.len());
+        let atlas: Arc<Mutex<Atlas>> = Arc::default();
+        atlas.lock().nodes = (1..=count).map(NodeId).collect();
+        let machine = |id| Machine::new(NodeId(id), sets.len(), &atlas);
         let mut machines: Vec<Machine> = (1..=count).map(machine).collect();
         for machine in &mut machines {
             let wrong_us = random.below(400_000).cast_signed() - 200_000;
@@ -193,6 +203,8 @@ impl World {
         for set in &sets {
             let nodes: Vec<NodeId> = machines.iter().map(|machine| machine.node).collect();
             let members = placing.first_members(*set, nodes, &mut random, run.kills_leaders);
+            let places = members.nodes.iter().map(|(_, node)| *node).collect();
+            atlas.lock().members.insert(*set, places);
             for (replica, node) in members.nodes.clone() {
                 let born = GroupState::born(*set, replica, members.clone());
                 let range = set_range((set.0 - 1) as usize, sets.len());
@@ -234,6 +246,7 @@ impl World {
             last_stamp: 0,
             report: Report::default(),
             placing,
+            atlas,
         };
         world.tell_map();
         for machine in 0..world.machines.len() {
@@ -336,6 +349,12 @@ impl World {
                 }
             }
             Event::Restart(machine) => self.restart(machine),
+            Event::Rival(machine, set) => {
+                if let Some(host) = self.host(machine).filter(|host| host.core().contains(set)) {
+                    host.campaign(set);
+                    self.settle(machine);
+                }
+            }
             Event::Place => {
                 self.note_sets();
                 self.place();
@@ -366,7 +385,16 @@ impl World {
     /// Has a node do what is to be done, and sends what it says.
     pub(crate) fn settle(&mut self, machine: usize) {
         let Some(host) = self.host(machine) else { return };
-        let messages = host.turn();
+        let mut messages = host.turn();
+        let now_ms = self.now_us / MS;
+        let running = self.machines[machine].running.as_mut().expect("it has a host");
+        for read in running.host.take_reads() {
+            let (seats, ranges) = (running.host.seats().clone(), running.host.held_ranges());
+            let answer = serve(&running.storage, &seats, &ranges, &read, &mut || now_ms);
+            let answer = answer.expect("what was encoded");
+            running.host.answer_rows(read.from, read.number, answer);
+            messages.extend(running.host.turn());
+        }
         for (node, message) in messages {
             // What is for a node that lost its disk goes nowhere: the machine is another node by now.
             if let Some(to) = self.machines.iter().position(|it| it.node == node) {
@@ -485,7 +513,7 @@ impl World {
             }
             other => other,
         };
-        self.strike_voter(from, &message);
+        self.strike_voter(from, to, &message);
         let is_told = !matches!(message, NodeMessage::Ping { .. } | NodeMessage::Standing { .. });
         if self.run.has_story && is_told {
             let told = format!("{message:?}");
@@ -499,14 +527,38 @@ impl World {
     }
 
     /// Now and then a machine loses its power just when its vote is heard of.
-    fn strike_voter(&mut self, from: usize, message: &NodeMessage) {
-        let NodeMessage::Consensus(PeerMessage { message, .. }) = message else { return };
+    fn strike_voter(&mut self, from: usize, to: usize, message: &NodeMessage) {
+        let NodeMessage::Consensus(PeerMessage { set, message }) = message else { return };
+        let set = *set;
         let is_vote = message.get_msg_type() == replica::group::wire::VOTE && !message.reject;
         let may_strike = is_vote && !self.is_healing && !self.run.kills_leaders;
         if may_strike && self.random.below(6) == 0 {
             self.count("power loss after a vote");
             let down_us = 500 + self.random.below(5 * MS);
             self.crash(from, true, down_us);
+            if self.random.below(2) == 0 {
+                self.bring_rival((from, to), set, down_us);
+            }
+        }
+    }
+
+    /// Somebody else asks the voter for its vote when it is back, in the same term: it and he did not hear who won.
+    fn bring_rival(&mut self, (voter, candidate): (usize, usize), set: SetId, down_us: u64) {
+        let rivals: Vec<usize> = (0..self.machines.len())
+            .filter(|machine| *machine != voter && *machine != candidate)
+            .filter(|machine| self.host(*machine).is_some_and(|host| host.core().contains(set)))
+            .collect();
+        let Some(rival) = rivals.get(self.random.below(rivals.len().max(1) as u64) as usize) else {
+            return;
+        };
+        let rival = *rival;
+        self.count("rival of a candidate");
+        let cut_us = down_us + (20 + self.random.below(60)) * MS;
+        self.cut(candidate, rival, cut_us);
+        self.cut(candidate, voter, cut_us);
+        for _ in 0..2 {
+            let after_us = down_us + self.random.below(12 * MS);
+            self.at(after_us, Event::Rival(rival, set));
         }
     }
 
@@ -542,12 +594,12 @@ impl World {
             *expected = self.last_seen.get(&key).copied().flatten();
         }
         let set = self.set_of(key);
-        let sets: Vec<SetId> = also.iter().map(|key| self.set_of(*key)).chain([set]).collect();
-        let has = |host: &replica::group::Host| sets.iter().all(|set| host.core().contains(*set));
-        if self.host(machine).is_none_or(|host| !has(host)) {
+        let Some(is_here) = self.host(machine).map(|host| host.core().contains(set)) else {
             // A client finds another node.
             return self.at(5 * MS, Event::Client(client));
-        }
+        };
+        // Rows that are not here are read elsewhere; those that are, now and then too, as if the member had just come.
+        let reads_here = is_here && self.random.below(8) != 0;
         let number = self.asked.len();
         let boot = self.machines[machine].boots;
         let call_at = self.stamp();
@@ -575,7 +627,16 @@ impl World {
         let id =
             u128::from(node.0) << 96 | u128::from(boot) << 64 | u128::from(running.next_request);
         running.host.set_now(now);
-        if ask == Ask::Read {
+        if ask == Ask::Read && !reads_here {
+            let now_s = running.host.cluster_s();
+            running.host.read_elsewhere(RowsAsked {
+                set,
+                body: read_request(key, now_s),
+                is_strong: true,
+                deadline_ms: now.ms + TIMEOUT_MS,
+                done: Box::new(move |outcome| answer(Answered::Rows(outcome, now_s))),
+            });
+        } else if ask == Ask::Read {
             running.host.read(set, Box::new(move |may| answer(Answered::Read(may))));
         } else {
             let timed_us = running.host.cluster_us();
@@ -643,6 +704,15 @@ impl World {
                     return;
                 }
                 Answered::Split(_) => continue,
+                Answered::Rows(RowsOutcome::Part(part), now_s) => {
+                    Told::Value(value_in(part, key, now_s))
+                }
+                Answered::Rows(RowsOutcome::Failed(fault), _) => {
+                    self.report.finding = Some(format!("rows cannot be read elsewhere: {fault:?}"));
+                    return;
+                }
+                Answered::Rows(RowsOutcome::Unavailable { .. }, _) => Told::Unavailable,
+                Answered::Rows(RowsOutcome::TimedOut | RowsOutcome::Moved, _) => Told::Unknown,
                 Answered::Write(outcome) => match told_of(outcome) {
                     Ok(told) => told,
                     Err(finding) => {

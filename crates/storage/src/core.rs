@@ -26,6 +26,7 @@ use crate::options::{Driver, Options};
 use crate::pressure::Pressure;
 use crate::schema_source::SchemaSource;
 use crate::sizes::{SizeBounds, SizesSeed};
+use crate::sweeping::WantedSweeps;
 use crate::tree::purge::PurgeFactory;
 use crate::tree::store::{EndedSets, LogIndexes, SetLimits, StoreSeed, TableStore};
 use node_log::Position;
@@ -64,7 +65,7 @@ impl Poison {
     pub(crate) fn set(&self, why: impl FnOnce() -> String) {
         self.0.get_or_init(|| {
             let why = why();
-            tracing::error!(%why, "storage stops: a change that is in the log could not be applied");
+            tracing::error!(%why, "storage stops: what it keeps cannot be relied on");
             Arc::from(why)
         });
     }
@@ -98,6 +99,8 @@ pub(crate) struct Core {
     pub(crate) definitions: Definitions,
     /// The sets with several members that this node belongs to.
     pub(crate) groups: Groups,
+    /// Old deletions that leaders are to take away.
+    pub(crate) sweeps: WantedSweeps,
     /// Knows the set of a key, once somebody does.
     pub(crate) locate: OnceLock<Locate>,
     pub(crate) trees_folder: PathBuf,
@@ -140,6 +143,7 @@ impl Core {
             poison: Poison::default(),
             definitions: Definitions::default(),
             groups: Groups::default(),
+            sweeps: WantedSweeps::default(),
             locate: OnceLock::new(),
             home,
             sizes: SizesSeed {

@@ -141,6 +141,13 @@ impl Definitions {
         self.0.lock().versions.retain(|(_, set), _| !sets.contains(set));
     }
 
+    /// The horizon of a set that is at that second: nothing is raised by it.
+    pub(crate) fn horizon_s(&self, table: TableId, now_s: u32, retention_s: Option<u32>) -> u32 {
+        let known = self.0.lock();
+        let known_s = known.tables.get(&table).and_then(|known| known.retention_max_s);
+        known_s.max(retention_s).map_or(0, |kept_s| now_s.saturating_sub(kept_s))
+    }
+
     /// The horizon of a tree that is frozen now. No entry that is still to be applied has an earlier
     /// second than `floor_s`; `retention_s` is the longest in force in the tree.
     pub(crate) fn raise_horizon(

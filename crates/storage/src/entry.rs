@@ -303,6 +303,18 @@ impl Request {
         Some(later_us)
     }
 
+    /// Makes its times earlier where they are later than this, and are its leader's to give.
+    pub fn time_at_most(&mut self, latest_us: i64) {
+        if let Some(timed_us) = self.timed_us.filter(|timed_us| *timed_us > latest_us) {
+            let by_us = latest_us.saturating_sub(timed_us);
+            self.mutations.iter_mut().for_each(|it| it.delay(by_us));
+            if let Some(Step::Intend(Intent { others, .. })) = self.step.as_deref_mut() {
+                others.iter_mut().for_each(|(_, it)| it.delay(by_us));
+            }
+            self.timed_us = Some(latest_us);
+        }
+    }
+
     /// The time that a leader gave it, here or in the set of its batch's intent.
     pub fn given_us(&self) -> Option<i64> {
         match self.step.as_deref() {

@@ -7,8 +7,10 @@ use types::{RowView, RowWriter};
 use crate::index::keys::EntryValue;
 use types::codec::{Decoder, MUTATION_FORM, encode_mutation};
 
+use crate::apply::once::decode_answer;
 use crate::batch::KeptIntent;
 use crate::entry::{EntryBody, Request, decode_first_form};
+use crate::image::{Chunk, ImageHead};
 use crate::tree::deletions::decode_range;
 use crate::tree::keys::{
     cells_prefix, row_of_cell, split_cut_key, split_deletion, split_intent_key, split_prefix,
@@ -19,6 +21,9 @@ use node_log::frame::{
     ENTRY_ID_BYTES, EntryHead, Frame, Mark, SegmentHead, decode_states, read_frame, split_record,
 };
 use tree::engine::TreeBytes;
+
+/// Kinds of entries below this are storage's.
+const ENTRY_KINDS: u8 = 6;
 
 /// A record of the log, as a whole and as the body of one; a head and a mark.
 pub fn log_record(bytes: &[u8]) {
@@ -47,12 +52,12 @@ pub fn log_record(bytes: &[u8]) {
     let _ = decode_states(bytes);
     let _ = EntryHead::decode_all(bytes, bytes.len());
     if let Some((kind, body)) = bytes.split_first()
-        && let Ok(body) = EntryBody::decode(kind % 5, Bytes::copy_from_slice(body))
+        && let Ok(body) = EntryBody::decode(kind % ENTRY_KINDS, Bytes::copy_from_slice(body))
     {
         let mut again = Vec::new();
         body.encode(&mut again);
         assert!(
-            EntryBody::decode(kind % 5, Bytes::from(again)).is_ok(),
+            EntryBody::decode(kind % ENTRY_KINDS, Bytes::from(again)).is_ok(),
             "what was read is written"
         );
     }
@@ -87,6 +92,21 @@ pub fn batch(bytes: &[u8]) {
         );
         let _ = (request.rings().count(), request.batch_place(), request.given_us());
     }
+}
+
+/// The head of an image and a chunk of it, from a peer or from the file in which they are kept; what became of a request, as an image
+/// brings it.
+pub fn image(bytes: &[u8]) {
+    if let Ok(head) = ImageHead::from_bytes(Bytes::copy_from_slice(bytes)) {
+        let again = ImageHead::from_bytes(head.to_bytes());
+        assert!(
+            again.is_ok_and(|again| again.to_bytes() == head.to_bytes()),
+            "what was read is written"
+        );
+        let _ = head.tables().count();
+    }
+    let _ = Chunk::decode(Bytes::copy_from_slice(bytes));
+    let _ = decode_answer(Bytes::copy_from_slice(bytes));
 }
 
 /// The value of a row, with what was spilled from it.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use node_log::{EntryHead, GroupAppend, GroupState, Position, RecoveredGroup, Slot};
+use node_log::{
+    Configuration, EntryHead, EntryPlace, GroupAppend, GroupState, Position, RecoveredGroup, Slot,
+};
 use parking_lot::Mutex;
 use types::codec::Malformed;
-use types::{Mutation, ReplicaId, SetId, TableId};
+use types::{Mutation, ReplicaId, RingRange, SetId, TableId};
 
 use crate::apply::once::Asked;
 use crate::commit::{CommitResult, Durable, Outcomes, apply_entry, validate};
@@ -151,9 +153,62 @@ impl Storage {
 
     /// A member begins on this node. Durable with what is awaited next. Returns where the log says so.
     pub fn begin_group(&self, state: &GroupState) -> Result<Position, CommitError> {
+        // What a set wrote before stays: its entries would be taken for some that were applied.
+        let lone = self.log.lone_index(state.set);
+        assert!(lone <= state.cut.index, "set {} has {lone} entries already", state.set.0);
         let appended = self.log.append_birth(state)?;
         self.core.groups.recovered(&RecoveredGroup::new(state.clone()));
         Ok(appended.position)
+    }
+
+    /// A set that this node had alone, and that may get members elsewhere: what it applied is what every further member is handed, as if
+    /// it had been handed over itself. Nothing is written to it meanwhile. `false` if it has members already.
+    pub fn adopt_group(
+        &self,
+        set: SetId,
+        replica: ReplicaId,
+        configuration: Configuration,
+        range: RingRange,
+    ) -> Result<bool, CommitError> {
+        let is_known = self.core.groups.0.lock().contains_key(&set);
+        let index = self.log.lone_index(set);
+        if is_known {
+            return Ok(false);
+        }
+        let born = GroupState::born(set, replica, configuration);
+        // A member without any entry is told apart from one that lost them: see [`GroupState::born`].
+        let cut = EntryPlace { index: index.max(born.cut.index), term: born.term };
+        let now_s = self.core.clock.now_s();
+        let state = GroupState { cut, commit: cut.index, now_s, range: Some(range), ..born };
+        self.begin_group(&state)?;
+        self.recovered_groups.lock().push(RecoveredGroup::new(state));
+        Ok(true)
+    }
+
+    /// A set goes on with other members than its log says, because too many were lost for good. Only before anybody asked for
+    /// [`Storage::recovered_groups`]; durable with what is awaited next. `false` if this node has no member of it.
+    pub fn force_configuration(
+        &self,
+        set: SetId,
+        term: u64,
+        configuration: Configuration,
+    ) -> Result<bool, CommitError> {
+        let mut groups = self.recovered_groups.lock();
+        let Some(group) = groups.iter_mut().find(|group| group.state.set == set) else {
+            return Ok(false);
+        };
+        // It was done before, or the set has gone on since.
+        if group.state.configuration.index >= configuration.index {
+            return Ok(true);
+        }
+        // In a term that nobody was in, nobody has voted.
+        let (vote, term) =
+            if term > group.state.term { (0, term) } else { (group.state.vote, group.state.term) };
+        let state = GroupState { term, vote, configuration, ..group.state.clone() };
+        let append = GroupAppend { state: Some(state.clone()), ..GroupAppend::default() };
+        self.log.append_group(set, &append)?;
+        group.state = state;
+        Ok(true)
     }
 
     /// A set that was split off has no member here: nobody waits for it.

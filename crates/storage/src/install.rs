@@ -140,6 +140,8 @@ impl Ingest<'_> {
             self.opened.guards.add(tree, &self.opened.purge, self.set, seconds);
         }
         progress.install(head.point, head.definition.clone());
+        // Nobody else writes keys of the set: those who read many rows see all of it from now on.
+        progress.publish(self.opened.tree.next_seqno());
         self.opened.note_write(self.position, 1);
         self.core.pressure.change(1);
         self.opened.sizes.ask_for_full_walk();
@@ -261,6 +263,7 @@ pub(crate) fn apply_truncate(
     }
     opened.note_write(place.position, 1);
     opened.sizes.ask_for_full_walk();
+    progress.publish(opened.tree.next_seqno());
     progress.set_applied(place.applied);
     Ok(NOTHING)
 }

@@ -56,6 +56,7 @@ mod staging;
 mod steps;
 mod storage;
 mod sure;
+mod sweeping;
 mod tree;
 mod weigh;
 
@@ -94,4 +95,5 @@ pub use slots::Slots;
 pub use snapshot::{Restored, SnapshotError, SnapshotFacts, remove_snapshot, restore, snapshots};
 pub use staging::{CHUNK_BYTES_MAX, Staging};
 pub use storage::{Ground, Statistics, Storage, Writing};
+pub use sweeping::WantedSweep;
 pub use weigh::{Touched, Weigh};

@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use types::{RingToken, TableId};
+use types::{RingToken, SetId, TableId};
 
 use crate::commit::{AppliedThrough, Durable, SetLocks, log_unwritten};
 use crate::committer::Committer;
@@ -20,6 +20,7 @@ use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::{self, leftovers};
 use crate::options::Driver;
 use crate::sizes::walk::walk_due;
+use crate::sweeping::ring_of;
 use crate::tree::store::{OpenStore, TableStore};
 use crate::tree::sweep::{sweep_deletions, sweep_spilled};
 use node_log::broken::{Rule, breaks};
@@ -29,6 +30,8 @@ use tree::engine::too_many_runs;
 /// With this many nothing is flushed until some were merged, long before a tree refuses it. Writes are refused when
 /// memory is full meanwhile.
 const UNSORTED_RUNS_MAX: usize = 128;
+/// Old deletions of a logical partition wait so long for a place among those that leaders are to take away.
+const SWEEP_WAIT: Duration = Duration::from_millis(5);
 /// How often the flusher looks around by itself.
 const FLUSHER_ROUND: Duration = Duration::from_millis(200);
 /// Stores that are flushed before the flusher looks again which are the largest, and shortens the log: with a thousand
@@ -573,7 +576,16 @@ impl Shared {
         let horizon_s = opened.horizon_at(|retention_s| {
             self.core.definitions.raise_horizon(store.id, floor_s, retention_s)
         });
-        sweep_deletions(store.id, opened, horizon_s, |sweep| goes_on() && self.commit(sweep))?;
+        // Sets with several members have seconds of their own, of which those of others say nothing.
+        let of_partition = |prefix: &[u8]| {
+            let set =
+                self.set_of(store.id, prefix).and_then(|(set, _)| self.core.groups.now_s(set));
+            set.map_or(horizon_s, |now_s| {
+                let definitions = &self.core.definitions;
+                opened.horizon_at(|retention_s| definitions.horizon_s(store.id, now_s, retention_s))
+            })
+        };
+        sweep_deletions(store.id, opened, of_partition, |sweep| goes_on() && self.commit(sweep))?;
         if breaks(Rule::PurgeAhead) {
             opened.purge_ahead();
             return opened.tree.compact_all(opened.watermark());
@@ -629,15 +641,23 @@ impl Shared {
         }
     }
 
+    /// The set of a logical partition, and where it lies on the ring.
+    fn set_of(&self, table: TableId, prefix: &[u8]) -> Option<(SetId, RingToken)> {
+        let ring = ring_of(prefix)?;
+        self.core.locate.get()?(table, ring).map(|set| (set, ring))
+    }
+
     /// Commits a part of a sweep; whether to go on with the partition.
     fn commit(&self, sweep: Sweep) -> bool {
-        let token =
-            sweep.prefix.first_chunk::<16>().map(|bytes| RingToken(u128::from_be_bytes(*bytes)));
-        let locate = self.core.locate.get();
-        let set = locate.zip(token).and_then(|(locate, token)| locate(sweep.table, token));
-        let Some(set) = set else { return false };
-        // What a set with several members does is proposed by its leader.
+        let Some((set, ring)) = self.set_of(sweep.table, &sweep.prefix) else { return false };
+        // What a set with several members does is proposed by its leader, and so are the parts that follow.
         if self.core.groups.contains(set) {
+            let waits = self.core.options.driver == Driver::Threads;
+            self.core.sweeps.add(set, ring, sweep, if waits { SWEEP_WAIT } else { Duration::ZERO });
+            return false;
+        }
+        // Rows that a member left behind, and that go with the next image or purge: they are not this node's to change.
+        if self.core.sweeps.are_proposed() {
             return false;
         }
         match self.committer.commit_sweep(set, sweep) {

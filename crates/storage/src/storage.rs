@@ -307,6 +307,11 @@ impl Storage {
         self.core.poison.get().cloned().or_else(|| self.log.failure())
     }
 
+    /// Nothing is applied any more, because what is kept here cannot be relied on.
+    pub fn give_up(&self, why: impl FnOnce() -> String) {
+        self.core.poison.set(why);
+    }
+
     /// Why an entry of the log could not be applied, if that is so: nothing behind it will be, before a restart.
     pub fn poisoned(&self) -> Option<Arc<str>> {
         self.core.poison.get().cloned()

@@ -29,7 +29,7 @@ pub struct Client {
 
 /// The connection broke, or its bytes did.
 #[derive(Debug)]
-pub struct ClientError(String);
+pub struct ClientError(pub(crate) String);
 
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,9 +127,21 @@ impl Client {
 
     /// Connects with a version of the protocol.
     pub fn connect_with(address: &str, version: Version) -> Result<Client, ClientError> {
+        Client::connect_choosing(address, version, &[])
+    }
+
+    /// The same with more options of STARTUP.
+    pub fn connect_choosing(
+        address: &str,
+        version: Version,
+        more: &[(&str, &str)],
+    ) -> Result<Client, ClientError> {
         let mut client = Client::unstarted(address, version)?;
         let mut options = MapBuilder::new();
         options.string("CQL_VERSION", "3.0.0");
+        for (name, value) in more {
+            options.string(name, value);
+        }
         match client.send(Request::Startup(options.string_map()))?.response {
             Response::Ready => {}
             other => return Err(ClientError(format!("no READY but {other:?}"))),
@@ -233,7 +245,11 @@ impl Client {
                 return Ok(frame);
             }
             let mut chunk = [0; 64 << 10];
-            let count = self.stream.read(&mut chunk)?;
+            let count = match self.stream.read(&mut chunk) {
+                // A signal of this process says nothing of the answer.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if count == 0 {
                 return Err(ClientError("the server closed the connection".into()));
             }

@@ -28,6 +28,7 @@ pub struct Cluster {
     binary: PathBuf,
     settings: Vec<String>,
     data_dir: PathBuf,
+    mesh_port: u16,
     demo: Child,
     nodes: Vec<Member>,
 }
@@ -39,6 +40,18 @@ struct Member {
     /// Only if it was started again: the first one is a child of the demo, which looks after it.
     child: Option<Child>,
     folder: PathBuf,
+    start: Start,
+}
+
+/// How a node is started again, beside what all have.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// Another binary than that of the cluster.
+    pub binary: Option<PathBuf>,
+    /// Settings of its own, as `name=value`.
+    pub settings: Vec<String>,
+    /// What its environment has more.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Cluster {
@@ -62,7 +75,8 @@ impl Cluster {
             .spawn()?;
         // From here on everything is ended by the drop.
         let binary = binary.to_path_buf();
-        let mut cluster = Cluster { binary, settings, data_dir, demo, nodes: Vec::new() };
+        let nodes = Vec::new();
+        let mut cluster = Cluster { binary, settings, data_dir, mesh_port, demo, nodes };
         let begun = Instant::now();
         loop {
             let text = std::fs::read_to_string(cluster.data_dir.join("out"))?;
@@ -92,6 +106,12 @@ impl Cluster {
     /// Where a node listens for clients. The first node is 1, here and below.
     pub fn address(&self, node: usize) -> &str {
         self.nodes.get(node.wrapping_sub(1)).map_or("", |member| &member.address)
+    }
+
+    /// Where the other nodes find a node.
+    pub fn mesh_address(&self, node: usize) -> String {
+        let host = self.address(node).rsplit_once(':').map_or("", |(host, _)| host);
+        format!("{host}:{}", self.mesh_port)
     }
 
     /// Where a node's data is.
@@ -166,6 +186,41 @@ impl Cluster {
         Ok(())
     }
 
+    /// Runs a command of the binary for a node (`helenus COMMAND --data-dir ...`), and returns what it printed; an error if it failed.
+    pub fn command(&self, node: usize, words: &[&str]) -> io::Result<String> {
+        run_command(&self.binary, self.folder(node), words)
+    }
+
+    /// One more node joins; it answers when this returns, with its number.
+    pub fn add(&mut self) -> io::Result<usize> {
+        let output = Command::new(&self.binary)
+            .args(["demo", "--add", "--data-dir"])
+            .arg(&self.data_dir)
+            .stdin(Stdio::null())
+            .output()?;
+        if !output.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        let text = std::fs::read_to_string(self.data_dir.join("out"))?;
+        let told: Vec<Member> = text.lines().filter_map(Member::told).collect();
+        self.nodes.extend(told.into_iter().skip(self.nodes.len()));
+        Ok(self.nodes.len())
+    }
+
+    /// Waits until a node ended by itself.
+    pub fn wait_for_end(&mut self, node: usize) -> io::Result<()> {
+        let member = self.member(node)?;
+        let Some(process) = member.process else { return Ok(()) };
+        eventually(&format!("node {node} ends"), STOPS_WITHIN, || {
+            has_ended(process).then_some(())
+        })?;
+        member.process = None;
+        if let Some(mut child) = member.child.take() {
+            child.wait()?;
+        }
+        Ok(())
+    }
+
     /// Has a node do nothing at all until it is resumed.
     pub fn pause(&mut self, node: usize) -> io::Result<()> {
         let member = self.member(node)?;
@@ -181,6 +236,27 @@ impl Cluster {
             Some(process) => send("-CONT", process),
             None => Ok(()),
         }
+    }
+
+    /// From its next start on a node is started so.
+    pub fn set_start(&mut self, node: usize, start: Start) -> io::Result<()> {
+        self.member(node)?.start = start;
+        Ok(())
+    }
+
+    /// From now on commands, and nodes that join or start again without a binary of their own, are of another one.
+    pub fn use_binary(&mut self, binary: &Path) {
+        self.binary = binary.to_path_buf();
+    }
+
+    /// The process of a node, while it runs.
+    pub fn process(&self, node: usize) -> Option<u32> {
+        self.nodes.get(node.wrapping_sub(1)).and_then(|member| member.process)
+    }
+
+    /// Where everything of the cluster is.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
     }
 
     /// Starts a node again on its folder, and waits until it answers.
@@ -199,10 +275,11 @@ impl Cluster {
     /// Starts a node again without waiting until it answers.
     pub fn begin_restart(&mut self, node: usize) -> io::Result<()> {
         let log = File::options().append(true).open(self.data_dir.join("log"))?;
-        let mut command = Command::new(&self.binary);
+        let start = self.member(node)?.start.clone();
+        let mut command = Command::new(start.binary.as_ref().unwrap_or(&self.binary));
         command.arg("start").arg("--data-dir").arg(self.folder(node));
-        command.args(["--set", "metrics.listen="]);
-        for setting in &self.settings {
+        command.args(["--set", "metrics.listen="]).envs(start.environment);
+        for setting in self.settings.iter().chain(&start.settings) {
             command.args(["--set", setting]);
         }
         let member = self.member(node)?;
@@ -274,7 +351,20 @@ impl Member {
             process: Some(process.parse().ok()?),
             child: None,
             folder: PathBuf::from(folder),
+            start: Start::default(),
         })
+    }
+}
+
+/// Runs a command of the binary for the node of a folder.
+pub(crate) fn run_command(binary: &Path, folder: &Path, words: &[&str]) -> io::Result<String> {
+    let mut command = Command::new(binary);
+    command.args(words).arg("--data-dir").arg(folder).stdin(Stdio::null());
+    let output = command.output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(io::Error::other(text(&output.stderr))),
     }
 }
 
@@ -312,11 +402,14 @@ fn state(process: u32) -> Option<char> {
 
 /// Whether a process ended, though its parent may not have asked how.
 fn has_ended(process: u32) -> bool {
-    matches!(state(process), None | Some('Z' | 'X'))
+    // Its first thread may be over while others still hold its files.
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    let has_others = threads.is_ok_and(|threads| threads.count() > 1);
+    matches!(state(process), None | Some('Z' | 'X')) && !has_others
 }
 
 /// The processes that run on something in a folder.
-fn processes_of(folder: &Path) -> Vec<u32> {
+pub(crate) fn processes_of(folder: &Path) -> Vec<u32> {
     let is_inside = |process: &u32| {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| {

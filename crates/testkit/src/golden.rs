@@ -13,7 +13,10 @@
 
 use std::fmt::Write as _;
 
-use protocol::{Response, ResponseMessage, SchemaChange, SchemaTarget};
+use protocol::{
+    Consistency, ErrorKind, ErrorResponse, PreparedResponse, Response, ResponseMessage,
+    SchemaChange, SchemaTarget,
+};
 use types::value::to_cql_text;
 
 use crate::client::{Client, ClientError, Execution, OwnedValue};
@@ -61,7 +64,27 @@ pub fn parse(script: &str) -> Vec<Step> {
 
 /// Runs a script and writes down every answer.
 pub fn run(client: &mut Client, script: &str) -> Result<String, ClientError> {
+    run_at(client, script, None)
+}
+
+/// The same at another level than ONE.
+pub fn run_at(
+    client: &mut Client,
+    script: &str,
+    consistency: Option<Consistency>,
+) -> Result<String, ClientError> {
+    run_through(std::slice::from_mut(client), script, consistency)
+}
+
+/// The same through several nodes of a cluster: each statement, each execution of what another one prepared, and each page is
+/// asked of the next.
+pub fn run_through(
+    clients: &mut [Client],
+    script: &str,
+    consistency: Option<Consistency>,
+) -> Result<String, ClientError> {
     let mut out = String::new();
+    let mut turns = Turns(clients);
     for step in parse(script) {
         for line in &step.directives {
             let _ = writeln!(out, "{line}");
@@ -69,14 +92,64 @@ pub fn run(client: &mut Client, script: &str) -> Result<String, ClientError> {
         for line in step.text.lines() {
             let _ = writeln!(out, "> {line}");
         }
-        run_step(client, &step, &mut out)?;
+        run_step(&mut turns, &step, consistency, &mut out)?;
         out.push('\n');
     }
     Ok(out)
 }
 
-fn run_step(client: &mut Client, step: &Step, out: &mut String) -> Result<(), ClientError> {
-    let mut execution = Execution::default();
+/// Clients that are asked in turn.
+struct Turns<'a>(&'a mut [Client]);
+
+impl Turns<'_> {
+    fn next(&mut self) -> Result<&mut Client, ClientError> {
+        if self.0.len() > 1 {
+            self.0.rotate_left(1);
+        }
+        self.0.last_mut().ok_or_else(|| ClientError("nobody to ask".to_owned()))
+    }
+
+    /// Executes what one of them prepared: whoever does not know it is asked to prepare it, as drivers do.
+    fn execute(
+        &mut self,
+        text: &str,
+        prepared: &PreparedResponse,
+        execution: &Execution,
+    ) -> Result<ResponseMessage, ClientError> {
+        let client = self.next()?;
+        let message = client.execute(prepared, execution)?;
+        match &message.response {
+            Response::Error(ErrorResponse { kind: ErrorKind::Unprepared { .. }, .. }) => {
+                match client.prepare(text)? {
+                    Ok(own) => client.execute(&own, execution),
+                    Err(message) => Ok(message),
+                }
+            }
+            _ => Ok(message),
+        }
+    }
+
+    /// A keyspace is in use for one connection.
+    fn use_everywhere(
+        &mut self,
+        text: &str,
+        execution: &Execution,
+    ) -> Result<ResponseMessage, ClientError> {
+        let mut answer = self.next()?.query(text, execution)?;
+        for _ in 1..self.0.len() {
+            answer = self.next()?.query(text, execution)?;
+        }
+        Ok(answer)
+    }
+}
+
+fn run_step(
+    turns: &mut Turns<'_>,
+    step: &Step,
+    consistency: Option<Consistency>,
+    out: &mut String,
+) -> Result<(), ClientError> {
+    let mut execution = Execution { consistency, ..Execution::default() };
     let mut is_prepared = false;
     for directive in &step.directives {
         if let Some(values) = directive.strip_prefix("-- bind") {
@@ -87,7 +160,7 @@ fn run_step(client: &mut Client, step: &Step, out: &mut String) -> Result<(), Cl
         }
     }
     let prepared = if is_prepared {
-        match client.prepare(&step.text)? {
+        match turns.next()?.prepare(&step.text)? {
             Ok(prepared) => Some(prepared),
             Err(message) => {
                 show(&message, out);
@@ -107,10 +180,12 @@ fn run_step(client: &mut Client, step: &Step, out: &mut String) -> Result<(), Cl
             prepared.partition_key_indexes
         );
     }
+    let uses = step.text.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("USE "));
     loop {
         let message = match &prepared {
-            Some(prepared) => client.execute(prepared, &execution)?,
-            None => client.query(&step.text, &execution)?,
+            Some(prepared) => turns.execute(&step.text, prepared, &execution)?,
+            None if uses => turns.use_everywhere(&step.text, &execution)?,
+            None => turns.next()?.query(&step.text, &execution)?,
         };
         show(&message, out);
         match message.response {

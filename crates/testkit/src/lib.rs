@@ -1,10 +1,10 @@
 //! What tests share: a small blocking client, golden scripts, the differential test, a node in
-//! a process of its own, a cluster of them, the crash test that kills one, many clients at once, the disk under a node,
+//! a process of its own, a cluster of them, the links between them, the crash test that kills one, many clients at once, the disk under a node,
 //! the loss of its power, and the judge of what many clients saw.
 //!
 //! Nothing of it is shipped.
 //!
-//! Reading order: [`Client`], [`golden`], [`differential`], [`Node`], [`Cluster`], [`crash`], [`flow`], [`disk`],
+//! Reading order: [`Client`], [`golden`], [`differential`], [`Node`], [`Cluster`], [`Links`], [`crash`], [`flow`], [`disk`],
 //! [`power_loss`], [`history`].
 mod client;
 mod cluster;
@@ -14,9 +14,11 @@ pub mod disk;
 pub mod flow;
 pub mod golden;
 pub mod history;
+mod links;
 mod node;
 pub mod power_loss;
 
 pub use client::{Client, ClientError, Execution, OwnedValue};
-pub use cluster::{Cluster, eventually};
-pub use node::Node;
+pub use cluster::{Cluster, Start, eventually};
+pub use links::Links;
+pub use node::{Node, free_port_on};

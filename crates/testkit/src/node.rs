@@ -20,6 +20,8 @@ pub struct Node {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     data_dir: PathBuf,
+    /// 127.0.0.1, or another one of this machine.
+    host: u8,
     port: u16,
     process: Option<Child>,
 }
@@ -50,6 +52,7 @@ impl Node {
             arguments: arguments.iter().map(|argument| argument.to_string()).collect(),
             environment,
             data_dir,
+            host: 1,
             port,
             process: None,
         };
@@ -57,9 +60,31 @@ impl Node {
         Ok(node)
     }
 
+    /// Starts a node that joins a cluster, on 127.0.0.`host`, and waits until it answers.
+    pub fn join(binary: &Path, host: u8, arguments: &[&str]) -> io::Result<Node> {
+        let port = free_port_on(host)?;
+        let name = format!("helenus-{}-{host}-{port}", std::process::id());
+        let mut node = Node {
+            binary: binary.to_path_buf(),
+            arguments: arguments.iter().map(|argument| argument.to_string()).collect(),
+            environment: Vec::new(),
+            data_dir: std::env::temp_dir().join(name),
+            host,
+            port,
+            process: None,
+        };
+        node.launch()?;
+        Ok(node)
+    }
+
+    /// Runs a command of the binary for the node, and returns what it printed; an error if it failed.
+    pub fn command(&self, words: &[&str]) -> io::Result<String> {
+        crate::cluster::run_command(&self.binary, &self.data_dir, words)
+    }
+
     /// Where it listens.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.{}:{}", self.host, self.port)
     }
 
     /// Where its data is.
@@ -108,7 +133,7 @@ impl Node {
     pub fn launch(&mut self) -> io::Result<()> {
         self.begin_launch()?;
         let Some(process) = &mut self.process else { return Ok(()) };
-        let address = format!("127.0.0.1:{}", self.port);
+        let address = format!("127.0.0.{}:{}", self.host, self.port);
         let begin = Instant::now();
         while !answers(&address) {
             if let Some(status) = process.try_wait()? {
@@ -200,7 +225,7 @@ fn free_port() -> io::Result<u16> {
 }
 
 /// The same on each of 127.0.0.1, 127.0.0.2 ...
-pub(crate) fn free_port_on(hosts: u8) -> io::Result<u16> {
+pub fn free_port_on(hosts: u8) -> io::Result<u16> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     // Processes that run at the same time begin far apart.
     let start = std::process::id().wrapping_mul(131);

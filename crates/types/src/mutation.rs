@@ -92,7 +92,7 @@ impl Mutation {
             })
     }
 
-    /// Makes all its times later.
+    /// Makes all its times later; earlier by less than nothing.
     pub fn delay(&mut self, by_us: i64) {
         let later = |timestamp_us: &mut i64| *timestamp_us = timestamp_us.saturating_add(by_us);
         for operation in &mut self.operations {

@@ -135,6 +135,21 @@ impl RingRange {
         self.start <= token && token <= self.last
     }
 
+    /// The tokens all of whose positions lie inside: those behind the first one that is returned, up to and including the second.
+    /// The smallest token, which only the empty key has, is never among them.
+    pub fn whole_tokens(&self) -> Option<(Token, Token)> {
+        let (first, last) = (self.start.token(), self.last.token());
+        let after = match self.start == RingToken::first_of(first) {
+            true => Token(first.0.saturating_sub(1)),
+            false => first,
+        };
+        let last = match self.last == RingToken::last_of(last) {
+            true => last,
+            false => Token(last.0.checked_sub(1)?),
+        };
+        (after < last).then_some((after, last))
+    }
+
     /// The common part, if there is one.
     pub fn intersect(&self, other: &RingRange) -> Option<RingRange> {
         let start = self.start.max(other.start);
@@ -153,6 +168,26 @@ mod tests {
             [("château".as_bytes(), 9114062196463836094), (b"".as_slice(), i64::MIN)]
         {
             assert_eq!(RingToken::of_key(key).token(), Token(token), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn whole_tokens_of_a_range() {
+        let range = |start, last| RingRange { start, last };
+        let (first_of, last_of) =
+            (|token| RingToken::first_of(Token(token)), |token| RingToken::last_of(Token(token)));
+        let cases = [
+            (RingRange::FULL, Some((i64::MIN, i64::MAX))),
+            (range(first_of(-7), last_of(9)), Some((-8, 9))),
+            // A token that two share belongs to neither.
+            (range(RingToken::new(Token(-7), 1), RingToken::new(Token(9), 5)), Some((-7, 8))),
+            (range(first_of(3), last_of(3)), Some((2, 3))),
+            (range(first_of(3), RingToken::new(Token(3), 5)), None),
+            (range(RingToken(0), RingToken(5)), None),
+        ];
+        for (range, expected) in cases {
+            let expected = expected.map(|(after, last)| (Token(after), Token(last)));
+            assert_eq!(range.whole_tokens(), expected, "{range:?}");
         }
     }
 

@@ -18,10 +18,17 @@
 //! **Burst.** What flows over is saved, and spent when the bucket is empty, at up to
 //! [`BURST_RATE_MAX`] in all (facts 2.4).
 //!
+//! **Granted.** Where requests to the partition are admitted on several nodes, each node's budget spends what the leader of the
+//! set grants it, and nothing comes by time alone: see [`crate::grants`].
+//!
 //! Time is in microseconds of any clock that never goes back. One request unit a second is one
 //! millionth of a unit a microsecond, so rates multiply with times without a factor.
 
+mod granted;
+
 use std::collections::BTreeMap;
+
+use granted::Granted;
 
 use crate::charge::Charge;
 use crate::usage::UsageMeter;
@@ -50,7 +57,7 @@ const LATE_US: u64 = 5_000;
 /// A promise is forgotten when nobody came for it for so long.
 const PROMISE_KEPT_US: u64 = 2_000_000;
 /// Budget that is saved for bursts, as time (facts 2.4).
-const BURST_US: u64 = 300_000_000;
+pub(crate) const BURST_US: u64 = 300_000_000;
 /// A partition with this much or more saves nothing, and bursts go up to it (facts 2.4).
 pub const BURST_RATE_MAX: u64 = 3_000;
 const CORRECTION_ONE: u64 = 1 << 16;
@@ -85,7 +92,7 @@ pub enum Patience {
         /// The longest wait that is told.
         wait_us_max: u64,
     },
-    /// It waited as it was promised and is admitted now.
+    /// It waited as it was promised and is admitted now; where the budget is granted, only if that owes no more than it may.
     Waited,
 }
 
@@ -111,10 +118,14 @@ pub struct Budget {
     refilled_at_us: u64,
     clients: BTreeMap<ClientId, Client>,
     fair_rate: u64,
+    /// What clients that were not refused spent in a second of the last window.
+    content_rate: u64,
     window: Window,
     corrections: [u64; 2],
     throttled_count: u64,
     usage: UsageMeter,
+    /// Where it is one node's part of what a set may spend.
+    granted: Option<Box<Granted>>,
 }
 
 /// A moment from which on a request may come again.
@@ -123,6 +134,8 @@ struct Promise {
     fingerprint: u64,
     due_us: u64,
     amount: i64,
+    /// The rate that was counted on.
+    rate: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -132,6 +145,7 @@ struct Client {
     at_us: u64,
     spent: u64,
     was_refused: bool,
+    refused_at_us: u64,
     is_active: bool,
 }
 
@@ -143,7 +157,7 @@ struct Window {
     refused_before: u64,
 }
 
-fn worth(rate: u64, time_us: u64) -> i64 {
+pub(crate) fn worth(rate: u64, time_us: u64) -> i64 {
     i64::try_from(rate.saturating_mul(time_us)).unwrap_or(i64::MAX)
 }
 
@@ -164,21 +178,30 @@ impl Budget {
             refilled_at_us: now_us,
             clients: BTreeMap::new(),
             fair_rate: rate,
+            content_rate: 0,
             window: Window { started_at_us: now_us, refused: 0, refused_before: 0 },
             corrections: [CORRECTION_ONE; 2],
             throttled_count: 0,
             usage: UsageMeter::new(now_us),
+            granted: None,
         }
     }
 
-    /// Request units a second.
+    /// Request units a second; where they are granted, those of the whole set.
     pub fn rate(&self) -> u64 {
-        self.rate
+        self.granted.as_ref().map_or(self.rate, |granted| granted.set_rate)
     }
 
     /// Another rate, from now on. Debts stay.
     pub fn set_rate(&mut self, rate: u64, saves_bursts: bool, now_us: u64) {
         self.refill(now_us);
+        if let Some(granted) = &mut self.granted {
+            let rate = rate.clamp(1, PARTITION_RATE_MAX);
+            granted.set_rate = rate;
+            self.rate = self.rate.min(rate);
+            self.fair_rate = self.fair_rate.min(rate);
+            return;
+        }
         self.rate = rate.clamp(1, PARTITION_RATE_MAX);
         self.saves_bursts = saves_bursts;
         self.balance = self.balance.min(worth(self.rate, DEPTH_US));
@@ -187,20 +210,29 @@ impl Budget {
         self.window.started_at_us = now_us.saturating_sub(WINDOW_US);
     }
 
-    /// How often a request was refused.
+    /// How often a request was refused; where it is granted, by all nodes.
     pub fn throttled_count(&self) -> u64 {
-        self.throttled_count
+        self.granted.as_ref().map_or(self.throttled_count, |granted| granted.set_throttled)
     }
 
-    /// What was spent, and how much of it when.
+    /// What was spent, and how much of it when; where it is granted, by all nodes.
     pub fn usage(&mut self, now_us: u64) -> &mut UsageMeter {
-        self.usage.roll(now_us, self.rate);
-        &mut self.usage
+        match &mut self.granted {
+            None => {
+                self.usage.roll(now_us, self.rate);
+                &mut self.usage
+            }
+            Some(granted) => {
+                granted.set_usage.roll(now_us, granted.set_rate);
+                &mut granted.set_usage
+            }
+        }
     }
 
     /// What is saved for bursts.
     pub fn saved(&self) -> Charge {
-        Charge::from_micros(u64::try_from(self.saved).unwrap_or(0))
+        let saved = self.granted.as_ref().map_or(self.saved, |granted| granted.set_saved);
+        Charge::from_micros(u64::try_from(saved).unwrap_or(0))
     }
 
     /// Takes what a request is reckoned to cost, or says after how many microseconds it may.
@@ -217,17 +249,33 @@ impl Budget {
         let taken = self.corrected(kind, estimate);
         let promised = self.promised(now_us, client, fingerprint);
         // Promises are kept as long as not too much is owed; then they wait like everything else.
-        let is_due = promised.is_some_and(|(_, due_us)| due_us <= now_us)
-            && self.balance > -worth(self.rate, PROMISE_DEBT_US);
-        let may = patience == Patience::Waited
+        let may_owe = self.balance > -self.promise_debt(promised.map(|(_, promise)| promise.rate));
+        let is_due = promised.is_some_and(|(_, it)| it.due_us <= now_us) && may_owe;
+        let may = (patience == Patience::Waited && (may_owe || self.granted.is_none()))
             || is_due
             || self.balance > 0
             || self.is_within_share(client, taken)
             || self.take_saved(taken);
-        if let (false, Patience::Refuse { wait_us_max }) = (may, patience) {
+        if !may {
             self.throttled_count += 1;
+            if let Some(client) = self.clients.get_mut(&client) {
+                client.refused_at_us = now_us;
+            }
+            let wait_us_max = match patience {
+                Patience::Refuse { wait_us_max } => wait_us_max,
+                Patience::Waited => u64::MAX,
+            };
             return Err(match promised {
-                Some((_, due_us)) => due_us.saturating_sub(now_us).max(1),
+                Some((_, promise)) if promise.due_us > now_us || self.granted.is_none() => {
+                    promise.due_us.saturating_sub(now_us).max(1)
+                }
+                // Less came than was to be expected when it was promised: it gets another place.
+                Some((place, _)) => {
+                    if let Some(client) = self.clients.get_mut(&client) {
+                        client.promises.swap_remove(place);
+                    }
+                    self.promise(now_us, client, fingerprint, taken, wait_us_max)
+                }
                 None => self.promise(now_us, client, fingerprint, taken, wait_us_max),
             });
         }
@@ -263,6 +311,12 @@ impl Budget {
         let passed_us = now_us.saturating_sub(self.refilled_at_us);
         self.refilled_at_us = self.refilled_at_us.max(now_us);
         self.usage.roll(now_us, self.rate);
+        if now_us.saturating_sub(self.window.started_at_us) >= WINDOW_US {
+            self.share(now_us);
+        }
+        if self.granted.is_some() {
+            return;
+        }
         let filled = self.balance.saturating_add(worth(self.rate, passed_us));
         self.balance = filled.min(worth(self.rate, DEPTH_US));
         if self.saves_bursts && self.rate < BURST_RATE_MAX {
@@ -271,9 +325,6 @@ impl Budget {
         }
         let burst = self.burst_balance.saturating_add(worth(BURST_RATE_MAX, passed_us));
         self.burst_balance = burst.min(worth(BURST_RATE_MAX, DEPTH_US));
-        if now_us.saturating_sub(self.window.started_at_us) >= WINDOW_US {
-            self.share(now_us);
-        }
     }
 
     /// Works out the fair rate from what happened in the window that ends.
@@ -285,6 +336,7 @@ impl Budget {
         let refused = self.clients.values().filter(|client| client.was_refused).count() as u64;
         let content = self.clients.values().filter(|client| !client.was_refused);
         let content_rate = content.map(|client| client.spent).sum::<u64>() / window_us;
+        self.content_rate = content_rate;
         let left = self.rate.saturating_sub(content_rate) / refused.max(1);
         self.fair_rate = left.max(self.rate / active.max(1)).clamp(1, self.rate);
         for client in self.clients.values_mut() {
@@ -323,7 +375,7 @@ impl Budget {
     }
 
     fn take(&mut self, client: ClientId, amount: i64) {
-        self.balance = self.balance.saturating_sub(amount).min(worth(self.rate, DEPTH_US));
+        self.balance = self.balance.saturating_sub(amount).min(self.ceiling());
         self.burst_balance = self.burst_balance.saturating_sub(amount);
         let floor = -worth(self.fair_rate, OVERDRAFT_US).max(amount);
         if let Some(client) = self.clients.get_mut(&client) {
@@ -334,16 +386,21 @@ impl Budget {
         }
     }
 
-    /// Where the earliest promise to that request is, and when it is due.
-    fn promised(&self, now_us: u64, client: ClientId, fingerprint: u64) -> Option<(usize, u64)> {
+    /// The earliest promise to that request, and where it is.
+    fn promised(
+        &self,
+        now_us: u64,
+        client: ClientId,
+        fingerprint: u64,
+    ) -> Option<(usize, Promise)> {
         let promises = self.clients.get(&client)?.promises.iter().enumerate();
         let mine = promises.clone().filter(|(_, promise)| promise.fingerprint == fingerprint);
         // Where nobody came for a promise in time, its client seems to ask in another way.
-        let may_take = self.balance > -worth(self.rate, DEBT_US);
+        let may_take = self.balance > -self.debt(DEBT_US);
         let late = promises.filter(|(_, promise)| may_take && promise.due_us + LATE_US <= now_us);
         let earliest = |(_, promise): &(usize, &Promise)| promise.due_us;
         let found = mine.min_by_key(earliest).or_else(|| late.min_by_key(earliest));
-        found.map(|(place, promise)| (place, promise.due_us))
+        found.map(|(place, promise)| (place, *promise))
     }
 
     /// Whether the client did not have its share yet. What it was promised comes first.
@@ -354,7 +411,7 @@ impl Budget {
             own if own >= 0 => DEBT_US,
             _ => 0,
         };
-        client.promises.is_empty() && debt_us > 0 && self.balance > -worth(self.rate, debt_us)
+        client.promises.is_empty() && debt_us > 0 && self.balance > -self.debt(debt_us)
     }
 
     /// Promises the client a place behind what it was promised before.
@@ -366,7 +423,7 @@ impl Budget {
         taken: Charge,
         wait_us_max: u64,
     ) -> u64 {
-        let debt_us = -self.balance.min(0) / worth(self.rate, 1);
+        let debt_us = self.owed_us(now_us);
         let Some(client) = self.clients.get_mut(&id) else { return 1 };
         self.window.refused += u64::from(!client.was_refused);
         client.was_refused = true;
@@ -381,7 +438,8 @@ impl Budget {
         let wait_us = u64::try_from(wait_us).unwrap_or(0).saturating_add(1);
         if wait_us <= wait_us_max && client.promises.len() < PROMISES_MAX {
             let due_us = now_us.saturating_add(wait_us);
-            client.promises.push(Promise { fingerprint, due_us, amount: amount(taken) });
+            let (amount, rate) = (amount(taken), self.rate);
+            client.promises.push(Promise { fingerprint, due_us, amount, rate });
         }
         wait_us
     }

@@ -7,9 +7,11 @@
 //! Reading order: [`Charge`]; [`table`] holds the published cost table and how sizes between its rows
 //! are read; [`rules`] is the one place where every other rule stands, each with its source; [`Work`]
 //! is what a request did, and [`charge()`] turns it into its charge; [`budget`] is what a physical
-//! partition may spend, and [`usage`] what it did spend when; [`price`] what that costs.
+//! partition may spend, [`grants`] how several nodes spend it together, and [`usage`] what was spent when; [`price`] what that
+//! costs.
 pub mod budget;
 mod charge;
+pub mod grants;
 pub mod price;
 pub mod rules;
 pub mod table;

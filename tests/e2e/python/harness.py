@@ -64,10 +64,15 @@ def eventually(what, condition, seconds=30):
     raise AssertionError(f"not within {seconds} s: {what} (last error: {last!r})")
 
 
-def restart_server():
-    """Asks the harness for a restart of the server; False when the server is not its own."""
-    say("RESTART PLEASE")
+def ask_harness(what):
+    """Asks the harness to do something with the server; False when the server is not its own."""
+    say(f"{what} PLEASE")
     answer = sys.stdin.readline().strip()
     if answer not in ("DONE", "SKIP"):
         raise AssertionError(f"unexpected answer of the harness: {answer!r}")
     return answer == "DONE"
+
+
+def restart_server():
+    """Asks the harness for a restart of the server; False when the server is not its own."""
+    return ask_harness("RESTART")

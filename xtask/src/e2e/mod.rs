@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`kit`] (what is installed, and how), [`driver`] (which scenarios there are), [`server`] (the node
 //! under test), [`scenario`] (running one program and counting its checks), [`guide`] (the programs printed in
-//! `docs/guide`), [`tls`].
+//! `docs/guide`), [`tls`], [`cluster`].
 
+mod cluster;
 mod driver;
 mod guide;
 mod kit;
@@ -12,23 +13,26 @@ mod server;
 mod tls;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use crate::report::{Report, Step, in_seconds};
 use crate::{Outcome, close};
+pub(crate) use cluster::Demo;
 use driver::{DRIVERS, Driver};
 use kit::{Kit, KitState};
 pub(crate) use server::{Server, build_server};
 
 const GUIDE: &str = "guide";
 const TLS: &str = "tls";
+const CLUSTER: &str = "cluster";
 
 /// What of the end-to-end tests is wanted.
 pub(crate) struct Parts {
     drivers: Vec<&'static Driver>,
     guide: bool,
     tls: bool,
+    cluster: bool,
 }
 
 impl Parts {
@@ -37,11 +41,12 @@ impl Parts {
             drivers: DRIVERS.iter().filter(|driver| wanted(driver.name)).collect(),
             guide: wanted(GUIDE),
             tls: wanted(TLS),
+            cluster: wanted(CLUSTER),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.drivers.is_empty() && !self.guide && !self.tls
+        self.drivers.is_empty() && !self.guide && !self.tls && !self.cluster
     }
 
     fn kits(&self) -> Vec<Kit> {
@@ -51,6 +56,9 @@ impl Parts {
         }
         if self.tls {
             kits.extend(tls::KITS);
+        }
+        if self.cluster {
+            kits.extend(cluster::KITS);
         }
         kits.sort_unstable();
         kits.dedup();
@@ -68,7 +76,12 @@ pub(crate) enum Target {
 
 /// The names of all parts.
 pub(crate) fn part_names() -> Vec<String> {
-    DRIVERS.iter().map(|driver| driver.name).chain([GUIDE, TLS]).map(String::from).collect()
+    DRIVERS
+        .iter()
+        .map(|driver| driver.name)
+        .chain([GUIDE, TLS, CLUSTER])
+        .map(String::from)
+        .collect()
 }
 
 /// `cargo xtask e2e [DRIVER]... [--address HOST:PORT]`.
@@ -165,17 +178,20 @@ fn run_parts(report: &mut Report, parts: &Parts, kits: &BTreeMap<Kit, KitState>,
     if parts.guide {
         guide::run(report, target, &mut |report, kit, name| is_ready(report, kits, kit, name));
     }
-    if parts.tls {
+    let own: [(bool, &str, OwnPart); 2] =
+        [(parts.tls, TLS, tls::run), (parts.cluster, CLUSTER, cluster::run)];
+    for (_, name, run) in own.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
         match target {
             Target::Own { binary } => {
-                tls::run(report, binary, &mut |report, kit, name| {
-                    is_ready(report, kits, kit, name)
-                });
+                run(report, binary, &mut |report, kit, name| is_ready(report, kits, kit, name));
             }
-            Target::External { .. } => report.skip("tls: not our server"),
+            Target::External { .. } => report.skip(format!("{name}: not our server")),
         }
     }
 }
+
+/// A part that needs nodes of its own: it is told whether a kit is ready, for whom.
+type OwnPart = fn(&mut Report, &Path, &mut dyn FnMut(&mut Report, Kit, &str) -> bool);
 
 /// Whether a part can run; if not, says so in the report.
 fn is_ready(report: &mut Report, kits: &BTreeMap<Kit, KitState>, kit: Kit, name: &str) -> bool {

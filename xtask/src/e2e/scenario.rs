@@ -24,7 +24,7 @@ pub(super) fn run_driver(report: &mut Report, driver: &Driver, target: &Target) 
     match target {
         Target::External { host, port } => {
             let program = driver.command(host, *port);
-            let outcome = run_program(report, driver.name, program, "other", &mut || Ok(false));
+            let outcome = run_program(report, driver.name, program, "other", &mut |_| Ok(false));
             step.end(&outcome);
         }
         Target::Own { binary } => {
@@ -37,8 +37,11 @@ pub(super) fn run_driver(report: &mut Report, driver: &Driver, target: &Target) 
                 }
             };
             let program = driver.command("127.0.0.1", server.port());
-            let mut restart = || server.restart().map(|()| true);
-            let outcome = run_program(report, driver.name, program, "helenus", &mut restart);
+            let mut ask = |what: &str| match what {
+                "RESTART" => server.restart().map(|()| true),
+                other => Err(format!("nobody knows how to {other}")),
+            };
+            let outcome = run_program(report, driver.name, program, "helenus", &mut ask);
             if outcome == FAILED {
                 println!("--- the node's log\n{}", server.log_text());
             }
@@ -65,9 +68,9 @@ pub(super) fn run_program(
     name: &str,
     mut program: Command,
     target_name: &str,
-    restart: &mut dyn FnMut() -> Result<bool, String>,
+    ask: &mut dyn FnMut(&str) -> Result<bool, String>,
 ) -> String {
-    match follow(report, name, &mut program, target_name, restart) {
+    match follow(report, name, &mut program, target_name, ask) {
         Ok(count) => {
             report.pass(count);
             format!("ok, {count} checks")
@@ -92,7 +95,7 @@ fn follow(
     name: &str,
     program: &mut Command,
     target_name: &str,
-    restart: &mut dyn FnMut() -> Result<bool, String>,
+    ask: &mut dyn FnMut(&str) -> Result<bool, String>,
 ) -> Result<u64, Broken> {
     let broken = |passed: u64, failure: String| Broken { passed, failure };
     let errors_path = place::e2e().join(format!("{}.stderr", name.replace(['/', ' ', ':'], "-")));
@@ -136,12 +139,12 @@ fn follow(
             passed += 1;
         } else if let Some(what) = line.strip_prefix("skip ") {
             report.skip(format!("{name}: {what}"));
-        } else if line == "RESTART PLEASE" {
-            let answer = match restart() {
+        } else if let Some(what) = line.strip_suffix(" PLEASE") {
+            let answer = match ask(what) {
                 Ok(true) => "DONE\n",
                 Ok(false) => "SKIP\n",
                 Err(error) => {
-                    failure = Some(format!("the restart failed: {error}"));
+                    failure = Some(format!("{what}: {error}"));
                     let _ = child.kill();
                     break;
                 }

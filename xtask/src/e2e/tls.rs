@@ -73,7 +73,7 @@ pub(super) fn run(
             let mut program = program(*kit);
             program.args([setup.name, "127.0.0.1", &server.port().to_string()]).arg(&folder);
             let title = format!("{name} {}", kit.name());
-            outcome = scenario::run_program(report, &title, program, "helenus", &mut || Ok(false));
+            outcome = scenario::run_program(report, &title, program, "helenus", &mut |_| Ok(false));
             if outcome == scenario::FAILED {
                 println!("--- the node's log\n{}", server.log_text());
                 break;

@@ -140,7 +140,11 @@ fn decode(frame: Bytes) -> Result<Frame, FrameError> {
                 }
                 let length = decoder.u32()? as usize;
                 begin = begin.saturating_add(LENGTH_BYTES).saturating_add(length);
-                messages.push(NodeMessage::decode(decoder.take(length)?)?);
+                let message = decoder.take(length)?;
+                // Who knows more may say more.
+                if !NodeMessage::is_later(&message) {
+                    messages.push(NodeMessage::decode(message)?);
+                }
             }
             Frame::Messages(messages)
         }
@@ -195,6 +199,11 @@ impl FrameWriter {
         put_u32(&mut self.bytes, before, length);
         self.count += 1;
         true
+    }
+
+    /// So many bytes are there.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The frame and the number of its messages; what follows begins a new one. `None` if it has no message.

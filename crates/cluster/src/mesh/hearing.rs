@@ -10,13 +10,14 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
+use super::desk::{self, Stranger};
 use super::frame::{Frame, FrameError, FrameReader, echo_frame};
-use super::hello::{Hello, Refusal};
+use super::hello::{First, Hello, Refusal};
 use super::peer::{HearingGuard, Peer};
 use super::told::Subject;
 use crate::Fingerprint;
@@ -105,11 +106,18 @@ async fn hear(
     address: SocketAddr,
     permit: OwnedSemaphorePermit,
 ) {
+    let connected_at = Instant::now();
     let greeting = Box::pin(greet(&shared, acceptor, stream));
     let greeted = timeout(shared.bounds.handshake_timeout, greeting).await;
+    // A stranger takes a place of its own from here on.
     drop(permit);
     let (stream, peer) = match greeted.unwrap_or(Err(HearingError::TooSlow)) {
-        Ok(greeted) => greeted,
+        Ok(Greeted::Node(stream, peer)) => (stream, peer),
+        Ok(Greeted::Stranger { stream, key, frame }) => {
+            let deadline = connected_at + shared.bounds.join_frame_max;
+            let stranger = Stranger { key, address, deadline };
+            return Box::pin(desk::serve(&shared, stream, stranger, frame)).await;
+        }
         Err(error) => {
             if shared.told.is_new(Subject::Stranger(address.ip()), error.kind()) {
                 tracing::warn!(%address, %error, "a connection to the mesh was refused");
@@ -138,27 +146,46 @@ async fn hear(
     }
 }
 
-/// Handshake and hello. Who is refused is told why.
+/// Who is at the other end.
+enum Greeted {
+    Node(TlsStream<TcpStream>, Arc<Peer>),
+    /// One whose key is not pinned, and of which nothing was read yet; or a node that asks to join once more, with its frame.
+    Stranger {
+        stream: TlsStream<TcpStream>,
+        key: Fingerprint,
+        frame: Option<Vec<u8>>,
+    },
+}
+
+/// Handshake and hello. A node that is refused is told why; a stranger is told nothing.
 async fn greet(
     shared: &Shared,
     acceptor: TlsAcceptor,
     stream: TcpStream,
-) -> Result<(TlsStream<TcpStream>, Arc<Peer>), HearingError> {
+) -> Result<Greeted, HearingError> {
     let failed = HearingError::HandshakeFailed;
     stream.set_nodelay(true).map_err(failed)?;
     let mut stream = acceptor.accept(stream).await.map_err(failed)?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let key = certificate.and_then(|certificate| Fingerprint::of(certificate).ok());
-    let hello = Hello::read(&mut stream).await.map_err(failed)?;
+    // Never: no handshake ends without a key.
+    let Some(key) = key else { return Err(failed(io::ErrorKind::InvalidData.into())) };
+    if !shared.pinned.load().contains(&key) {
+        return Ok(Greeted::Stranger { stream, key, frame: None });
+    }
+    let hello = match First::read(&mut stream).await.map_err(failed)? {
+        First::Hello(hello) => hello,
+        First::Join(frame) => return Ok(Greeted::Stranger { stream, key, frame: Some(frame) }),
+    };
     let judged = hello.judge(&shared.hello).and_then(|()| {
         let peers = shared.peers.load();
-        let peer = peers.get(&hello.node).filter(|peer| Some(peer.fingerprint) == key);
+        let peer = peers.get(&hello.node).filter(|peer| peer.fingerprint == key);
         peer.cloned().ok_or(Refusal::NotThatNode)
     });
     let own = Hello { refusal: judged.as_ref().err().copied(), ..shared.hello };
     own.write(&mut stream).await.map_err(failed)?;
     match judged {
-        Ok(peer) => Ok((stream, peer)),
+        Ok(peer) => Ok(Greeted::Node(stream, peer)),
         Err(refusal) => {
             // That it is said is more than is owed.
             let _ = stream.shutdown().await;

@@ -7,6 +7,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use types::NodeId;
 use types::codec::{Decoder, Malformed};
 
+use super::join::{JOIN_FRAME_BYTES_MAX, is_join_frame};
+
 /// How a hello begins.
 const MAGIC: [u8; 4] = *b"HLNM";
 /// Of the mesh: hello and frames. Messages have versions of their own.
@@ -14,7 +16,7 @@ pub(crate) const MESH_VERSION: u16 = 1;
 /// Magic, version, cluster, node, verdict.
 const HELLO_BYTES: u32 = 4 + 2 + 16 + 8 + 1;
 /// A hello of a later version may be longer, but not by much.
-const HELLO_BYTES_MAX: u32 = 256;
+const HELLO_BYTES_MAX: usize = 256;
 
 /// What one side says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,9 @@ impl Hello {
     }
 
     fn decode(bytes: Vec<u8>) -> Result<Hello, Malformed> {
+        if bytes.len() > HELLO_BYTES_MAX {
+            return Err(Malformed);
+        }
         let mut decoder = Decoder::new(bytes.into());
         if decoder.array()? != MAGIC {
             return Err(Malformed);
@@ -96,14 +101,45 @@ impl Hello {
     }
 
     pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Hello> {
-        let malformed = || io::Error::new(io::ErrorKind::InvalidData, "this is not a hello");
-        let length = stream.read_u32().await?;
-        if length > HELLO_BYTES_MAX {
-            return Err(malformed());
+        let bytes = read_counted(stream, HELLO_BYTES_MAX).await?;
+        Hello::decode(bytes).map_err(|Malformed| not_a_hello())
+    }
+}
+
+fn not_a_hello() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "this is not a hello")
+}
+
+async fn read_counted(
+    stream: &mut (impl AsyncRead + Unpin),
+    bytes_max: usize,
+) -> io::Result<Vec<u8>> {
+    let length = stream.read_u32().await? as usize;
+    if length > bytes_max {
+        return Err(not_a_hello());
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+/// How a node whose key is pinned may begin.
+pub(crate) enum First {
+    Hello(Hello),
+    /// It asks to join as if it were not known: the answer to that may have been lost. A join frame without its length.
+    Join(Vec<u8>),
+}
+
+impl First {
+    pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<First> {
+        let bytes = read_counted(stream, JOIN_FRAME_BYTES_MAX).await?;
+        if is_join_frame(&bytes) {
+            return Ok(First::Join(bytes));
         }
-        let mut bytes = vec![0; length as usize];
-        stream.read_exact(&mut bytes).await?;
-        Hello::decode(bytes).map_err(|Malformed| malformed())
+        match Hello::decode(bytes) {
+            Ok(hello) => Ok(First::Hello(hello)),
+            Err(Malformed) => Err(not_a_hello()),
+        }
     }
 }
 

@@ -24,6 +24,9 @@ use super::queue::PIECE_BYTES;
 use super::told::Subject;
 use super::trust;
 
+/// Nodes are started together, or one after the other: that one cannot be reached yet is not told of before this.
+const STARTING: Duration = Duration::from_secs(2);
+
 /// Why there is no connection to a node.
 #[derive(Debug)]
 enum LinkError {
@@ -78,13 +81,15 @@ pub(crate) async fn keep(shared: Arc<Shared>, peer: Arc<Peer>, mut ended: onesho
         Err(error) => return tracing::error!(%error, "this node's key cannot be used"),
     };
     let mut backoff = Backoff::new(&shared, &peer);
+    let begun = Instant::now();
     loop {
         let error = tokio::select! {
             biased;
             _ = &mut ended => return,
             error = Box::pin(be_connected(&shared, &peer, &config, &mut backoff)) => error,
         };
-        if shared.told.is_new(Subject::Node(peer.node), error.kind()) {
+        let is_early = matches!(error, LinkError::Unreachable(_)) && begun.elapsed() < STARTING;
+        if !is_early && shared.told.is_new(Subject::Node(peer.node), error.kind()) {
             tracing::warn!(peer = %peer.node, address = %peer.address(), %error, "no connection to a node");
         }
         tokio::select! {
@@ -109,6 +114,7 @@ async fn be_connected(
     if shared.told.is_new(Subject::Node(peer.node), "connected") {
         tracing::info!(peer = %peer.node, address = %peer.address(), "connected to a node");
     }
+    peer.tell_kinds(trust::told_kinds(stream.get_ref().1.alpn_protocol()));
     let connected_at = Instant::now();
     let guard = peer.begin_link();
     let probe = Probe::default();

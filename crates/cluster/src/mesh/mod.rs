@@ -1,12 +1,16 @@
 //! Links between the nodes of a cluster: mutual TLS with pinned keys, whole messages, in order or lost.
 //!
 //! Each node dials every other: over the connection that it made it speaks, over those that it accepted it listens. So there is one
-//! connection for each ordered pair of nodes, and one order of messages in each. Nothing is repeated: what does not fit, or
+//! connection for each ordered pair of nodes, and in each one order of messages for each of three lanes. Nothing is repeated: what does not fit, or
 //! was on its way when a connection broke, is lost. Consensus and coordinators ask again by themselves.
 
+mod ask;
+mod desk;
 pub mod frame;
 mod hearing;
 mod hello;
+pub mod join;
+pub mod lanes;
 mod link;
 mod peer;
 mod queue;
@@ -16,12 +20,19 @@ mod trust;
 #[cfg(test)]
 mod frame_tests;
 #[cfg(test)]
+mod join_tests;
+#[cfg(test)]
+mod kinds_tests;
+#[cfg(test)]
+mod lanes_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -33,9 +44,13 @@ use tokio::time::Instant;
 use types::NodeId;
 
 use crate::{Fingerprint, Identity};
+pub use ask::{JoinError, ask_to_join};
+pub use desk::{JOIN_ANSWER_MAX, JOIN_FRAME_MAX, JoinDesk, STRANGERS_MAX};
 use frame::{FrameWriter, LENGTH_BYTES};
 use hello::{Hello, MESH_VERSION};
+use lanes::{Lane, PerLane};
 use peer::Peer;
+use queue::PIECE_BYTES;
 use told::{Subject, Told};
 use trust::Pinned;
 
@@ -65,8 +80,10 @@ pub trait Receiver: Send + Sync + 'static {
 /// How long anything may take or be.
 #[derive(Clone, Copy, Debug)]
 pub struct MeshBounds {
-    /// Bytes that wait to be written to one node. More is dropped.
+    /// Bytes that wait to be written to one node, of consensus and of requests each. More is dropped.
     pub queue_bytes_max: usize,
+    /// Bytes that wait to be written to one node of the rows of whole sets; one frame fits in any case. More is dropped.
+    pub bulk_bytes_max: usize,
     /// Bytes of one frame. A larger one ends the connection that it comes from; a message that does not fit into one is dropped. It must
     /// be larger than what one write may take (half of `storage.log_segment`), and no larger than the queue.
     pub frame_bytes_max: usize,
@@ -76,6 +93,12 @@ pub struct MeshBounds {
     pub connect_timeout: Duration,
     /// How long handshake and hello may take.
     pub handshake_timeout: Duration,
+    /// Those who are not known and ask to join, or do not say yet what they want, at once. Further ones are closed at once.
+    pub strangers_max: usize,
+    /// How long such a one may take from connecting to the end of its question, and to take its answer.
+    pub join_frame_max: Duration,
+    /// How long it may take to decide about it.
+    pub join_answer_max: Duration,
     /// How long to wait after the first failed attempt to reach a node; twice as long after each further one ...
     pub backoff_min: Duration,
     /// ... up to this.
@@ -88,14 +111,27 @@ pub struct MeshBounds {
     pub told_every: Duration,
 }
 
+impl MeshBounds {
+    fn lane_bytes_max(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Consensus | Lane::Requests => self.queue_bytes_max,
+            Lane::Bulk => self.bulk_bytes_max,
+        }
+    }
+}
+
 impl Default for MeshBounds {
     fn default() -> MeshBounds {
         MeshBounds {
             queue_bytes_max: 64 * 1024 * 1024,
+            bulk_bytes_max: 16 * 1024 * 1024,
             frame_bytes_max: 48 * 1024 * 1024,
             handshakes_max: 8,
             connect_timeout: Duration::from_secs(2),
             handshake_timeout: Duration::from_secs(5),
+            strangers_max: STRANGERS_MAX,
+            join_frame_max: JOIN_FRAME_MAX,
+            join_answer_max: JOIN_ANSWER_MAX,
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(1),
             probe_every: Duration::from_secs(1),
@@ -149,6 +185,21 @@ pub struct PeerStatus {
     pub dropped: u64,
     /// How often a connection to it was made after the first.
     pub reconnects: u64,
+    /// Of what is told above, how much is of each lane.
+    pub lanes: PerLane<LaneStatus>,
+}
+
+/// How a lane of a link is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// Bytes that wait to be written.
+    pub queued_bytes: u64,
+    /// Messages that wait to be written.
+    pub queued_messages: u64,
+    /// Bytes that were written, before encryption.
+    pub sent_bytes: u64,
+    /// Messages that were not sent.
+    pub dropped: u64,
 }
 
 /// What all tasks share.
@@ -161,6 +212,11 @@ struct Shared {
     /// Read by whoever sends; replaced whole, by one at a time (see `changing`).
     peers: ArcSwap<BTreeMap<NodeId, Arc<Peer>>>,
     pinned: Pinned,
+    /// Who decides about those who are not known. Without it they are refused in the handshake.
+    desk: Mutex<Option<Arc<dyn JoinDesk>>>,
+    has_desk: Arc<AtomicBool>,
+    /// Places of those who are not known.
+    strangers: Arc<Semaphore>,
     /// Held while peers change, with whether there may be any.
     changing: Mutex<bool>,
     closed: watch::Sender<bool>,
@@ -203,7 +259,9 @@ impl Mesh {
         // What fits into a frame fits into an empty queue.
         bounds.queue_bytes_max = bounds.queue_bytes_max.max(bounds.frame_bytes_max + LENGTH_BYTES);
         let pinned = Pinned::default();
-        let config = trust::accepting(&identity, Arc::clone(&pinned)).map_err(io::Error::other)?;
+        let has_desk = Arc::<AtomicBool>::default();
+        let config = trust::accepting(&identity, Arc::clone(&pinned), Arc::clone(&has_desk));
+        let config = config.map_err(io::Error::other)?;
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
@@ -215,6 +273,9 @@ impl Mesh {
             receiver,
             peers: ArcSwap::default(),
             pinned,
+            desk: Mutex::default(),
+            has_desk,
+            strangers: Arc::new(Semaphore::new(bounds.strangers_max)),
             changing: Mutex::new(true),
             closed: watch::Sender::new(false),
             dials: Semaphore::new(bounds.handshakes_max),
@@ -241,13 +302,23 @@ impl Mesh {
         }
     }
 
+    /// From now on those whose key is not pinned may ask to join, and nothing else. Before, they are refused.
+    pub fn set_join_desk(&self, desk: Arc<dyn JoinDesk>) {
+        let shared = &self.shared;
+        let may_change = shared.changing.lock();
+        if *may_change {
+            *shared.desk.lock() = Some(desk);
+            shared.has_desk.store(true, Ordering::Release);
+        }
+    }
+
     /// Never waits. What does not fit into the peer's queue is dropped and counted. What is sent to a node that does not belong to
     /// the cluster is dropped.
     pub fn send(&self, to: NodeId, message: NodeMessage) {
         self.send_all(vec![(to, message)]);
     }
 
-    /// All messages of one turn, grouped by node, one frame each, or more if they are many. Never waits.
+    /// All messages of one turn, grouped by node and lane, one frame each, or more if they are many. Never waits.
     pub fn send_all(&self, messages: Vec<(NodeId, NodeMessage)>) {
         let peers = self.shared.peers.load();
         let mut batches: BTreeMap<NodeId, Batch<'_>> = BTreeMap::new();
@@ -268,6 +339,9 @@ impl Mesh {
         let mut may_change = self.shared.changing.lock();
         *may_change = false;
         self.shared.closed.send_replace(true);
+        self.shared.has_desk.store(false, Ordering::Release);
+        // It may hold whoever holds this mesh. Dropped when the lock is given up.
+        let _desk = self.shared.desk.lock().take();
         self.shared.replace_peers(&[]);
     }
 }
@@ -311,40 +385,50 @@ struct Batch<'a> {
     peer: &'a Peer,
     shared: &'a Shared,
     /// `None` if there is no connection: then nothing needs to be encoded.
-    frame: Option<FrameWriter>,
+    frames: Option<PerLane<FrameWriter>>,
 }
 
 impl<'a> Batch<'a> {
     fn new(peer: &'a Peer, shared: &'a Shared) -> Batch<'a> {
-        Batch { peer, shared, frame: peer.is_sending().then(FrameWriter::default) }
+        Batch { peer, shared, frames: peer.is_sending().then(PerLane::default) }
     }
 
     fn add(&mut self, message: &NodeMessage) {
-        let Batch { peer, shared, frame } = self;
-        let Some(frame) = frame else { return peer.count_dropped(1) };
-        let frame_bytes_max = shared.bounds.frame_bytes_max;
-        if frame.push(message, frame_bytes_max) {
+        let Batch { peer, shared, frames } = self;
+        let lane = Lane::of(message);
+        let Some(frames) = frames else { return peer.count_dropped(lane, 1) };
+        if !peer.knows(message.kind()) {
             return;
         }
-        queue_frame(peer, frame, shared);
+        let frame = frames.of_mut(lane);
+        let frame_bytes_max = shared.bounds.frame_bytes_max;
         if !frame.push(message, frame_bytes_max) {
-            peer.count_dropped(1);
-            if shared.told.is_new(Subject::Node(peer.node), "too large") {
-                tracing::error!(peer = %peer.node, frame_bytes_max, "a message is too large to be sent");
+            queue_frame(peer, lane, frame, shared);
+            if !frame.push(message, frame_bytes_max) {
+                peer.count_dropped(lane, 1);
+                if shared.told.is_new(Subject::Node(peer.node), "too large") {
+                    tracing::error!(peer = %peer.node, frame_bytes_max, "a message is too large to be sent");
+                }
             }
+        }
+        // A frame goes as a whole, and others wait meanwhile.
+        if frame.bytes() >= PIECE_BYTES {
+            queue_frame(peer, lane, frame, shared);
         }
     }
 
     fn finish(mut self) {
-        if let Some(frame) = &mut self.frame {
-            queue_frame(self.peer, frame, self.shared);
+        if let Some(frames) = &mut self.frames {
+            for lane in Lane::ALL {
+                queue_frame(self.peer, lane, frames.of_mut(lane), self.shared);
+            }
             self.peer.wake_writer();
         }
     }
 }
 
-fn queue_frame(peer: &Peer, frame: &mut FrameWriter, shared: &Shared) {
+fn queue_frame(peer: &Peer, lane: Lane, frame: &mut FrameWriter, shared: &Shared) {
     if let Some((bytes, count)) = frame.take() {
-        peer.queue(bytes, u64::from(count), shared.bounds.queue_bytes_max);
+        peer.queue(lane, bytes, u64::from(count), shared.bounds.lane_bytes_max(lane));
     }
 }

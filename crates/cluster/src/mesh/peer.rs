@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use replica::group::NodeMessage;
+use replica::group::{KINDS_FIRST, NodeMessage};
 use tokio::sync::{Notify, oneshot};
 use types::NodeId;
 
+use super::lanes::{Lane, PerLane};
 use super::queue::{Piece, Queue};
-use super::{PeerAddress, PeerStatus, Receiver};
+use super::{LaneStatus, PeerAddress, PeerStatus, Receiver};
 use crate::Fingerprint;
 
 /// No round trip was measured.
@@ -25,6 +26,8 @@ pub(crate) struct Peer {
     /// Something was put into the queue.
     wake: Notify,
     hearing: Mutex<Hearing>,
+    /// The last kind of message that it knows: what it told when it was connected to, or what it sent itself.
+    kinds_known: AtomicU8,
     /// Dropped to end the task that keeps the link to the node.
     link: Mutex<Option<oneshot::Sender<()>>>,
     counted: Counted,
@@ -45,12 +48,17 @@ struct Hearing {
 struct Counted {
     is_heard: AtomicBool,
     round_trip_us: AtomicU64,
-    sent_bytes: AtomicU64,
     sent_frames: AtomicU64,
     received_bytes: AtomicU64,
     received_frames: AtomicU64,
-    dropped: AtomicU64,
     connects: AtomicU64,
+    lanes: PerLane<LaneCounted>,
+}
+
+#[derive(Default)]
+struct LaneCounted {
+    sent_bytes: AtomicU64,
+    dropped: AtomicU64,
 }
 
 impl Peer {
@@ -69,6 +77,7 @@ impl Peer {
             queue: Mutex::default(),
             wake: Notify::new(),
             hearing: Mutex::default(),
+            kinds_known: AtomicU8::new(KINDS_FIRST),
             link: Mutex::new(Some(link)),
             counted,
         };
@@ -98,14 +107,14 @@ impl Peer {
         !self.queue.lock().would_lose()
     }
 
-    pub(crate) fn queue(&self, frame: Vec<u8>, messages: u64, bytes_max: usize) {
-        if !self.queue.lock().push(frame, messages, bytes_max) {
-            self.count_dropped(messages);
+    pub(crate) fn queue(&self, lane: Lane, frame: Vec<u8>, messages: u64, bytes_max: usize) {
+        if !self.queue.lock().push(lane, frame, messages, bytes_max) {
+            self.count_dropped(lane, messages);
         }
     }
 
-    pub(crate) fn count_dropped(&self, messages: u64) {
-        self.counted.dropped.fetch_add(messages, Ordering::Relaxed);
+    pub(crate) fn count_dropped(&self, lane: Lane, messages: u64) {
+        self.counted.lanes.of(lane).dropped.fetch_add(messages, Ordering::Relaxed);
     }
 
     pub(crate) fn wake_writer(&self) {
@@ -115,6 +124,16 @@ impl Peer {
     /// Waits until something may have been put into the queue.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
+    }
+
+    /// Whether a kind of messages may be sent to it.
+    pub(crate) fn knows(&self, kind: u8) -> bool {
+        kind <= self.kinds_known.load(Ordering::Relaxed)
+    }
+
+    /// It was connected to, and told what it knows; nothing where it is older than that.
+    pub(crate) fn tell_kinds(&self, told: Option<u8>) {
+        self.kinds_known.store(told.unwrap_or(KINDS_FIRST), Ordering::Relaxed);
     }
 
     /// A connection to the node was made: from now on it is written to, until what this returns is dropped.
@@ -132,7 +151,10 @@ impl Peer {
         let mut queue = self.queue.lock();
         if let Some(last) = last {
             queue.written(last);
-            self.counted.sent_bytes.fetch_add(last.bytes.len() as u64, Ordering::Relaxed);
+            for lane in Lane::ALL {
+                let bytes = last.shares.of(lane).bytes as u64;
+                self.counted.lanes.of(lane).sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
             self.counted.sent_frames.fetch_add(last.frames, Ordering::Relaxed);
         }
         queue.pop()
@@ -168,10 +190,22 @@ impl Peer {
 
     pub(crate) fn status(&self) -> PeerStatus {
         let queue = self.queue.lock();
-        let ((queued_bytes, queued_messages), connected) = (queue.size(), queue.is_open());
+        let (sizes, connected) = (queue.sizes(), queue.is_open());
         drop(queue);
         let counted = &self.counted;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut lanes = counted.lanes.map(|lane| LaneStatus {
+            sent_bytes: read(&lane.sent_bytes),
+            dropped: read(&lane.dropped),
+            ..LaneStatus::default()
+        });
+        for lane in Lane::ALL {
+            let (status, size) = (lanes.of_mut(lane), sizes.of(lane));
+            status.queued_bytes = size.bytes as u64;
+            status.queued_messages = size.messages;
+        }
+        let sum =
+            |of: fn(&LaneStatus) -> u64| Lane::ALL.into_iter().map(|it| of(lanes.of(it))).sum();
         let round_trip_us = Some(read(&counted.round_trip_us));
         PeerStatus {
             node: self.node,
@@ -180,14 +214,15 @@ impl Peer {
             connected,
             heard: counted.is_heard.load(Ordering::Relaxed),
             round_trip_us: round_trip_us.filter(|measured| *measured != UNMEASURED),
-            queued_bytes: queued_bytes as u64,
-            queued_messages,
-            sent_bytes: read(&counted.sent_bytes),
+            queued_bytes: sum(|lane| lane.queued_bytes),
+            queued_messages: sum(|lane| lane.queued_messages),
+            sent_bytes: sum(|lane| lane.sent_bytes),
             sent_frames: read(&counted.sent_frames),
             received_bytes: read(&counted.received_bytes),
             received_frames: read(&counted.received_frames),
-            dropped: read(&counted.dropped),
+            dropped: sum(|lane| lane.dropped),
             reconnects: read(&counted.connects).saturating_sub(1),
+            lanes,
         }
     }
 }
@@ -199,7 +234,7 @@ impl Drop for LinkGuard {
     fn drop(&mut self) {
         let LinkGuard(peer) = self;
         let lost = peer.queue.lock().close();
-        peer.count_dropped(lost);
+        Lane::ALL.into_iter().for_each(|lane| peer.count_dropped(lane, *lost.of(lane)));
         peer.set_round_trip(UNMEASURED);
         peer.receiver.link_broke(peer.node);
     }
@@ -225,6 +260,12 @@ impl HearingGuard {
             return false;
         }
         peer.counted.received_frames.fetch_add(1, Ordering::Relaxed);
+        // Who sends notes knows them.
+        if let Some(kind) = messages.iter().map(NodeMessage::kind).max()
+            && !peer.knows(kind)
+        {
+            peer.kinds_known.fetch_max(kind, Ordering::Relaxed);
+        }
         peer.receiver.receive(peer.node, messages);
         true
     }

@@ -13,14 +13,14 @@ use types::SetId;
 use super::*;
 use hello::Refusal;
 
-const CLUSTER: u128 = 77;
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(super) const CLUSTER: u128 = 77;
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Keeps what came.
 #[derive(Default)]
-struct Inbox {
-    messages: Mutex<Vec<(NodeId, NodeMessage)>>,
-    broke: Mutex<Vec<NodeId>>,
+pub(super) struct Inbox {
+    pub(super) messages: Mutex<Vec<(NodeId, NodeMessage)>>,
+    pub(super) broke: Mutex<Vec<NodeId>>,
 }
 
 impl Receiver for Inbox {
@@ -35,7 +35,7 @@ impl Receiver for Inbox {
 
 impl Inbox {
     /// The numbers of the requests of a node, in the order they came.
-    fn numbers(&self, from: NodeId) -> Vec<u64> {
+    pub(super) fn numbers(&self, from: NodeId) -> Vec<u64> {
         let messages = self.messages.lock();
         let number = |(node, message): &(NodeId, NodeMessage)| match message {
             NodeMessage::Request { number, .. } if *node == from => Some(*number),
@@ -44,33 +44,38 @@ impl Inbox {
         messages.iter().filter_map(number).collect()
     }
 
-    fn broke_count(&self, node: NodeId) -> usize {
+    pub(super) fn broke_count(&self, node: NodeId) -> usize {
         self.broke.lock().iter().filter(|it| **it == node).count()
     }
 }
 
 /// A node whose mesh is real.
-struct Node {
-    id: NodeId,
-    identity: Identity,
-    inbox: Arc<Inbox>,
-    mesh: Arc<Mesh>,
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) identity: Identity,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) mesh: Arc<Mesh>,
 }
 
-fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     Identity::generate().unwrap()
 }
 
-fn free_listener() -> TcpListener {
+pub(super) fn free_listener() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
 }
 
 impl Node {
-    fn new(id: u64, bounds: MeshBounds) -> Node {
+    pub(super) fn new(id: u64, bounds: MeshBounds) -> Node {
         Node::over(id, identity(), free_listener(), bounds)
     }
 
-    fn over(id: u64, identity: Identity, listener: TcpListener, bounds: MeshBounds) -> Node {
+    pub(super) fn over(
+        id: u64,
+        identity: Identity,
+        listener: TcpListener,
+        bounds: MeshBounds,
+    ) -> Node {
         let (id, inbox) = (NodeId(id), Arc::new(Inbox::default()));
         let options =
             MeshOptions { cluster_id: CLUSTER, own: id, identity: identity.clone(), bounds };
@@ -79,27 +84,36 @@ impl Node {
         Node { id, identity, inbox, mesh }
     }
 
-    fn address(&self) -> PeerAddress {
+    pub(super) fn address(&self) -> PeerAddress {
         let fingerprint = self.identity.fingerprint();
         PeerAddress { node: self.id, address: self.mesh.address(), fingerprint }
     }
 
-    fn status(&self, node: NodeId) -> PeerStatus {
+    pub(super) fn status(&self, node: NodeId) -> PeerStatus {
         self.mesh.peers().into_iter().find(|status| status.node == node).unwrap()
     }
 
-    fn is_linked(&self, node: NodeId) -> bool {
+    pub(super) fn is_linked(&self, node: NodeId) -> bool {
         let status = self.status(node);
         status.connected && status.heard
     }
 }
 
-fn request(number: u64, bytes: usize) -> NodeMessage {
+/// Answers what it is asked.
+pub(super) struct Echo;
+
+impl JoinDesk for Echo {
+    fn ask(&self, _key: Fingerprint, _from: SocketAddr, request: &[u8]) -> Vec<u8> {
+        request.to_vec()
+    }
+}
+
+pub(super) fn request(number: u64, bytes: usize) -> NodeMessage {
     NodeMessage::Request { number, set: SetId(1), body: Bytes::from(vec![number as u8; bytes]) }
 }
 
 /// Waits until something is true.
-async fn until(what: &str, is_true: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, is_true: impl Fn() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !is_true() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
@@ -108,29 +122,33 @@ async fn until(what: &str, is_true: impl Fn() -> bool) {
 }
 
 /// What must come at some time.
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(super) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(it) => it,
         Err(_) => panic!("waited in vain for {what}"),
     }
 }
 
-type Dialed = tokio_rustls::client::TlsStream<TcpStream>;
+pub(super) type Dialed = tokio_rustls::client::TlsStream<TcpStream>;
 
 /// Dials a node by hand, up to the handshake.
-async fn dial(identity: &Identity, to: &Node) -> std::io::Result<Dialed> {
+pub(super) async fn dial(identity: &Identity, to: &Node) -> std::io::Result<Dialed> {
     let config = trust::dialing(identity, to.identity.fingerprint()).unwrap();
     let stream = TcpStream::connect(to.mesh.address()).await?;
     let name = ServerName::try_from("helenus").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-fn hello(node: NodeId) -> Hello {
+pub(super) fn hello(node: NodeId) -> Hello {
     Hello { version: MESH_VERSION, cluster_id: CLUSTER, node, refusal: None }
 }
 
 /// ... and says hello; returns what is answered.
-async fn greet(identity: &Identity, to: &Node, hello: Hello) -> std::io::Result<(Dialed, Hello)> {
+pub(super) async fn greet(
+    identity: &Identity,
+    to: &Node,
+    hello: Hello,
+) -> std::io::Result<(Dialed, Hello)> {
     let mut stream = within("a handshake", dial(identity, to)).await?;
     hello.write(&mut stream).await?;
     let answer = within("a hello", Hello::read(&mut stream)).await?;
@@ -138,7 +156,7 @@ async fn greet(identity: &Identity, to: &Node, hello: Hello) -> std::io::Result<
 }
 
 /// Reads until the other side ends the connection.
-async fn ends(stream: &mut (impl tokio::io::AsyncRead + Unpin)) {
+pub(super) async fn ends(stream: &mut (impl tokio::io::AsyncRead + Unpin)) {
     let mut bytes = [0; 1024];
     within("the end of a connection", async {
         while matches!(stream.read(&mut bytes).await, Ok(read) if read > 0) {}
@@ -146,45 +164,73 @@ async fn ends(stream: &mut (impl tokio::io::AsyncRead + Unpin)) {
     .await;
 }
 
-type Accepted = tokio_rustls::server::TlsStream<TcpStream>;
+pub(super) type Accepted = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// A side that is played by hand and accepts.
-struct ByHand {
-    id: NodeId,
-    identity: Identity,
+pub(super) struct ByHand {
+    pub(super) id: NodeId,
+    pub(super) identity: Identity,
     listener: tokio::net::TcpListener,
 }
 
 impl ByHand {
-    fn new(id: u64) -> ByHand {
+    pub(super) fn new(id: u64) -> ByHand {
         let listener = free_listener();
         listener.set_nonblocking(true).unwrap();
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         ByHand { id: NodeId(id), identity: identity(), listener }
     }
 
-    fn address(&self) -> PeerAddress {
+    pub(super) fn address(&self) -> PeerAddress {
         let address = self.listener.local_addr().unwrap();
         PeerAddress { node: self.id, address, fingerprint: self.identity.fingerprint() }
     }
 
-    async fn accept(&self, from: &Node) -> std::io::Result<Accepted> {
+    pub(super) async fn accept(&self, from: &Node) -> std::io::Result<Accepted> {
+        let config = self.accepting(from);
+        self.accept_with(config).await
+    }
+
+    fn accepting(&self, from: &Node) -> rustls::ServerConfig {
         let pinned = Pinned::default();
         pinned.store(Arc::new(vec![from.identity.fingerprint()]));
-        let config = trust::accepting(&self.identity, pinned).unwrap();
+        trust::accepting(&self.identity, pinned, Arc::default()).unwrap()
+    }
+
+    async fn accept_with(&self, config: rustls::ServerConfig) -> std::io::Result<Accepted> {
         let (stream, _) = within("a connection", self.listener.accept()).await?;
         within("a handshake", TlsAcceptor::from(Arc::new(config)).accept(stream)).await
     }
 
-    async fn greet(&self, from: &Node, answer: Hello) -> std::io::Result<(Accepted, Hello)> {
-        let mut stream = self.accept(from).await?;
+    /// As versions did that said nothing of the messages that they know.
+    pub(super) async fn greet_without_kinds(
+        &self,
+        from: &Node,
+        answer: Hello,
+    ) -> std::io::Result<(Accepted, Hello)> {
+        let mut config = self.accepting(from);
+        config.alpn_protocols.clear();
+        let stream = self.accept_with(config).await?;
+        ByHand::answer(stream, answer).await
+    }
+
+    pub(super) async fn greet(
+        &self,
+        from: &Node,
+        answer: Hello,
+    ) -> std::io::Result<(Accepted, Hello)> {
+        let stream = self.accept(from).await?;
+        ByHand::answer(stream, answer).await
+    }
+
+    async fn answer(mut stream: Accepted, answer: Hello) -> std::io::Result<(Accepted, Hello)> {
         let hello = within("a hello", Hello::read(&mut stream)).await?;
         answer.write(&mut stream).await?;
         Ok((stream, hello))
     }
 }
 
-async fn linked(nodes: &[Node]) {
+pub(super) async fn linked(nodes: &[Node]) {
     let addresses: Vec<PeerAddress> = nodes.iter().map(Node::address).collect();
     nodes.iter().for_each(|node| node.mesh.set_peers(addresses.clone()));
     for one in nodes {
@@ -278,26 +324,31 @@ async fn a_node_with_another_key_than_the_named_one_is_not_spoken_to() {
 
 #[tokio::test]
 async fn a_key_without_its_signature_is_refused() {
-    // The certificate of a named node is no secret: who shows it must also have its key.
+    // The certificate of a named node is no secret: who shows it must also have its key. Also where strangers may ask.
     let node = Node::new(1, MeshBounds::default());
     let (named, thief) = (ByHand::new(2), identity());
     node.mesh.set_peers(vec![named.address()]);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let key = provider.key_provider.load_private_key(thief.private_key()).unwrap();
-    let stolen = rustls::sign::CertifiedKey::new(vec![named.identity.certificate()], key);
-    let mut config = trust::dialing(&thief, node.identity.fingerprint()).unwrap();
-    config.client_auth_cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(stolen));
-    let stream = TcpStream::connect(node.mesh.address()).await.unwrap();
-    let name = ServerName::try_from("helenus").unwrap();
-    let connecting = TlsConnector::from(Arc::new(config)).connect(name, stream);
-    let refused = async {
-        let mut stream = connecting.await?;
-        hello(named.id).write(&mut stream).await?;
-        Hello::read(&mut stream).await
-    };
-    let refused = within("a refusal", refused).await.unwrap_err();
-    assert!(refused.to_string().contains("alert"), "{refused}");
-    assert!(!node.status(named.id).heard);
+    for has_desk in [false, true] {
+        if has_desk {
+            node.mesh.set_join_desk(Arc::new(Echo));
+        }
+        let key = provider.key_provider.load_private_key(thief.private_key()).unwrap();
+        let stolen = rustls::sign::CertifiedKey::new(vec![named.identity.certificate()], key);
+        let mut config = trust::dialing(&thief, node.identity.fingerprint()).unwrap();
+        config.client_auth_cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(stolen));
+        let stream = TcpStream::connect(node.mesh.address()).await.unwrap();
+        let name = ServerName::try_from("helenus").unwrap();
+        let connecting = TlsConnector::from(Arc::new(config)).connect(name, stream);
+        let refused = async {
+            let mut stream = connecting.await?;
+            hello(named.id).write(&mut stream).await?;
+            Hello::read(&mut stream).await
+        };
+        let refused = within("a refusal", refused).await.unwrap_err();
+        assert!(refused.to_string().contains("alert"), "{refused}");
+        assert!(!node.status(named.id).heard);
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
-//! Whom to believe: exactly the keys that are pinned. No authority signs anything, names and dates in certificates count for
+//! Whom to believe: exactly the keys that are pinned. Others may finish a handshake while there is a desk for those who ask to join, and are
+//! strangers then (see `desk`). No authority signs anything, names and dates in certificates count for
 //! nothing; that the other side has the private key is verified by TLS itself, as always.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use replica::group::KINDS_KNOWN;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -24,17 +27,22 @@ use crate::{Fingerprint, Identity};
 /// The keys of those who may connect; replaced as a whole.
 pub(crate) type Pinned = Arc<ArcSwap<Vec<Fingerprint>>>;
 
-/// For connections that this node accepts, from anyone whose key is pinned at that moment.
-pub(crate) fn accepting(identity: &Identity, pinned: Pinned) -> Result<ServerConfig, Error> {
+/// For connections that this node accepts, from anyone whose key is pinned at that moment, and from anyone at all while there is a desk.
+pub(crate) fn accepting(
+    identity: &Identity,
+    pinned: Pinned,
+    has_desk: Arc<AtomicBool>,
+) -> Result<ServerConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let algorithms = provider.signature_verification_algorithms;
-    let verifier = PinnedKeys { pinned, algorithms };
+    let verifier = PinnedKeys { pinned, has_desk, algorithms };
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(Arc::new(verifier))
         .with_single_cert(vec![identity.certificate()], identity.private_key())?;
     // A resumed session would not show its key again, and keys can be taken back.
     config.send_tls13_tickets = 0;
+    config.alpn_protocols = protocols();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)
 }
@@ -44,14 +52,33 @@ pub(crate) fn dialing(identity: &Identity, key: Fingerprint) -> Result<ClientCon
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let algorithms = provider.signature_verification_algorithms;
     let pinned = Arc::new(ArcSwap::from_pointee(vec![key]));
-    let verifier = PinnedKeys { pinned, algorithms };
+    let verifier = PinnedKeys { pinned, has_desk: Arc::default(), algorithms };
     let mut config = builder(provider)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_auth_cert(vec![identity.certificate()], identity.private_key())?;
     config.enable_sni = false;
+    config.alpn_protocols = protocols();
     config.resumption = Resumption::disabled();
     Ok(config)
+}
+
+/// How what a node knows of messages begins, among the protocols that TLS agrees on: a node of a version before there was that says nothing, and
+/// nothing is lost.
+const PROTOCOL: &[u8] = b"helenus-mesh-";
+
+/// The kinds of messages that versions knew which may be in one cluster with this one, the latest first: the last number of each.
+const KINDS_OF_VERSIONS: [u8; 1] = [KINDS_KNOWN];
+
+fn protocols() -> Vec<Vec<u8>> {
+    let name = |kinds: u8| [PROTOCOL, kinds.to_string().as_bytes()].concat();
+    KINDS_OF_VERSIONS.into_iter().map(name).collect()
+}
+
+/// The last kind of message that both sides know, from the protocol that was agreed on.
+pub(crate) fn told_kinds(protocol: Option<&[u8]>) -> Option<u8> {
+    let number = protocol?.strip_prefix(PROTOCOL)?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 fn builder(
@@ -63,6 +90,8 @@ fn builder(
 /// Accepts a certificate for its key, and a handshake only if it was signed by that key.
 struct PinnedKeys {
     pinned: Pinned,
+    /// Whether other keys are accepted from those who dial. Never asked of a key that is dialed.
+    has_desk: Arc<AtomicBool>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -73,13 +102,14 @@ impl fmt::Debug for PinnedKeys {
 }
 
 impl PinnedKeys {
-    fn look_at(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+    fn is_pinned(&self, certificate: &CertificateDer<'_>) -> Result<bool, Error> {
         let fingerprint = Fingerprint::of(certificate)?;
-        match self.pinned.load().contains(&fingerprint) {
-            true => Ok(()),
-            false => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
-        }
+        Ok(self.pinned.load().contains(&fingerprint))
     }
+}
+
+fn unknown_key() -> Error {
+    Error::InvalidCertificate(CertificateError::UnknownIssuer)
 }
 
 impl ServerCertVerifier for PinnedKeys {
@@ -91,7 +121,10 @@ impl ServerCertVerifier for PinnedKeys {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.look_at(end_entity).map(|()| ServerCertVerified::assertion())
+        match self.is_pinned(end_entity)? {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(unknown_key()),
+        }
     }
 
     fn verify_tls12_signature(
@@ -128,7 +161,10 @@ impl ClientCertVerifier for PinnedKeys {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.look_at(end_entity).map(|()| ClientCertVerified::assertion())
+        match self.is_pinned(end_entity)? || self.has_desk.load(Ordering::Acquire) {
+            true => Ok(ClientCertVerified::assertion()),
+            false => Err(unknown_key()),
+        }
     }
 
     fn verify_tls12_signature(

@@ -121,6 +121,8 @@ pub struct Outputs {
     pub frozen: Vec<(SetId, String)>,
     /// Members of other nodes that need the rows themselves.
     pub images_wanted: Vec<(SetId, ReplicaId)>,
+    /// Sets of which more is known to be committed than is applied.
+    pub behind: Vec<SetId>,
     /// Sets of which other members are known now.
     pub reconfigured: Vec<SetId>,
     /// Sets that this node's member does not belong to any more.
@@ -285,6 +287,11 @@ impl Core {
         self.members.get(&set).map(Member::applied)
     }
 
+    /// Up to which entry a member knows its set to be committed.
+    pub(crate) fn commit(&self, set: SetId) -> Option<u64> {
+        self.members.get(&set).map(Member::commit)
+    }
+
     pub(crate) fn matched_by_all(&self, set: SetId) -> Option<u64> {
         self.members.get(&set).and_then(Member::matched_by_all)
     }
@@ -323,6 +330,10 @@ impl Core {
         let turn = self.turn;
         for set in std::mem::take(&mut self.touched) {
             self.with(set, &mut outputs, |member, wishes| member.finish_turn(turn, wishes));
+            let is_behind = |member: &Member| member.applied() < member.commit();
+            if self.members.get(&set).is_some_and(is_behind) {
+                outputs.behind.push(set);
+            }
         }
         self.touched.clear();
         outputs

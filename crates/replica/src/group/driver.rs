@@ -1,6 +1,9 @@
 //! The thread that drives a node's members: it hands the host what came, tells it the time, and sends what is to be sent.
 //! Everybody else has a [`Groups`] and never waits.
 
+mod apart;
+mod orders;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,17 +12,31 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::{
     AllDone, AnswerTo, CommitError, CommitResult, Committed, Configuration, GroupState, Request,
     RequestId, Split, Storage, Truncate,
 };
 use tokio::sync::oneshot;
+use types::travel::Fault;
 use types::{Done, Mutation, NodeId, Outcome, ReplicaId, RingRange, RingToken, SetId, TableId};
 
-use super::host::{HeldRanges, Host, HostOptions, NodeMessage, Now, OnSplit, RingMap, SetRanges};
+use crate::budgets::Budgets;
+
+use super::behind::Behind;
+use super::host::{
+    HeldRanges, Host, HostOptions, NodeMessage, Now, OnNote, OnSplit, Places, RingMap, ServedRead,
+    SetRanges, Wanted,
+};
+use super::load::Traffic;
 use super::member::MemberStatus;
+use super::reads::{RowsAnswer, RowsAsked, RowsDone, RowsOutcome};
+use super::recovery::MemberRecord;
 use super::requests::{WriteDone, WriteOutcome};
+use super::seats::{Seat, Seats};
+use super::serving::{Servants, Tell};
+use apart::{Apart, result_of};
 
 /// A tick of the members' clocks (D9).
 pub const TICK_MS: u64 = 50;
@@ -48,10 +65,31 @@ pub type OnApplied = Box<dyn Fn() + Send + Sync>;
 
 #[expect(clippy::large_enum_variant, reason = "the larger ones are said once in the life of a set")]
 enum Question {
-    Submit { set: SetId, request: Box<Request>, deadline_ms: u64, done: WriteDone },
-    SubmitBatch { request: Box<Request>, deadline_ms: u64, done: WriteDone },
-    Read { set: SetId, done: Box<dyn FnOnce(bool) + Send> },
-    Receive { from: NodeId, messages: Vec<NodeMessage> },
+    Submit {
+        set: SetId,
+        request: Box<Request>,
+        deadline_ms: u64,
+        done: WriteDone,
+    },
+    SubmitBatch {
+        request: Box<Request>,
+        deadline_ms: u64,
+        done: WriteDone,
+    },
+    Read {
+        set: SetId,
+        done: Box<dyn FnOnce(bool) + Send>,
+    },
+    ReadElsewhere(RowsAsked),
+    /// This node read rows for itself.
+    Rows {
+        number: u64,
+        answer: RowsAnswer,
+    },
+    Receive {
+        from: NodeId,
+        messages: Vec<NodeMessage>,
+    },
     LinkBroke(NodeId),
     Begin(GroupState),
     End(SetId),
@@ -59,6 +97,16 @@ enum Question {
     Ranges(SetRanges),
     Map(Box<dyn RingMap>),
     OnSplit(OnSplit),
+    Budgets(Arc<Budgets>),
+    Traffic(Arc<dyn Traffic>),
+    Places(Places),
+    Wanted(Wanted),
+    OnNote(OnNote),
+    Note(NodeId, Bytes),
+    Lead(SetId, NodeId),
+    Meet(Vec<NodeId>),
+    Members(Box<dyn FnOnce(Vec<MemberRecord>) + Send>),
+    Standings(Vec<(NodeId, u64)>),
 }
 
 /// What is asked of one set.
@@ -83,14 +131,20 @@ pub struct Told {
     pub members: Vec<MemberStatus>,
     /// The nodes that are alive, this one included.
     pub alive: BTreeSet<NodeId>,
-    /// Cluster time when this was told, in microseconds.
-    pub cluster_us: i64,
+    /// What is to be added to this node's steady time for that of the cluster, in microseconds; none before enough nodes told the time.
+    pub time_offset_us: Option<i64>,
     /// Whether every member here may answer weak reads.
     pub is_fresh: bool,
     /// The least version of what all agree on that another live node shows.
     pub others_show: u64,
     /// Sets of which the map of this node says that they hold more than their members here do.
     pub narrowed: BTreeSet<SetId>,
+    /// Requests that were handed to other nodes, since this one runs.
+    pub forwarded: u64,
+    /// The disk of this node takes nothing: what its members know gets old.
+    pub is_stuck: bool,
+    /// Up to where the logs of other nodes are known to be on their disks.
+    pub standings: Vec<(NodeId, u64)>,
 }
 
 impl Told {
@@ -110,14 +164,20 @@ struct Shared {
     /// Rung when something is told anew.
     telling: (Mutex<()>, Condvar),
     transport: OnceLock<Arc<dyn Transport>>,
+    places: OnceLock<Places>,
+    seats: OnceLock<Seats>,
+    storage: Arc<Storage>,
     on_applied: Mutex<Vec<(SetId, OnApplied)>>,
     /// Names of requests: what this start drew, and how many-th.
     epoch: u32,
     next_request: AtomicU64,
     request_ms: u64,
     has_failed: AtomicBool,
+    /// See [`Groups::is_old_image`].
+    is_old_image: AtomicBool,
     /// What the members hold.
     ranges: OnceLock<Arc<HeldRanges>>,
+    behind: OnceLock<Behind>,
     /// Whose mailboxes got something; they are woken when a turn is over, once for all that they got.
     wakers: Mutex<Vec<Waker>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -150,12 +210,17 @@ impl Groups {
             told: ArcSwap::default(),
             telling: (Mutex::new(()), Condvar::new()),
             transport: OnceLock::new(),
+            places: OnceLock::new(),
+            seats: OnceLock::new(),
+            storage: Arc::clone(&storage),
             on_applied: Mutex::default(),
             epoch: options.seed as u32,
             next_request: AtomicU64::new(0),
             request_ms,
             has_failed: AtomicBool::new(false),
+            is_old_image: AtomicBool::new(false),
             ranges: OnceLock::new(),
+            behind: OnceLock::new(),
             wakers: Mutex::default(),
             thread: Mutex::new(None),
             clock,
@@ -165,8 +230,10 @@ impl Groups {
         let now = (shared.clock)();
         let mut host = Host::open(node, storage, options, now, wake)?;
         let _ = shared.ranges.set(host.held_ranges());
+        let _ = shared.seats.set(host.seats().clone());
+        let _ = shared.behind.set(host.behind().clone());
         let groups = Groups(shared);
-        groups.tell(&mut host, now);
+        groups.tell(&mut host);
         Ok((groups.clone(), Driver { host, groups }))
     }
 
@@ -202,10 +269,11 @@ impl Groups {
         self.order(Question::LinkBroke(node));
     }
 
-    /// A set that is new, for a part of the ring, with a member on each of these nodes, this one among them. One that is known is left as it is.
-    pub fn begin(&self, set: SetId, range: RingRange, nodes: &[NodeId]) {
+    /// A set that is new, for a part of the ring, with a member on each of these nodes, this one among them; the first `voters` decide. One that is
+    /// known is left as it is, and so is one whose member here went.
+    pub fn begin(&self, set: SetId, range: RingRange, nodes: &[NodeId], voters: usize) {
         let members = nodes.iter().map(|node| (ReplicaId(node.0), *node));
-        let configuration = Configuration::of_voters(members);
+        let configuration = Configuration::of_members(members, voters);
         let born = GroupState::born(set, ReplicaId(self.0.node.0), configuration);
         let state = GroupState { range: Some(range), ..born };
         self.order(Question::Begin(state));
@@ -229,16 +297,6 @@ impl Groups {
     #[inline]
     pub fn holds(&self, set: SetId, part: RingRange) -> bool {
         self.0.ranges.get().is_none_or(|ranges| ranges.holds(set, part))
-    }
-
-    /// Whoever hands rows over asks here which tables a set has, and which part of the ring.
-    pub fn set_ranges(&self, ranges: SetRanges) {
-        self.order(Question::Ranges(ranges));
-    }
-
-    /// Whoever drives batches over several sets asks here which set holds a key.
-    pub fn set_map(&self, map: Box<dyn RingMap>) {
-        self.order(Question::Map(map));
     }
 
     /// A set that nobody needs any more: its member here is gone for good.
@@ -288,22 +346,44 @@ impl Groups {
         receiver
     }
 
+    /// What a read of this node's rows compares before and after; none if there are none to read.
+    pub fn seat(&self, set: SetId) -> Option<Seat> {
+        self.0.seats.get().and_then(|seats| seats.of(set))
+    }
+
+    /// Asks members on other nodes for a part of the rows that a request wants. `done` is called once.
+    pub fn read_elsewhere(&self, set: SetId, body: Bytes, is_strong: bool, done: RowsDone) {
+        let deadline_ms = (self.0.clock)().ms + self.0.request_ms;
+        let asked = RowsAsked { set, body, is_strong, deadline_ms, done };
+        if let Err(question) = self.ask(Question::ReadElsewhere(asked))
+            && let Question::ReadElsewhere(asked) = *question
+        {
+            (asked.done)(RowsOutcome::TimedOut);
+        }
+    }
+
     /// Whether this node's member may answer a weak read: it heard from a leader not long ago.
     pub fn may_read_locally(&self, set: SetId) -> bool {
         let told = self.0.told.load();
         told.member(set).is_some_and(is_fresh) && !told.narrowed.contains(&set)
     }
 
-    /// Whether all of them may: then nobody needs to look which are asked.
+    /// Whether all of them may, and none is behind: then nobody needs to look which are asked.
     #[inline]
     pub fn may_read_all_locally(&self) -> bool {
-        self.0.told.load().is_fresh
+        self.0.told.load().is_fresh && !self.0.behind.get().is_some_and(Behind::is_any)
     }
 
     /// How many voters of a set are needed, how many it has, and how many of them are on nodes that are alive.
     pub fn alive(&self, set: SetId) -> (usize, usize, usize) {
         let told = self.0.told.load();
-        let Some(member) = told.member(set) else { return (1, 1, 0) };
+        let Some(member) = told.member(set).filter(|member| !member.voters.is_empty()) else {
+            let places = self.0.places.get().map(|places| places(set));
+            let (mut nodes, voters) = places.unwrap_or_default();
+            nodes.truncate(voters);
+            let alive = nodes.iter().filter(|node| told.alive.contains(node)).count();
+            return (nodes.len() / 2 + 1, nodes.len(), alive);
+        };
         let alive = member.voters.iter().filter(|node| told.alive.contains(node)).count();
         (member.voters.len() / 2 + 1, member.voters.len(), alive)
     }
@@ -354,13 +434,20 @@ impl Groups {
         let apart = Arc::new(Mutex::new(Apart::new(change.len(), done)));
         for (set, mutations) in change {
             let (slots, mutations): (Vec<usize>, Vec<Mutation>) = mutations.into_iter().unzip();
+            // Several keys may be in several sets before they get there, as those of a batch may.
+            let are_several = mutations.len() > 1;
             let (request, deadline_ms) =
-                self.request(Asks { mutations, ..Asks::default() }, given_us, false);
+                self.request(Asks { mutations, ..Asks::default() }, given_us, are_several);
             let told = Arc::clone(&apart);
             let done: WriteDone = Box::new(move |outcome| Apart::take(&told, &slots, outcome));
-            let question = Question::Submit { set, request: Box::new(request), deadline_ms, done };
+            let request = Box::new(request);
+            let question = match are_several {
+                true => Question::SubmitBatch { request, deadline_ms, done },
+                false => Question::Submit { set, request, deadline_ms, done },
+            };
             if let Err(question) = self.ask(question)
-                && let Question::Submit { done, .. } = *question
+                && let Question::Submit { done, .. } | Question::SubmitBatch { done, .. } =
+                    *question
             {
                 done(WriteOutcome::Done(Err(CommitError::Overloaded)));
             }
@@ -399,7 +486,10 @@ impl Groups {
         let number = self.0.next_request.fetch_add(1, Ordering::Relaxed);
         let id = u128::from(self.0.node.0) << 96 | u128::from(self.0.epoch) << 64;
         let deadline_ms = now.ms + self.0.request_ms;
-        let cluster_us = now.clock_us.max(self.0.told.load().cluster_us);
+        let cluster_us = match self.0.told.load().time_offset_us {
+            Some(offset_us) => now.steady_us().saturating_add(offset_us),
+            None => now.clock_us,
+        };
         let cluster_s = u32::try_from(cluster_us / 1_000_000).unwrap_or(u32::MAX);
         let tried_s = u32::try_from(self.0.request_ms.div_ceil(1000)).unwrap_or(u32::MAX);
         let request = Request {
@@ -437,6 +527,17 @@ impl Groups {
         }
     }
 
+    /// Sends what was read for another node, or takes it.
+    fn answer_rows(&self, read: &ServedRead, answer: RowsAnswer) {
+        let (to, number) = (read.from, read.number);
+        if to == self.0.node {
+            return self.order(Question::Rows { number, answer });
+        }
+        if let Some(transport) = self.0.transport.get() {
+            transport.send_all(vec![(to, NodeMessage::Rows { number, answer })]);
+        }
+    }
+
     /// What the node itself wants is taken however many wait: it is said once, and there is little of it.
     fn order(&self, question: Question) {
         self.0.inbox.lock().questions.push(question);
@@ -467,7 +568,7 @@ impl Groups {
         Ok(inbox)
     }
 
-    fn tell(&self, host: &mut Host, now: Now) {
+    fn tell(&self, host: &mut Host) {
         let members = host.status();
         let narrowed = host.narrowed();
         let told = Told {
@@ -475,8 +576,11 @@ impl Groups {
             narrowed,
             members,
             alive: host.alive_nodes(),
-            cluster_us: host.given_us().max(now.clock_us),
+            time_offset_us: host.time_offset_us(),
             others_show: host.others_show(),
+            forwarded: host.forwarded(),
+            standings: host.standings(),
+            is_stuck: host.is_stuck(),
         };
         self.0.told.store(Arc::new(told));
         drop(self.0.telling.0.lock());
@@ -494,71 +598,9 @@ impl Groups {
 }
 
 /// Whether a member heard from a leader not long ago.
-fn is_fresh(member: &MemberStatus) -> bool {
-    member.frozen.is_none() && member.silent_ticks * TICK_MS <= SILENT_MS_MAX
-}
-
-/// A change of several sets, each set's part for itself.
-struct Apart {
-    remaining: usize,
-    result: CommitResult,
-    /// Something was done, or may be.
-    has_effect: bool,
-    done: Option<WriteDone>,
-}
-
-impl Apart {
-    fn new(count: usize, done: WriteDone) -> Apart {
-        Apart { remaining: count, result: Ok(AllDone::new()), has_effect: false, done: Some(done) }
-    }
-
-    /// A set answered for the mutations that stood there.
-    fn take(apart: &Mutex<Apart>, slots: &[usize], outcome: WriteOutcome) {
-        let mut apart = apart.lock();
-        let result = result_of(outcome);
-        let is_refused =
-            matches!(result, Err(CommitError::Unavailable { .. } | CommitError::Overloaded));
-        apart.has_effect |= !is_refused;
-        match (&mut apart.result, result) {
-            (Ok(all), Ok(dones)) => {
-                for (slot, done) in slots.iter().zip(dones) {
-                    if all.len() <= *slot {
-                        let applied = Done { outcome: Outcome::Applied, weight: 0 };
-                        all.resize(slot + 1, applied);
-                    }
-                    if let Some(place) = all.get_mut(*slot) {
-                        *place = done;
-                    }
-                }
-            }
-            (Ok(_), Err(error)) => apart.result = Err(error),
-            (Err(_), _) => {}
-        }
-        apart.remaining = apart.remaining.saturating_sub(1);
-        if apart.remaining == 0
-            && let Some(done) = apart.done.take()
-        {
-            let mut result = std::mem::replace(&mut apart.result, Ok(AllDone::new()));
-            // Nobody is told that nothing was done where something was.
-            if apart.has_effect
-                && matches!(result, Err(CommitError::Unavailable { .. } | CommitError::Overloaded))
-            {
-                result = Err(CommitError::TimedOut);
-            }
-            drop(apart);
-            done(WriteOutcome::Done(result));
-        }
-    }
-}
-
-fn result_of(outcome: WriteOutcome) -> CommitResult {
-    match outcome {
-        WriteOutcome::Done(result) => result,
-        WriteOutcome::Unavailable { required, alive } => {
-            Err(CommitError::Unavailable { required, alive })
-        }
-        WriteOutcome::TimedOut => Err(CommitError::TimedOut),
-    }
+pub(super) fn is_fresh(member: &MemberStatus) -> bool {
+    let is_near = member.has_heard && member.silent_ticks * TICK_MS <= SILENT_MS_MAX;
+    member.frozen.is_none() && member.is_whole && is_near
 }
 
 impl Shared {
@@ -597,12 +639,26 @@ impl Driver {
     pub fn start(self, transport: Arc<dyn Transport>) -> std::io::Result<()> {
         let shared = Arc::clone(&self.groups.0);
         let _ = shared.transport.set(transport);
-        let thread = Builder::new().name("helenus-sets".into()).spawn(move || self.run())?;
+        let answering = self.groups.clone();
+        let tell: Tell = Arc::new(move |read, answer| {
+            if let RowsAnswer::Failed(Fault::Damaged { table, what }) = &answer {
+                answering.found_damage(read.set, &format!("table {table}: {what}"));
+            }
+            answering.answer_rows(read, answer);
+        });
+        let servants = Servants::start(
+            &shared.storage,
+            (self.host.seats(), &self.host.held_ranges()),
+            &shared.clock,
+            &tell,
+        )?;
+        let thread =
+            Builder::new().name("helenus-sets".into()).spawn(move || self.run(servants))?;
         *shared.thread.lock() = Some(thread);
         Ok(())
     }
 
-    fn run(mut self) {
+    fn run(mut self, servants: Servants) {
         let shared = Arc::clone(&self.groups.0);
         let mut next_tick_ms = (shared.clock)().ms + TICK_MS;
         let mut ticks = 0;
@@ -625,13 +681,17 @@ impl Driver {
                 transport.send_all(messages);
             }
             shared.wake_answered();
+            for read in servants.take(self.host.take_reads()) {
+                self.groups.answer_rows(&read, RowsAnswer::Busy);
+            }
             if applied_before != self.applied() {
                 self.tell_applied(&applied_before);
             }
             if ticks >= TELLING_TICKS || self.host.has_news() {
                 ticks = 0;
-                self.groups.tell(&mut self.host, now);
+                self.groups.tell(&mut self.host);
             }
+            shared.is_old_image.store(self.host.refused().is_some(), Ordering::Release);
             if self.host.has_failed() {
                 shared.has_failed.store(true, Ordering::Release);
                 tracing::error!("the log of this node failed: its members take part in nothing");
@@ -643,6 +703,7 @@ impl Driver {
         }
         shared.inbox.lock().is_closing = true;
         self.host.close();
+        servants.close();
         let questions = std::mem::take(&mut shared.inbox.lock().questions);
         for question in questions {
             match question {
@@ -650,6 +711,7 @@ impl Driver {
                     done(WriteOutcome::Done(Err(CommitError::Closed)));
                 }
                 Question::Read { done, .. } => done(false),
+                Question::ReadElsewhere(asked) => (asked.done)(RowsOutcome::TimedOut),
                 _ => {}
             }
         }
@@ -681,13 +743,18 @@ impl Driver {
                 self.host.submit_batch(*request, deadline_ms, done);
             }
             Question::Read { set, done } => self.host.read(set, done),
+            Question::ReadElsewhere(asked) => self.host.read_elsewhere(asked),
+            Question::Rows { number, answer } => {
+                let own = self.groups.node();
+                self.host.answer_rows(own, number, answer);
+            }
             Question::Receive { from, messages } => {
                 messages.into_iter().for_each(|message| self.host.receive(from, message));
             }
             Question::LinkBroke(node) => self.host.link_broke(node),
             Question::Begin(state) => {
                 let set = state.set;
-                if self.host.core().contains(set) {
+                if self.host.core().contains(set) || self.host.has_left(set, state.replica) {
                     return;
                 }
                 if let Err(error) = self.host.begin(state) {
@@ -703,6 +770,16 @@ impl Driver {
             Question::Ranges(ranges) => self.host.set_ranges(ranges),
             Question::OnSplit(on_split) => self.host.set_on_split(on_split),
             Question::Map(map) => self.host.set_map(map),
+            Question::Budgets(budgets) => self.host.share_budgets(budgets),
+            Question::Traffic(traffic) => self.host.share_traffic(traffic),
+            Question::Places(places) => self.host.set_places(places),
+            Question::Meet(nodes) => self.host.meet_nodes(&nodes),
+            Question::Wanted(wanted) => self.host.set_wanted(wanted),
+            Question::OnNote(on_note) => self.host.set_on_note(on_note),
+            Question::Note(to, note) => self.host.note(to, note),
+            Question::Lead(set, node) => self.host.hand_leadership(set, node),
+            Question::Members(done) => done(self.host.member_records()),
+            Question::Standings(known) => self.host.know_standings(&known),
         }
     }
 

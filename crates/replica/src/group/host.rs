@@ -1,14 +1,19 @@
 //! What surrounds the core on a node: the log that its entries go into, the trees that they are applied to, and those who wait
 //! for answers. It has no thread and no socket either: whoever drives it says what came, and sends what is to be sent.
 
+mod alive;
 mod batches;
+mod grants;
 mod intents;
 mod keeping;
 mod members;
+mod reads;
 mod said;
 mod splits;
+mod stuck;
 mod sums;
 mod transfers;
+mod wanted;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -21,7 +26,7 @@ use parking_lot::Mutex;
 use storage::broken::{Rule, breaks};
 use storage::{
     CommitError, CommittedEntry, EntryHead, EntryPlace, GroupAppend, GroupState, RecoveredGroup,
-    Request, Storage,
+    Request, Storage, WantedSweep,
 };
 use types::{NodeId, ReplicaId, RingRange, SetId};
 
@@ -29,10 +34,15 @@ use super::changes::Goal;
 use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
 use super::member::{Answer, CommittedEntries, MemberStatus, Pending, Settings, Ticket, is_of_set};
+use super::reads::Reads;
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
+use super::seats::Seats;
 use batches::Batches;
 pub use batches::RingMap;
+use grants::Sharing;
 use intents::Intents;
+use reads::Confirmed;
+pub use reads::{Places, ServedRead};
 pub(crate) use said::BEATS_MAX;
 pub use said::{NodeMessage, ProposalAnswer};
 use splits::Splits;
@@ -40,11 +50,14 @@ pub use splits::{OnSplit, SplitOff};
 use sums::{Comparison, KIND_COMPARE};
 pub use transfers::SetRanges;
 use transfers::Transfers;
+pub use wanted::{Wanted, WantedMembers};
 
 /// The kind of an entry that asks storage for mutations (`storage/src/entry.rs`).
 const KIND_REQUEST: u8 = 4;
 /// The kind of an entry that says up to where every member has the log: entries before may go.
 const KIND_KNOWN_BY_ALL: u8 = storage::REPLICATION_KINDS_FROM;
+/// So many parts of sweeps are proposed at a tick: each may look at a thousand rows.
+const SWEEPS_PER_TICK: usize = 32;
 /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then.
 const SILENT_S: u32 = 300;
 
@@ -60,12 +73,19 @@ pub struct Now {
     pub clock_us: i64,
 }
 
+impl Now {
+    /// Microseconds since that moment.
+    pub(crate) fn steady_us(self) -> i64 {
+        i64::try_from(self.ms.saturating_mul(1000)).unwrap_or(i64::MAX)
+    }
+}
+
 /// What is known of another node.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     heard_ms: u64,
-    /// By how much its clock is before this node's; not known before it said so.
-    ahead_us: Option<i64>,
+    /// Its clock less the steady time of this node; not known before it said so.
+    clock_offset_us: Option<i64>,
     /// The version of what all agree on that it shows.
     shown: u64,
     /// What its log holds on its disk, the most that it ever said.
@@ -76,7 +96,7 @@ struct Peer {
 
 impl Peer {
     fn new(heard_ms: u64) -> Peer {
-        Peer { heard_ms, ahead_us: None, shown: 0, synced: 0, is_admitted: false }
+        Peer { heard_ms, clock_offset_us: None, shown: 0, synced: 0, is_admitted: false }
     }
 }
 
@@ -133,6 +153,9 @@ impl std::fmt::Debug for Asked {
     }
 }
 
+/// Hears what other nodes note. It must not wait.
+pub type OnNote = Box<dyn Fn(NodeId, Bytes) + Send>;
+
 /// Answers to requests that this node's members were asked for, by this node or another.
 type Answers = Arc<Mutex<Vec<(NodeId, u64, ProposalAnswer)>>>;
 
@@ -150,10 +173,28 @@ pub struct Host {
     options: HostOptions,
     now: Now,
     requests: Requests,
+    /// Of rows that lie on other nodes.
+    reads: Reads,
+    /// Reads of other nodes that this node's members may answer now.
+    served: Vec<ServedRead>,
+    confirmed: Arc<Mutex<Vec<Confirmed>>>,
+    places: Option<Places>,
+    wanted: Option<Wanted>,
+    /// The map by which it was looked last what is wanted.
+    wanted_version: u64,
+    on_note: Option<OnNote>,
+    seats: Seats,
+    /// Who leads sets that have no member here, as others said.
+    hints: BTreeMap<SetId, NodeId>,
+    /// Requests that were handed to other nodes.
+    forwarded: u64,
     answers: Answers,
     peers: BTreeMap<NodeId, Peer>,
-    /// The latest cluster time that was given.
+    /// The nodes of the cluster, once somebody said so: no others are waited for.
+    nodes: Option<BTreeSet<NodeId>>,
+    /// The latest cluster time that was given, and what is to be added to the steady time for it.
     last_given_us: i64,
+    time_offset_us: Option<i64>,
     /// The version of what all agree on that this node shows.
     shown: u64,
     ticks: u64,
@@ -180,6 +221,9 @@ pub struct Host {
     gone: BTreeMap<SetId, ReplicaId>,
     /// What is said when a turn is on disk.
     unsaid: Vec<(u64, (NodeId, NodeMessage))>,
+    /// The last turn that appended something, and the last that is on disk.
+    appended_turn: u64,
+    persisted_turn: u64,
     /// Sets whose member is to go from here, and at which tick.
     leaving: BTreeMap<SetId, u64>,
     /// Who is to belong to sets that are led from here.
@@ -191,6 +235,10 @@ pub struct Host {
     intents: Intents,
     splits: Splits,
     ranges: Arc<HeldRanges>,
+    sharing: Sharing,
+    watched: stuck::Watched,
+    /// Nodes that do not answer, and until when they count as such.
+    unreached: BTreeMap<NodeId, u64>,
 }
 
 /// What the members of a node hold, for those who read from them.
@@ -221,13 +269,26 @@ impl Host {
         now: Now,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Host, String> {
+        storage.propose_sweeps();
         let mut host = Host {
             node,
             now,
             requests: Requests::new(Random::new(options.seed).below(u64::from(u32::MAX)) as u32),
+            reads: Reads::new(Random::new(options.seed).below(u64::from(u32::MAX)) as u32),
+            served: Vec::new(),
+            confirmed: Arc::default(),
+            places: None,
+            wanted: None,
+            wanted_version: 0,
+            on_note: None,
+            seats: Seats::default(),
+            hints: BTreeMap::new(),
+            forwarded: 0,
             answers: Answers::default(),
             peers: BTreeMap::new(),
+            nodes: None,
             last_given_us: 0,
+            time_offset_us: None,
             shown: 0,
             ticks: 0,
             outbox: Vec::new(),
@@ -247,6 +308,8 @@ impl Host {
             transfers: Transfers::new(Random::new(!options.seed).below(u64::from(u32::MAX)) as u32),
             gone: storage.gone_groups(),
             unsaid: Vec::new(),
+            appended_turn: 0,
+            persisted_turn: 0,
             leaving: BTreeMap::new(),
             goals: BTreeMap::new(),
             refused: None,
@@ -255,6 +318,9 @@ impl Host {
             ranges: Arc::default(),
             batches: Batches::default(),
             intents: Intents::default(),
+            sharing: Sharing::default(),
+            watched: stuck::Watched::default(),
+            unreached: BTreeMap::new(),
             storage,
         };
         let mut births = Vec::new();
@@ -307,115 +373,24 @@ impl Host {
         }
     }
 
-    /// Says to a node, or to all, up to where the log is on the disk.
-    fn tell_standing(&mut self, node: Option<NodeId>) {
-        let standing = NodeMessage::Standing { synced: self.storage.synced_position() };
-        let nodes = self.peers.keys().filter(|known| node.is_none_or(|node| node == **known));
-        self.outbox.extend(nodes.map(|node| (*node, standing.clone())));
+    /// From now on whoever it is hears what other nodes note.
+    pub fn set_on_note(&mut self, on_note: OnNote) {
+        self.on_note = Some(on_note);
     }
 
-    /// The most that another node said its log holds on its disk, since this one runs.
-    pub fn synced_of(&self, node: NodeId) -> u64 {
-        self.peers.get(&node).map_or(0, |peer| peer.synced)
-    }
-
-    /// What another node knows of this one's log, if it came back with an old image of its disk: nobody listens to it.
-    pub fn refused(&self) -> Option<u64> {
-        self.refused
-    }
-
-    /// A set that is new, with its first members; one of them is on this node.
-    pub fn begin(&mut self, state: GroupState) -> Result<(), String> {
-        self.storage.begin_group(&state).map_err(|error| error.to_string())?;
-        self.hear_of(&state);
-        self.is_unawaited = true;
-        self.has_news = true;
-        let set = state.set;
-        self.core.add(RecoveredGroup::new(state), Vec::new())?;
-        self.tell_range(set);
-        Ok(())
-    }
-
-    /// The nodes of a set's members count as alive until they were silent for a while.
-    fn hear_of(&mut self, state: &GroupState) {
-        for (_, node) in state.configuration.nodes.iter().filter(|(_, node)| *node != self.node) {
-            let peer = Peer::new(self.now.ms);
-            self.peers.entry(*node).or_insert(peer);
-        }
-    }
-
-    fn is_alive(&self, node: NodeId) -> bool {
-        let is_heard = |peer: &Peer| peer.heard_ms + self.options.alive_ms > self.now.ms;
-        node == self.node || self.peers.get(&node).is_some_and(is_heard)
-    }
-
-    /// The nodes that are alive, as far as this one knows.
-    pub fn alive_nodes(&self) -> BTreeSet<NodeId> {
-        let nodes = self.peers.keys().copied().chain([self.node]);
-        nodes.filter(|node| self.is_alive(*node)).collect()
-    }
-
-    /// The latest cluster time that was given here.
-    pub fn given_us(&self) -> i64 {
-        self.last_given_us
-    }
-
-    /// Whether something began, or leads anew, since this was last asked.
-    pub fn has_news(&mut self) -> bool {
-        std::mem::take(&mut self.has_news)
-    }
-
-    /// Cluster time in microseconds: the clock in the middle of those of the nodes that are alive. A clock that is set wrong on one
-    /// machine changes nothing. It never falls behind what was given before.
-    pub fn cluster_us(&mut self) -> i64 {
-        let alive = self.peers.iter().filter(|(node, _)| self.is_alive(**node));
-        let mut ahead: Vec<i64> = alive.filter_map(|(_, peer)| peer.ahead_us).collect();
-        ahead.push(0);
-        ahead.sort_unstable();
-        let middle = ahead.get((ahead.len() - 1) / 2).copied().unwrap_or(0);
-        let now_us = self.now.clock_us.saturating_add(middle);
-        self.last_given_us = self.last_given_us.max(now_us);
-        self.last_given_us
-    }
-
-    /// Whether enough nodes said what time it is, so that a wrong clock of this one changes nothing.
-    fn knows_time(&self) -> bool {
-        let known = self.peers.values().filter(|peer| peer.ahead_us.is_some()).count();
-        (known + 1) * 2 > self.peers.len() + 1
-    }
-
-    /// The time at which a request to a set is judged, about, in seconds: no earlier than what the set was told before.
-    pub fn time_in_set(&mut self, set: SetId) -> u32 {
-        self.cluster_s().max(self.storage.group_now_s(set))
-    }
-
-    /// Cluster time in seconds.
-    pub fn cluster_s(&mut self) -> u32 {
-        u32::try_from(self.cluster_us() / 1_000_000).unwrap_or(0)
-    }
-
-    /// How many voters of a set are needed, and how many are alive, as far as this node knows.
-    pub fn alive(&self, set: SetId) -> (usize, usize) {
-        let Some(state) = self.core.state(set) else { return (1, 0) };
-        let of_voters = |voters: &[ReplicaId]| {
-            let nodes = voters.iter().filter_map(|voter| state.configuration.node_of(*voter));
-            (voters.len() / 2 + 1, nodes.filter(|node| self.is_alive(*node)).count())
-        };
-        let now = of_voters(&state.configuration.voters);
-        // While two configurations decide, the one that lacks more tells.
-        match state.configuration.is_joint() {
-            true => {
-                let before = of_voters(&state.configuration.outgoing);
-                let lacks = |(required, alive): (usize, usize)| required.saturating_sub(alive);
-                if lacks(before) > lacks(now) { before } else { now }
-            }
-            false => now,
-        }
+    /// Notes something for another node.
+    pub fn note(&mut self, to: NodeId, note: Bytes) {
+        self.outbox.push((to, NodeMessage::Note(note)));
     }
 
     /// The members.
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// This node's member of a set asks for votes now, whatever it heard of a leader.
+    pub fn campaign(&mut self, set: SetId) {
+        self.inbox.push_back(Input::Campaign(set));
     }
 
     /// Asks a member of another node to lead a set.
@@ -425,7 +400,11 @@ impl Host {
 
     /// How the members are.
     pub fn status(&self) -> Vec<MemberStatus> {
-        self.core.status().collect()
+        let changed = |status: MemberStatus| MemberStatus {
+            is_changing: self.is_changing(status.set),
+            ..status
+        };
+        self.core.status().map(changed).collect()
     }
 
     /// Another node said something.
@@ -456,7 +435,7 @@ impl Host {
         peer.heard_ms = self.now.ms;
         match message {
             NodeMessage::Ping { clock_us, shown } => {
-                peer.ahead_us = Some(clock_us.saturating_sub(self.now.clock_us));
+                peer.clock_offset_us = Some(clock_us.saturating_sub(self.now.steady_us()));
                 self.has_news |= shown != peer.shown;
                 peer.shown = shown;
             }
@@ -464,11 +443,21 @@ impl Host {
             NodeMessage::Beats { beats, are_answers } => {
                 self.inbox.push_back(Input::Beats { from, beats, are_answers });
             }
-            NodeMessage::Answer { number, answer } => self.take_answer(number, answer),
+            NodeMessage::Answer { number, answer } => self.receive_answer(from, number, answer),
+            NodeMessage::Read { number, set, is_strong, body } => {
+                self.serve(from, number, set, is_strong, body);
+            }
+            NodeMessage::Rows { number, answer } => self.receive_rows(from, number, answer),
+            NodeMessage::Note(note) => {
+                if let Some(on_note) = &self.on_note {
+                    on_note(from, note);
+                }
+            }
             NodeMessage::Request { number, set, body } => match Request::from_bytes(body.clone()) {
                 Ok(request) => self.propose(set, (request, body), from, number),
                 Err(_) => tracing::warn!(%from, "a request of another node is not readable"),
             },
+            NodeMessage::Relay { number, set, body } => self.relay(from, number, set, body),
             NodeMessage::Gone { set, replica } => self.receive_gone(set, replica),
             NodeMessage::Transfer(message) => self.receive_transfer(from, message),
             NodeMessage::StillMember { set, replica } => self.answer_member(from, set, replica),
@@ -476,24 +465,23 @@ impl Host {
                 self.take_sum(from, set, replica, (index, sum));
             }
             NodeMessage::Differs { set, replica, index } => {
-                self.receive_differs(set, replica, index);
+                self.receive_differs(from, set, replica, index);
             }
             NodeMessage::WhoIs { set } => self.answer_origin(from, set),
             NodeMessage::Origin { set, split_from } => self.take_origin(set, split_from),
+            NodeMessage::Budgets(message) => self.receive_budgets(from, message),
+            NodeMessage::Traffic(message) => self.receive_traffic(from, message),
             NodeMessage::Standing { .. } | NodeMessage::Refused { .. } => {}
-        }
-    }
-
-    /// What became of a request of this node's, or why it is tried again.
-    fn take_answer(&mut self, number: u64, answer: ProposalAnswer) {
-        if self.requests.answer(number, answer, self.now.ms) {
-            self.attempt(number);
         }
     }
 
     /// The connection to a node broke, or was made anew: what was on its way is lost.
     pub fn link_broke(&mut self, node: NodeId) {
         self.requests.link_broke(node, self.now.ms);
+        self.hints.retain(|_, leader| *leader != node);
+        for number in self.reads.link_broke(node) {
+            self.attempt_read(number);
+        }
         self.break_transfers(node);
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.is_admitted = false;
@@ -520,58 +508,34 @@ impl Host {
         self.ticks += 1;
         self.inbox.push_back(Input::Tick);
         let now_s = self.cluster_s();
+        self.look_at_disk();
         self.remove_left();
         self.ask_whether_member();
         self.freeze_wrong();
+        self.say_frozen();
         self.tick_transfers();
         self.tick_splits();
         self.propose_chores(now_s);
+        self.propose_sweeps(now_s);
+        self.follow_wanted();
         self.drive_changes(now_s);
         self.tick_intents(now_s);
         self.tick_batches();
+        self.tick_sharing();
         if self.storage.log_kept_bytes() > self.options.log_bytes_kept {
             self.shorten_log();
         }
+        self.note_silent();
         for number in self.requests.due(self.now.ms) {
             self.attempt(number);
+        }
+        for number in self.reads.due(self.now.ms) {
+            self.attempt_read(number);
         }
         if self.ticks.is_multiple_of(self.options.settings.heartbeat_ticks as u64) {
             self.tell_standing(None);
             self.ping();
         }
-    }
-
-    fn ping(&mut self) {
-        let ping = NodeMessage::Ping { clock_us: self.now.clock_us, shown: self.shown };
-        self.outbox.extend(self.peers.keys().map(|node| (*node, ping.clone())));
-    }
-
-    /// This node shows a version of what all agree on; the others are told.
-    pub fn show(&mut self, version: u64) {
-        self.shown = version;
-        self.ping();
-    }
-
-    /// The least version that another live node shows; without any the largest there is.
-    pub fn others_show(&self) -> u64 {
-        let alive = self.peers.iter().filter(|(node, _)| self.is_alive(**node));
-        alive.map(|(_, peer)| peer.shown).min().unwrap_or(u64::MAX)
-    }
-
-    /// A set that nobody needs any more: its member here is gone for good.
-    pub fn end(&mut self, set: SetId) -> Result<(), String> {
-        let Some(state) = self.core.state(set) else { return Ok(()) };
-        let replica = state.replica;
-        self.storage.end_group(set, replica).map_err(|error| error.to_string())?;
-        self.core.remove(set);
-        self.stalled.retain(|(stalled, _)| *stalled != set);
-        self.known_by_all.remove(&set);
-        self.last_proposed_s.remove(&set);
-        self.last_us.remove(&set);
-        self.tell_range(set);
-        self.is_unawaited = true;
-        self.has_news = true;
-        Ok(())
     }
 
     /// What a leader says by itself.
@@ -600,6 +564,24 @@ impl Host {
         }
     }
 
+    /// Old deletions of sets that this node leads are taken away, a few at a time. What others lead they see to.
+    fn propose_sweeps(&mut self, now_s: u32) {
+        let mut left = SWEEPS_PER_TICK;
+        while left > 0
+            && let Some(sweep) = self.storage.take_sweep()
+        {
+            let WantedSweep { set, ring, kind, body } = sweep;
+            // One that came to the log behind a split would change rows of another set.
+            let is_here = self.range_in_log(set).is_some_and(|range| range.contains(ring))
+                && !self.is_splitting_off(set, ring);
+            if self.core.leads(set) && is_here && self.knows_time() {
+                left -= 1;
+                let (ticket, before) = (None, Vec::new());
+                self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
+            }
+        }
+    }
+
     /// Takes turns until nothing is left to do but to wait. Returns what is to be sent.
     pub fn turn(&mut self) -> Vec<(NodeId, NodeMessage)> {
         loop {
@@ -613,6 +595,7 @@ impl Host {
             for number in self.requests.found_leader(|set| self.core.leader(set)) {
                 self.attempt(number);
             }
+            self.take_confirmed();
             if self.inbox.is_empty() && !self.is_stalled() {
                 break;
             }
@@ -623,16 +606,20 @@ impl Host {
                 break;
             }
         }
+        self.settle_behind();
         std::mem::take(&mut self.outbox)
     }
 
     /// Does what the core wants, in its order.
     fn follow(&mut self, outputs: Outputs) {
+        self.requests.touched.extend(outputs.behind.iter());
         self.has_news |= !outputs.leads.is_empty();
         for set in &outputs.leads {
             self.storage.forget_proposed(*set);
         }
-        let is_kept = !outputs.appends.is_empty();
+        if !outputs.appends.is_empty() {
+            self.appended_turn = outputs.turn;
+        }
         self.stalled.extend(outputs.appends);
         self.append(outputs.turn);
         let to_message = |(node, message)| (node, NodeMessage::Consensus(message));
@@ -653,11 +640,9 @@ impl Host {
             self.answer(ticket, answer);
         }
         for (node, set, replica) in outputs.removed {
-            let gone = (node, NodeMessage::Gone { set, replica });
-            // Not before this node knows for sure that it is committed: it may need their vote to find out.
-            match is_kept {
-                true => self.unsaid.push((outputs.turn, gone)),
-                false => self.outbox.push(gone),
+            // Who left itself does not know whether those who stay know it.
+            if !outputs.left.contains(&set) && !self.leaving.contains_key(&set) {
+                self.say_gone(node, set, replica);
             }
         }
         outputs.left.into_iter().for_each(|set| self.leave_later(set));
@@ -745,6 +730,10 @@ impl Host {
         for entry in entries.iter().filter(|entry| entry.head.kind == KIND_COMPARE) {
             self.compare(set, &entry.body);
         }
+        if leads {
+            let storage = &self.storage;
+            entries.iter().for_each(|it| storage.sweep_on(set, it.head.kind, &it.body));
+        }
         self.inbox.push_back(Input::Applied { set, index: last });
     }
 
@@ -782,6 +771,7 @@ impl Host {
         self.close_batches();
         self.close_intents();
         self.requests.close();
+        self.reads.close();
         for (_, asked) in self.asked.drain() {
             match asked {
                 Asked::Write(_, done) => done(ProposalAnswer::Done(Err(CommitError::Closed))),

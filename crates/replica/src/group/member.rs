@@ -1,7 +1,9 @@
 //! One member of one set: what consensus needs around it so that nothing is said before it is on disk, nobody is answered twice,
 //! and nothing that a peer sends can end the process.
 
+mod leading;
 mod moves;
+mod of_set;
 mod rest;
 mod status;
 
@@ -12,15 +14,16 @@ use raft::eraftpb::{Entry, Message, MessageType};
 use raft::{Config, RawNode, Ready, StateRole};
 use slog::Logger;
 use storage::broken::{Rule, breaks};
-use storage::{Configuration, EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot, Split};
+use storage::{Configuration, EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot};
 use types::{NodeId, ReplicaId, SetId};
 
-use super::changes::{Change, KIND_MEMBERS};
 use super::entries::{Entries, KIND_EMPTY, Wanted, context_of, parts};
 use super::wire::PeerMessage;
 use crate::group::core::Random;
 use moves::Sender;
 pub(crate) use moves::{StagedPlace, Standing};
+use of_set::is_sound_entry;
+pub(crate) use of_set::{Pending, is_of_set};
 
 /// How members measure time and how much they hold.
 #[derive(Clone, Copy, Debug)]
@@ -118,10 +121,22 @@ pub struct MemberStatus {
     pub last: u64,
     /// The nodes of its voters.
     pub voters: Vec<NodeId>,
+    /// The nodes of its members that only follow.
+    pub learners: Vec<NodeId>,
+    /// Whether two configurations decide.
+    pub is_joint: bool,
+    /// Whether this node changes who belongs to its set.
+    pub is_changing: bool,
     /// Of a leader: how far each voter has its log.
     pub matched: Vec<(NodeId, u64)>,
     /// Ticks since it heard from a leader.
     pub silent_ticks: u64,
+    /// Whether it heard from one, or led, since this node runs: what it knows from before may be of any age.
+    pub has_heard: bool,
+    /// Its leader did not confirm reads for long: others may be reached.
+    pub is_cut_off: bool,
+    /// Whether it has rows: it was not made empty to be handed them, and is not being handed them.
+    pub is_whole: bool,
     /// Why it takes part in nothing, if so.
     pub frozen: Option<String>,
 }
@@ -180,8 +195,9 @@ fn rank_of(set: SetId, replica: ReplicaId, configuration: &Configuration) -> usi
     voters.extend(&configuration.outgoing);
     voters.sort_unstable();
     voters.dedup();
-    let place = voters.iter().position(|voter| *voter == replica).unwrap_or(0);
     let count = voters.len().max(1);
+    // Who does not decide does not lead either.
+    let Some(place) = voters.iter().position(|voter| *voter == replica) else { return count };
     (place + count - set.0 as usize % count) % count
 }
 
@@ -232,6 +248,7 @@ pub(crate) struct Member {
     seen: (StateRole, u64, u64),
     ticks: u64,
     heard_at: u64,
+    has_heard: bool,
     /// The last entry and the last batch of reads when it last ticked, and for how many ticks nothing was wanted.
     last_seen: (u64, u64),
     calm_ticks: u64,
@@ -240,6 +257,8 @@ pub(crate) struct Member {
     reads: VecDeque<ReadBatch>,
     unasked_reads: Vec<Ticket>,
     next_batch: u64,
+    /// Since which tick no read was confirmed, while some wait.
+    unconfirmed_since: Option<u64>,
     unpersisted: VecDeque<Unpersisted>,
     applied: u64,
     /// Handed over to be applied.
@@ -300,6 +319,7 @@ impl Member {
             seen: (StateRole::Follower, u64::MAX, 0),
             ticks: 0,
             heard_at: 0,
+            has_heard: false,
             last_seen: (0, 0),
             calm_ticks: 0,
             proposed: VecDeque::new(),
@@ -307,6 +327,7 @@ impl Member {
             reads: VecDeque::new(),
             unasked_reads: Vec::new(),
             next_batch: 0,
+            unconfirmed_since: None,
             unpersisted: VecDeque::new(),
             applied,
             handed_over: applied,
@@ -400,7 +421,7 @@ impl Member {
         }
         self.set_timeout(true);
         if self.is_leader() {
-            self.heard_at = self.ticks;
+            (self.heard_at, self.has_heard) = (self.ticks, true);
         }
         let late = self.ticks.saturating_sub(self.settings.read_retry_ticks);
         let mut again: Vec<Ticket> = Vec::new();
@@ -431,7 +452,7 @@ impl Member {
             self.meet(replica, from);
         }
         if Member::is_from_leader(&message) && message.term >= self.raw.raft.term {
-            self.heard_at = self.ticks;
+            (self.heard_at, self.has_heard) = (self.ticks, true);
         }
         let _ = self.raw.step(message);
         self.set_timeout(false);
@@ -607,6 +628,7 @@ impl Member {
             return;
         }
         self.next_batch += 1;
+        self.unconfirmed_since.get_or_insert(self.ticks);
         let number = self.next_batch;
         let tickets = std::mem::take(&mut self.unasked_reads);
         self.reads.push_back(ReadBatch { number, tickets, asked_at: self.ticks, index: None });
@@ -625,6 +647,7 @@ impl Member {
                 && is_ours
             {
                 batch.index = Some(read.index);
+                self.unconfirmed_since = None;
             }
         }
         if let Some(soft) = ready.ss() {
@@ -739,18 +762,8 @@ impl Member {
         log.state.clone()
     }
 
-    /// Asks a member of another node to take over.
-    pub(crate) fn hand_leadership_to(&mut self, node: NodeId) {
-        if let Some(replica) = self.state().configuration.replica_on(node) {
-            self.hand_leadership_to_member(replica);
-        }
-    }
-
-    pub(crate) fn hand_leadership_to_member(&mut self, replica: ReplicaId) {
-        if self.is_leader() && self.raw.raft.lead_transferee.is_none() {
-            self.raw.transfer_leader(replica.0);
-            self.set_timeout(false);
-        }
+    pub(crate) fn commit(&self) -> u64 {
+        self.raw.raft.raft_log.committed
     }
 
     pub(crate) fn applied(&self) -> u64 {
@@ -761,39 +774,9 @@ impl Member {
         self.ticks - self.heard_at
     }
 
-    /// Asks for votes now, and again as long as nobody leads.
-    pub(crate) fn campaign(&mut self) {
-        self.is_eager = true;
-        let _ = self.raw.campaign();
-        self.set_timeout(true);
-    }
-
     /// The messages that may leave, for the nodes they are for.
     pub(crate) fn address(&self, message: Message) -> Option<(NodeId, PeerMessage)> {
         let node = self.node_of(ReplicaId(message.to))?;
         PeerMessage::travels(&message).then_some((node, PeerMessage { set: self.set, message }))
     }
-}
-
-/// An entry that says something of the set itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Pending {
-    pub(crate) place: EntryPlace,
-    pub(crate) kind: u8,
-    pub(crate) now_s: u32,
-    pub(crate) body: Bytes,
-}
-
-/// Whether entries of a kind say something of the set itself.
-pub(crate) fn is_of_set(kind: u8) -> bool {
-    kind == KIND_MEMBERS || Split::is_kind(kind)
-}
-
-/// Whether an entry is one that a leader writes.
-fn is_sound_entry(entry: &Entry) -> bool {
-    parts(entry).is_some_and(|(kind, _, body)| match kind {
-        KIND_MEMBERS => Change::decode(body).is_ok(),
-        kind if Split::is_kind(kind) => Split::from_entry(body).is_ok(),
-        _ => true,
-    })
 }

@@ -14,22 +14,29 @@
 //!
 //! Reading order: [`wire`] and `node_wire` for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
 //! member, [`core`] for all of a node, [`rests`] for those that have nothing to do, [`host`] for what surrounds the core: log, trees, answers; [`requests`] for a
-//! coordinator's requests on their way to leaders; [`driver`] for the thread that drives a host in a real process.
+//! coordinator's requests on their way to leaders, [`reads`] for its reads of rows on other nodes and [`serving`] for who reads
+//! them there; [`driver`] for the thread that drives a host in a real process; [`recovery`] for sets that lost their quorum for good.
 
+mod behind;
 mod changes;
 mod core;
 mod documents;
 mod driver;
 mod entries;
 mod host;
+pub mod load;
 mod member;
 #[cfg(test)]
 mod moves_tests;
 mod node_wire;
 #[cfg(test)]
 mod node_wire_tests;
+mod reads;
+mod recovery;
 mod requests;
 mod rests;
+mod seats;
+mod serving;
 pub mod transfer;
 pub mod wire;
 
@@ -41,11 +48,16 @@ pub use changes::{ChangeState, Goal};
 pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table};
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
 pub use host::{
-    HeldRanges, Host, HostOptions, NodeMessage, Now, OnSplit, ProposalAnswer, RingMap, SetRanges,
-    SplitOff,
+    HeldRanges, Host, HostOptions, NodeMessage, Now, OnNote, OnSplit, Places, ProposalAnswer,
+    RingMap, ServedRead, SetRanges, SplitOff, Wanted, WantedMembers,
 };
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
+pub use node_wire::{KINDS_FIRST, KINDS_KNOWN};
+pub use reads::{RowsAnswer, RowsAsked, RowsDone, RowsOutcome};
+pub use recovery::{MemberRecord, RecoveryPlan, SetRecovery, plan_recovery};
 pub use requests::{WriteDone, WriteOutcome};
 pub use rests::Beat;
+pub use seats::{Seat, Seats};
+pub use serving::serve;
 pub use transfer::{Taken, TransferMessage};
 pub use wire::PeerMessage;

@@ -7,9 +7,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use raft::eraftpb::{Entry, Message, MessageType};
 use storage::{AllDone, CommitError, CommitResult, TreeError};
+use types::travel::Fault;
 use types::{CurrentRow, Done, NodeId, Outcome, Refusal, ReplicaId, RowPosition, SetId, TableId};
+use units::grants::{Grant, Report};
 
-use super::{Beat, NodeMessage, PeerMessage, ProposalAnswer};
+use super::load::{BudgetMessage, Counted, Heat, KeyLoad, TrafficMessage};
+use super::{Beat, NodeMessage, PeerMessage, ProposalAnswer, RowsAnswer};
 
 fn any_bytes() -> impl Strategy<Value = Bytes> {
     prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from)
@@ -72,12 +75,84 @@ fn beat() -> impl Strategy<Value = Beat> {
     })
 }
 
+fn report() -> impl Strategy<Value = Report> {
+    (any::<[u64; 5]>(), any::<[i64; 4]>(), any::<[u32; 2]>()).prop_map(|(large, signed, small)| {
+        let ([run, term, content_rate, throttled, told_throttled], [waiting, active]) =
+            (large, small);
+        let [applied, held, spent, told_spent] = signed;
+        Report {
+            run,
+            term,
+            applied,
+            held,
+            content_rate,
+            waiting,
+            active,
+            spent,
+            told_spent,
+            throttled,
+            told_throttled,
+        }
+    })
+}
+
+fn grant() -> impl Strategy<Value = Grant> {
+    (any::<[u64; 7]>(), any::<[i64; 4]>()).prop_map(|(large, signed)| {
+        let [run, term, rate, slack_rate, owed_us, heard_throttled, set_throttled] = large;
+        let [total, heard_spent, set_spent, saved] = signed;
+        Grant {
+            run,
+            term,
+            total,
+            rate,
+            slack_rate,
+            owed_us,
+            heard_spent,
+            heard_throttled,
+            set_spent,
+            set_throttled,
+            saved,
+        }
+    })
+}
+
+fn load() -> impl Strategy<Value = NodeMessage> {
+    let set = || any::<u32>().prop_map(SetId);
+    let key = || {
+        (any::<u128>(), any_bytes(), any::<u64>()).prop_map(|(table, key, micros)| KeyLoad {
+            table: TableId(table),
+            key,
+            micros,
+        })
+    };
+    let keys = || prop::collection::vec(key(), 0..4);
+    let counted = (set(), prop::collection::vec(any::<u64>(), 0..40), keys())
+        .prop_map(|(set, parts, keys)| Counted { set, parts, keys });
+    let heat = (set(), any::<[u64; 3]>(), keys())
+        .prop_map(|(set, [now, minute, peak], keys)| Heat { set, now, minute, peak, keys });
+    let reports = prop::collection::vec((set(), report()), 0..4);
+    let grants = prop::collection::vec((set(), grant()), 0..4);
+    prop_oneof![
+        (reports, grants).prop_map(|(reports, grants)| {
+            NodeMessage::Budgets(BudgetMessage { reports, grants })
+        }),
+        (prop::collection::vec(counted, 0..4), prop::collection::vec(heat, 0..4))
+            .prop_map(|(counted, heat)| NodeMessage::Traffic(TrafficMessage { counted, heat })),
+    ]
+}
+
 fn message() -> impl Strategy<Value = NodeMessage> {
     let answer = prop_oneof![
         result().prop_map(ProposalAnswer::Done),
         prop::option::of(any::<u64>().prop_map(NodeId)).prop_map(ProposalAnswer::NotLeader),
         Just(ProposalAnswer::Lost),
         Just(ProposalAnswer::Busy),
+    ];
+    let rows = prop_oneof![
+        any_bytes().prop_map(RowsAnswer::Part),
+        any::<String>().prop_map(|why| RowsAnswer::Failed(Fault::LogFailed(why))),
+        prop::option::of(any::<u64>().prop_map(NodeId)).prop_map(RowsAnswer::NotHere),
+        Just(RowsAnswer::Busy),
     ];
     let entry = (any::<(u64, u64)>(), any_bytes(), any_bytes()).prop_map(|it| {
         let ((term, index), data, context) = it;
@@ -99,8 +174,19 @@ fn message() -> impl Strategy<Value = NodeMessage> {
         (any::<u64>(), answer).prop_map(|(number, answer)| NodeMessage::Answer { number, answer }),
         (prop::collection::vec(beat(), 0..4), any::<bool>())
             .prop_map(|(beats, are_answers)| NodeMessage::Beats { beats, are_answers }),
+        (any::<u64>(), any::<u32>(), any::<bool>(), any_bytes()).prop_map(
+            |(number, set, is_strong, body)| NodeMessage::Read {
+                number,
+                set: SetId(set),
+                is_strong,
+                body
+            }
+        ),
+        (any::<u64>(), rows).prop_map(|(number, answer)| NodeMessage::Rows { number, answer }),
+        any_bytes().prop_map(NodeMessage::Note),
         (any::<i64>(), any::<u64>())
             .prop_map(|(clock_us, shown)| NodeMessage::Ping { clock_us, shown }),
+        load(),
     ]
 }
 
@@ -147,12 +233,18 @@ proptest! {
         prop_assert_eq!(std::mem::discriminant(&error), kind);
     }
 
-    /// A request's body is all that is left, so a shorter one is another request; everything else notices.
+    /// The body of a request, of a read, of rows or of a note is all that is left, so a shorter one is another; everything else notices.
     #[test]
     fn a_message_cut_short_is_malformed(message in message(), at in any::<prop::sample::Index>()) {
         let mut bytes = encoded(&message);
         bytes.truncate(at.index(bytes.len()));
-        let is_request = matches!(message, NodeMessage::Request { .. });
+        let is_request = matches!(
+            message,
+            NodeMessage::Request { .. }
+                | NodeMessage::Read { .. }
+                | NodeMessage::Note(_)
+                | NodeMessage::Rows { answer: RowsAnswer::Part(_), .. }
+        );
         let decoded = NodeMessage::decode(Bytes::from(bytes));
         prop_assert!(decoded.is_err() || is_request);
     }
@@ -168,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..14_u8) {
+    fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..21_u8) {
         let _ = NodeMessage::decode(Bytes::from(bytes.clone()));
         // Most would end at the version otherwise.
         let known = [&[1, kind], bytes.as_slice()].concat();
@@ -200,9 +292,47 @@ fn the_bytes_are_the_documented_ones() {
         answer(ProposalAnswer::Done(Err(CommitError::TooLate))),
         &[1, 3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 1, 1, 13],
     );
+    check(answer(ProposalAnswer::Moved(SetId(8))), &[1, 3, 0, 0, 0, 0, 0, 0, 0, 5, 5, 0, 0, 0, 8]);
+    check(
+        NodeMessage::Origin { set: SetId(8), split_from: Some((SetId(7), 300)) },
+        &[1, 13, 0, 0, 0, 8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 1, 44],
+    );
     let (set, to, from) = (SetId(7), ReplicaId(20), ReplicaId(10));
     let beats = vec![Beat { set, to, from, term: 2, commit: 300 }];
     check(NodeMessage::Beats { beats, are_answers: false }, &[1, 14, 1, 7, 20, 10, 2, 0xac, 0x02]);
+    let report = Report {
+        run: 9,
+        term: 2,
+        applied: 1_000,
+        held: -5,
+        content_rate: 400,
+        waiting: 1,
+        active: 2,
+        spent: 300,
+        told_spent: 200,
+        throttled: 4,
+        told_throttled: 3,
+    };
+    let reports = vec![(SetId(7), report)];
+    let budgets = BudgetMessage { reports, grants: Vec::new() };
+    let mut wanted = vec![1, 16, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9, 2];
+    wanted.extend_from_slice(&[0xd0, 0x0f, 9, 0x90, 0x03, 1, 2, 0xd8, 0x04, 0x90, 0x03, 4, 3, 0]);
+    check(NodeMessage::Budgets(budgets), &wanted);
+    let keys = Vec::new();
+    let heat = vec![Heat { set: SetId(7), now: 300, minute: 2, peak: 3, keys }];
+    check(
+        NodeMessage::Traffic(TrafficMessage { counted: Vec::new(), heat }),
+        &[1, 17, 0, 1, 0, 0, 0, 7, 0xac, 0x02, 2, 3, 0],
+    );
+    let body = Bytes::from_static(b"xy");
+    check(
+        NodeMessage::Read { number: 5, set: SetId(7), is_strong: true, body },
+        &[1, 18, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 7, 1, b'x', b'y'],
+    );
+    check(
+        NodeMessage::Rows { number: 5, answer: RowsAnswer::NotHere(Some(NodeId(3))) },
+        &[1, 19, 0, 0, 0, 0, 0, 0, 0, 5, 3, 0, 0, 0, 0, 0, 0, 0, 3],
+    );
     let mut message = Message { to: 20, from: 10, term: 2, commit: 300, ..Message::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);
     check(

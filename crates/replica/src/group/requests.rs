@@ -4,19 +4,22 @@
 //! without an answer, only if it has a name by which a repeat gets the first answer, or times of its own by which a repeat changes
 //! nothing. What is left is a timeout: then it may have been done, or be done later, but never twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use storage::broken::{Rule, breaks};
 use storage::{CommitError, CommitResult, Request};
 use types::{NodeId, SetId};
 
+use super::behind::Behind;
 use super::host::ProposalAnswer;
 
 /// After so many milliseconds something that found no leader is tried again.
 const RETRY_MS: u64 = 20;
 /// After so many milliseconds without an answer a request is sent again, perhaps to another leader.
 const RESEND_MS: u64 = 700;
+/// Who sees to a request in place of this node is given so much longer.
+const RELAY_MS: u64 = 1_300;
 
 /// What became of a request, for the coordinator.
 #[derive(Clone, Debug)]
@@ -37,6 +40,9 @@ pub enum WriteOutcome {
 /// Who is told.
 pub type WriteDone = Box<dyn FnOnce(WriteOutcome) + Send>;
 
+/// So often in a row a request goes at once to whom another node takes for the leader.
+const HINTS_AT_ONCE_MAX: u32 = 3;
+
 /// A request that is not answered yet.
 struct Pending {
     set: SetId,
@@ -49,8 +55,14 @@ struct Pending {
     sent: Option<(NodeId, u64)>,
     /// It is tried as soon as its set has a leader.
     waits_for_leader: bool,
-    /// How often it was tried.
-    tries: u64,
+    /// Who leads, as the node said that was asked last.
+    hint: Option<NodeId>,
+    /// Up to which entry this node's member knew the set to be committed when it was sent to another node first: its own comes behind.
+    commit_before: Option<u64>,
+    /// How often it was sent somewhere.
+    tries: u32,
+    /// How often it went where it was pointed to, since it waited.
+    hints_followed: u32,
     done: WriteDone,
 }
 
@@ -60,8 +72,10 @@ pub(crate) struct Requests {
     next: u64,
     /// So many may wait for a leader: most often none, and then nobody is looked at.
     leaderless: usize,
-    /// Who leads sets that have no member here, as others said.
-    hints: BTreeMap<SetId, NodeId>,
+    /// What is committed and not applied here.
+    pub(crate) behind: Behind,
+    /// Sets of which that may be so.
+    pub(crate) touched: BTreeSet<SetId>,
 }
 
 /// What is to be done for a request now.
@@ -79,8 +93,14 @@ impl Requests {
     /// `epoch` is another one at each start of a node: answers to what a node asked before it was started again are not
     /// taken for answers to what it asks now.
     pub(crate) fn new(epoch: u32) -> Requests {
-        let (pending, hints) = (BTreeMap::new(), BTreeMap::new());
-        Requests { pending, next: u64::from(epoch) << 32, leaderless: 0, hints }
+        let (pending, next) = (BTreeMap::new(), u64::from(epoch) << 32);
+        Requests {
+            pending,
+            next,
+            leaderless: 0,
+            behind: Behind::default(),
+            touched: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn add(
@@ -100,11 +120,31 @@ impl Requests {
             retry_at_ms: Some(0),
             sent: None,
             waits_for_leader: false,
+            hint: None,
+            commit_before: None,
             tries: 0,
+            hints_followed: 0,
             done,
         };
         self.pending.insert(self.next, pending);
         self.next
+    }
+
+    /// Nodes that did not answer in time what was sent to them.
+    pub(crate) fn silent_nodes(&self, now_ms: u64) -> Vec<NodeId> {
+        let sent = self.pending.values().filter_map(|it| it.sent);
+        sent.filter(|(_, at_ms)| at_ms + RESEND_MS <= now_ms).map(|(node, _)| node).collect()
+    }
+
+    /// A request goes to a node that sees to it in place of this one. Its set and bytes; none if it could be done twice.
+    pub(crate) fn relay(&mut self, number: u64, to: NodeId, now_ms: u64) -> Option<(SetId, Bytes)> {
+        let pending = self.pending.get_mut(&number).filter(|it| it.request.is_repeatable())?;
+        pending.retry_at_ms = None;
+        pending.waits_for_leader = false;
+        pending.tries = pending.tries.wrapping_add(1);
+        // It has others to ask: it is not taken for silent at once.
+        pending.sent = Some((to, now_ms + RELAY_MS));
+        Some((pending.set, pending.body.clone()))
     }
 
     /// Which requests are to be tried now. Those whose time is up are answered.
@@ -121,7 +161,6 @@ impl Requests {
             if pending.sent.is_some_and(|(_, at_ms)| at_ms + RESEND_MS <= now_ms) && may_repeat {
                 pending.sent = None;
                 pending.retry_at_ms = Some(now_ms);
-                self.hints.remove(&pending.set);
             }
         }
         let is_due = |(_, it): &(&u64, &Pending)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
@@ -141,22 +180,58 @@ impl Requests {
         found.into_iter().map(|(number, _)| number).collect()
     }
 
-    /// Tries a request: who leads its set is asked. `guess`: whom to ask where nobody here knows, another one at each try.
+    /// The set of a request that waits, and how often it was sent somewhere.
+    pub(crate) fn waiting(&self, number: u64) -> Option<(SetId, u32)> {
+        self.pending.get(&number).map(|pending| (pending.set, pending.tries))
+    }
+
+    /// A request goes to another node. `commit`: up to where this node's member knows its set to be committed.
+    pub(crate) fn note_commit(&mut self, number: u64, commit: Option<u64>) {
+        if let Some(pending) = self.pending.get_mut(&number) {
+            pending.commit_before = pending.commit_before.or(commit);
+        }
+    }
+
+    /// A request was done by another node: what this node's member of its set applied before is not enough for weak reads.
+    pub(crate) fn note_done(&mut self, number: u64) {
+        if let Some(pending) = self.pending.get(&number)
+            && pending.request.splits.is_none()
+        {
+            let least = pending.commit_before.map_or(0, |before| before + 1);
+            self.behind.answer(pending.set, least);
+        }
+    }
+
+    /// A request that waits.
+    pub(crate) fn request(&self, number: u64) -> Option<&Request> {
+        self.pending.get(&number).map(|pending| &pending.request)
+    }
+
+    /// Another set has the keys of a request, which was not done: `true` if it is to be tried there at once. Where it is the same set it
+    /// is tried again after a pause.
+    pub(crate) fn move_to(&mut self, number: u64, set: SetId, now_ms: u64) -> bool {
+        let Some(pending) = self.pending.get_mut(&number) else { return false };
+        let is_other = pending.set != set;
+        (pending.set, pending.sent, pending.hint) = (set, None, None);
+        pending.commit_before = None;
+        pending.retry_at_ms = Some(now_ms + RETRY_MS);
+        is_other
+    }
+
+    /// Tries a request: whoever leads its set is asked, or whom the last one took for the leader.
     pub(crate) fn attempt(
         &mut self,
         number: u64,
         own: NodeId,
-        leader: impl Fn(SetId) -> Option<NodeId>,
-        guess: impl Fn(SetId, u64) -> Option<NodeId>,
+        leader: Option<NodeId>,
         now_ms: u64,
     ) -> Attempt {
         let Some(pending) = self.pending.get_mut(&number) else { return Attempt::Waits };
         pending.retry_at_ms = None;
         pending.waits_for_leader = false;
-        pending.tries = pending.tries.wrapping_add(1);
-        let place = number.wrapping_add(pending.tries);
-        let hint = || self.hints.get(&pending.set).copied();
-        match leader(pending.set).or_else(hint).or_else(|| guess(pending.set, place)) {
+        let leader = pending.hint.take().or(leader);
+        pending.tries = pending.tries.wrapping_add(u32::from(leader.is_some()));
+        match leader {
             None => {
                 pending.retry_at_ms = Some(now_ms + RETRY_MS);
                 pending.waits_for_leader = true;
@@ -186,8 +261,14 @@ impl Requests {
         }
     }
 
-    /// An answer came. Answers to what is not waited for any more are let go. Returns whether it is to be tried again at once.
-    pub(crate) fn answer(&mut self, number: u64, answer: ProposalAnswer, now_ms: u64) -> bool {
+    /// An answer came. Answers to what is not waited for any more are let go. Returns whether the request is to be tried again at once.
+    pub(crate) fn answer(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        answer: ProposalAnswer,
+        now_ms: u64,
+    ) -> bool {
         match answer {
             // It was refused this time; a time before, whose answer was lost, it may have been done.
             ProposalAnswer::Done(Err(CommitError::TooLate)) => {
@@ -210,14 +291,16 @@ impl Requests {
             }
             ProposalAnswer::NotLeader(_) | ProposalAnswer::Lost | ProposalAnswer::Busy => {
                 if let Some(pending) = self.pending.get_mut(&number) {
-                    match answer {
-                        ProposalAnswer::NotLeader(Some(leader)) => {
-                            self.hints.insert(pending.set, leader);
-                        }
-                        ProposalAnswer::NotLeader(None) => _ = self.hints.remove(&pending.set),
-                        _ => {}
-                    }
                     pending.sent = None;
+                    if let ProposalAnswer::NotLeader(Some(leader)) = answer
+                        && leader != from
+                        && pending.hints_followed < HINTS_AT_ONCE_MAX
+                    {
+                        pending.hint = Some(leader);
+                        pending.hints_followed += 1;
+                        return true;
+                    }
+                    pending.hints_followed = 0;
                     pending.retry_at_ms = Some(now_ms + RETRY_MS);
                 }
             }
@@ -227,7 +310,6 @@ impl Requests {
 
     /// The connection to a node broke: what was sent there may have been done.
     pub(crate) fn link_broke(&mut self, node: NodeId, now_ms: u64) {
-        self.hints.retain(|_, leader| *leader != node);
         let mut over = Vec::new();
         for (number, pending) in &mut self.pending {
             if pending.sent.is_some_and(|(to, _)| to == node) {
@@ -251,5 +333,54 @@ impl Requests {
         for (_, pending) in std::mem::take(&mut self.pending) {
             (pending.done)(WriteOutcome::TimedOut);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent_to(attempt: &Attempt) -> Option<NodeId> {
+        match attempt {
+            Attempt::There { node, .. } => Some(*node),
+            Attempt::Here { .. } | Attempt::Waits => None,
+        }
+    }
+
+    /// Who is pointed to the leader goes there at once; nodes that point to each other do not keep a request going round.
+    #[test]
+    fn a_hint_is_followed_at_once_and_a_circle_is_left() {
+        let mut requests = Requests::new(1);
+        let request = Request {
+            id: None,
+            not_after_s: 9,
+            timed_us: None,
+            truncates: None,
+            splits: None,
+            step: None,
+            mutations: Vec::new(),
+        };
+        let number = requests.add(SetId(4), request, 5_000, Box::new(|_| ()));
+        let own = NodeId(1);
+        let mut at = NodeId(2);
+        assert_eq!(sent_to(&requests.attempt(number, own, Some(at), 0)), Some(at));
+        for _ in 0..HINTS_AT_ONCE_MAX {
+            let next = if at == NodeId(2) { NodeId(3) } else { NodeId(2) };
+            assert!(requests.answer(at, number, ProposalAnswer::NotLeader(Some(next)), 0));
+            assert_eq!(sent_to(&requests.attempt(number, own, Some(at), 0)), Some(next));
+            at = next;
+        }
+        assert!(!requests.answer(at, number, ProposalAnswer::NotLeader(Some(NodeId(9))), 0));
+        assert!(requests.due(0).is_empty());
+        assert_eq!(requests.due(RETRY_MS), [number]);
+        assert_eq!(requests.waiting(number), Some((SetId(4), 1 + HINTS_AT_ONCE_MAX)));
+        // One that says that it leads itself, and does not, is no hint.
+        assert_eq!(sent_to(&requests.attempt(number, own, Some(NodeId(3)), 20)), Some(NodeId(3)));
+        assert!(!requests.answer(
+            NodeId(3),
+            number,
+            ProposalAnswer::NotLeader(Some(NodeId(3))),
+            20
+        ));
     }
 }

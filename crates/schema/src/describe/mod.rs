@@ -1,10 +1,10 @@
 //! `DESCRIBE`: the schema as statements that make it again, in the very text of Cassandra.
 //!
-//! Reading order: this file (which elements), `cql_text` (how each is written).
+//! Reading order: this file (which elements), `cql_text` (how each is written), `ring` (who owns what).
 
 mod cql_text;
+mod ring;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
@@ -38,7 +38,7 @@ pub fn describe(
 ) -> Result<DescribeResult, SchemaError> {
     let scope = Scope { schema, session_keyspace };
     let elements = match &statement.target {
-        DescribeTarget::Cluster => return Ok(cluster(session_keyspace, facts)),
+        DescribeTarget::Cluster => return Ok(scope.cluster(facts)),
         DescribeTarget::Keyspaces => {
             return Ok(list(by_name(schema.keyspaces.values().map(|k| Element::Keyspace(k)))));
         }
@@ -193,6 +193,30 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// Name, partitioner and snitch; inside a user's keyspace also who owns which range.
+    fn cluster(&self, facts: &NodeFacts) -> DescribeResult {
+        let partitioner = &facts.partitioner;
+        let partitioner =
+            partitioner.strip_prefix("org.apache.cassandra.dht.").unwrap_or(partitioner);
+        let mut columns =
+            ["cluster", "partitioner", "snitch"].map(|name| (name, CqlType::Text)).to_vec();
+        let mut row = vec![
+            facts.cluster_name.clone().into_bytes(),
+            partitioner.as_bytes().to_vec(),
+            b"DynamicEndpointSnitch".to_vec(),
+        ];
+        let is_users = |name: &&str| !is_local_system_keyspace(name) && !is_system_keyspace(name);
+        let users = self.session_keyspace.filter(is_users);
+        if let Some(keyspace) = users.and_then(|name| self.schema.keyspace(name)) {
+            let texts = CqlType::List { element: Arc::new(CqlType::Text), frozen: true };
+            let ranges =
+                CqlType::Map { key: Arc::new(CqlType::Text), value: Arc::new(texts), frozen: true };
+            columns.push(("range_ownership", ranges));
+            row.push(range_ownership(keyspace, facts));
+        }
+        DescribeResult { columns, rows: vec![row] }
+    }
+
     /// Names of one kind, of the keyspace in use or of all.
     fn listing(
         &self,
@@ -274,38 +298,12 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Name, partitioner and snitch; inside a user's keyspace also who owns which range.
-fn cluster(session_keyspace: Option<&str>, facts: &NodeFacts) -> DescribeResult {
-    let partitioner = &facts.partitioner;
-    let partitioner = partitioner.strip_prefix("org.apache.cassandra.dht.").unwrap_or(partitioner);
-    let mut columns =
-        ["cluster", "partitioner", "snitch"].map(|name| (name, CqlType::Text)).to_vec();
-    let mut row = vec![
-        facts.cluster_name.clone().into_bytes(),
-        partitioner.as_bytes().to_vec(),
-        b"DynamicEndpointSnitch".to_vec(),
-    ];
-    let shows_ranges = session_keyspace
-        .is_some_and(|name| !is_local_system_keyspace(name) && !is_system_keyspace(name));
-    if shows_ranges {
-        let texts = CqlType::List { element: Arc::new(CqlType::Text), frozen: true };
-        let ranges =
-            CqlType::Map { key: Arc::new(CqlType::Text), value: Arc::new(texts), frozen: true };
-        columns.push(("range_ownership", ranges));
-        row.push(range_ownership(facts));
-    }
-    DescribeResult { columns, rows: vec![row] }
-}
-
-fn range_ownership(facts: &NodeFacts) -> Vec<u8> {
-    let address = match facts.broadcast_address {
-        std::net::IpAddr::V4(address) => format!("/{address}:{}", facts.broadcast_port),
-        std::net::IpAddr::V6(address) => format!("/[{address}]:{}", facts.broadcast_port),
-    };
-    let entries: BTreeMap<&str, Vec<u8>> = facts
-        .tokens
-        .iter()
-        .map(|token| (token.as_str(), frame(1, [address.as_bytes()].into_iter())))
+/// By the last token of each range who owns it, as the protocol has it.
+fn range_ownership(keyspace: &Keyspace, facts: &NodeFacts) -> Vec<u8> {
+    let owners = ring::range_owners(facts, &keyspace.options.replication);
+    let entries: Vec<(String, Vec<u8>)> = owners
+        .into_iter()
+        .map(|(token, owners)| (token, frame(owners.len(), owners.iter().map(String::as_bytes))))
         .collect();
     let parts = entries.iter().flat_map(|(token, owners)| [token.as_bytes(), owners.as_slice()]);
     frame(entries.len(), parts)

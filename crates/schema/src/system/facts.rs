@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::unit_rows::UnitFacts;
 use types::TableId;
 
+use super::job_rows::JournalFacts;
 use super::partition_rows::PartitionFacts;
 use super::role_rows::AuthFacts;
 use super::rows::NamedRow;
@@ -74,11 +75,15 @@ pub struct NodeFacts {
     pub auth: AuthFacts,
     /// The other nodes, and the members of replica sets.
     pub cluster: ClusterFacts,
+    /// Jobs and events of the cluster.
+    pub journal: JournalFacts,
 }
 
 /// What a node that is not alone knows of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
+    /// The number of this node; none for one that runs alone.
+    pub own: Option<u64>,
     /// The other nodes.
     pub peers: Vec<PeerFacts>,
     /// The members of replica sets on this node; of sets that it leads, all.

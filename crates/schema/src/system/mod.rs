@@ -8,6 +8,8 @@
 //! Reading order: this file, `facts` (what the node hands in), `rows` and its tables.
 
 mod facts;
+mod gathered;
+mod job_rows;
 mod partition_rows;
 mod role_rows;
 mod rows;
@@ -32,6 +34,8 @@ use crate::options::KeyspaceOptions;
 pub use facts::{
     ClientFacts, ClusterFacts, IndexBuildFacts, NodeFacts, PeerFacts, RangeEstimate, ReplicaFacts,
 };
+pub use gathered::{is_gathered, merged_rows};
+pub use job_rows::{EventFacts, JobFacts, JournalFacts};
 pub use partition_rows::{
     LogicalPartitionFacts, MapChangeFacts, PartitionFacts, PhysicalPartitionFacts,
 };

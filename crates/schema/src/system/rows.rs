@@ -2,7 +2,7 @@
 
 use super::facts::{ClientFacts, NodeFacts, PeerFacts, RangeEstimate, ReplicaFacts};
 use super::values::{self, Value};
-use super::{partition_rows, role_rows, schema_rows, unit_rows, virtual_schema_rows};
+use super::{job_rows, partition_rows, role_rows, schema_rows, unit_rows, virtual_schema_rows};
 use crate::model::{Schema, Table};
 
 /// A row of a computed table.
@@ -39,6 +39,7 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
         ("system_helenus", "index_builds") => schema_rows::index_builds(schema, facts),
         ("system_helenus", "node") => vec![node(facts)],
         ("system_helenus", name) => unit_rows::rows(name, &facts.units)
+            .or_else(|| job_rows::rows(name, &facts.journal, &facts.cluster_name))
             .unwrap_or_else(|| partition_rows::rows(name, &facts.partitions)),
         _ => Vec::new(),
     };
@@ -190,6 +191,7 @@ fn node(facts: &NodeFacts) -> NamedRow {
         ("compatible_with", text(&facts.release_version)),
         ("data_dir", text(&facts.data_dir)),
         ("host_id", uuid(facts.host_id)),
+        ("node", facts.cluster.own.and_then(|own| bigint(i64::try_from(own).unwrap_or(i64::MAX)))),
         ("profile", text(&facts.profile)),
         ("started_at", bigint(facts.started_at_ms)),
         ("uptime_s", bigint(uptime_ms / 1000)),

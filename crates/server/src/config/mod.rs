@@ -30,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) auth: Auth,
     pub(crate) tls: Tls,
     pub(crate) metrics: Metrics,
+    pub(crate) cluster: Cluster,
     pub(crate) log: Log,
 }
 
@@ -41,6 +42,15 @@ pub(crate) enum Profile {
     Default,
     /// Those of Azure Cosmos DB's Cassandra API.
     Cosmos,
+}
+
+/// How other nodes find the node, and what becomes of the rows of one that is lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cluster {
+    /// Where other nodes connect; `None`: at port 7000 of the address of `server.listen`.
+    pub(crate) listen: Option<SocketAddr>,
+    /// The members of a node that was silent for so long are made anew on others.
+    pub(crate) heal_after: Duration,
 }
 
 /// How clients find the node, and what it tells them about itself.

@@ -522,6 +522,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         tls.require_client_certificate = form::flag
     ),
     setting!(
+        "cluster.listen",
+        Form::Address,
+        "",
+        "Where the other nodes of a cluster connect. Empty: port 7000 of the address of server.listen.\nUsed when a node joins; from then on it is kept in the data folder.",
+        cluster.listen = form::optional_address
+    ),
+    setting!(
+        "cluster.heal_after",
+        Form::Duration,
+        "10m",
+        "What a node held that nothing was heard of for so long is made anew on others.",
+        cluster.heal_after = form::duration
+    ),
+    setting!(
         "metrics.listen",
         Form::Address,
         "127.0.0.1:9180",

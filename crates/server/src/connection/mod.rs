@@ -547,7 +547,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(version) = self.agreed else { return false };
         let mut has_moved = false;
-        while self.reading == Reading::Open && self.has_room() {
+        // What was told before the node began to stop is still sent.
+        while matches!(self.reading, Reading::Open | Reading::Stopping) && self.has_room() {
             let Some(events) = &mut self.events else { break };
             match events.poll_recv(cx) {
                 Poll::Pending => break,

@@ -112,6 +112,10 @@ impl Statements for Scripted {
 
     fn end_turn(&self) {}
 
+    fn tells_routes(&self) -> bool {
+        false
+    }
+
     fn requires_login(&self) -> bool {
         self.requires_login
     }

@@ -15,6 +15,20 @@ pub(crate) struct Gauge {
     /// Whether it only grows.
     pub(crate) is_counter: bool,
     pub(crate) value: f64,
+    /// The other node that it is about. Those of one name stand one after the other.
+    pub(crate) node: Option<u64>,
+}
+
+impl Gauge {
+    /// A number that rises and falls.
+    pub(crate) fn new(name: &'static str, help: &'static str, value: f64) -> Gauge {
+        Gauge { name, help, is_counter: false, value, node: None }
+    }
+
+    /// A number that only grows.
+    pub(crate) fn counter(name: &'static str, help: &'static str, value: f64) -> Gauge {
+        Gauge { is_counter: true, ..Gauge::new(name, help, value) }
+    }
 }
 
 /// All of them, in the text format 0.0.4.
@@ -54,9 +68,17 @@ pub(crate) fn render(metrics: &Metrics, started_at_s: u64, others: &[Gauge]) -> 
     if let Some(count) = process::open_descriptors() {
         one("process_open_fds", "Open descriptors.", "gauge", count as f64);
     }
+    let mut last = "";
     for gauge in others {
-        let kind = if gauge.is_counter { "counter" } else { "gauge" };
-        one(gauge.name, gauge.help, kind, gauge.value);
+        let Gauge { name, help, is_counter, value, node } = gauge;
+        if last != *name {
+            head(&mut out, name, help, if *is_counter { "counter" } else { "gauge" });
+            last = name;
+        }
+        let _ = match node {
+            Some(node) => writeln!(out, "{name}{{node=\"{node}\"}} {value}"),
+            None => writeln!(out, "{name} {value}"),
+        };
     }
     out
 }
@@ -104,8 +126,9 @@ mod tests {
     fn every_line_has_the_form_and_its_type() {
         let metrics = Metrics::default();
         metrics.shard().add_request(RequestKind::Query, Duration::from_micros(300));
-        let gauge = Gauge { name: "x_bytes", help: "X.", is_counter: false, value: 3.0 };
-        let text = render(&metrics, 7, &[gauge]);
+        let of_node = |node| Gauge { node: Some(node), ..Gauge::counter("y_total", "Y.", 4.0) };
+        let gauges = [Gauge::new("x_bytes", "X.", 3.0), of_node(2), of_node(3)];
+        let text = render(&metrics, 7, &gauges);
         let mut typed = HashSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -126,5 +149,6 @@ mod tests {
         let bucket = "helenus_request_duration_seconds_bucket{kind=\"query\",le=\"0.0005\"} 1\n";
         assert!(text.contains(bucket));
         assert!(text.contains("x_bytes 3\n"));
+        assert!(text.contains("y_total{node=\"2\"} 4\ny_total{node=\"3\"} 4\n"), "{text}");
     }
 }

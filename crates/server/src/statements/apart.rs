@@ -1,6 +1,7 @@
 //! Calls that take long, on threads of their own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use coordinator::{ExecuteError, Executed};
@@ -14,6 +15,12 @@ use super::plans::Patience;
 use super::running::{Shown, task_of};
 use crate::reply::Failure;
 use crate::session::{Effect, Finished};
+use crate::world;
+
+/// A read whose rows went elsewhere meanwhile begins anew so often at once, and then after a pause.
+const ANEW_AT_ONCE_MAX: usize = 3;
+/// So long the map of this node may take to know of a split.
+const ANEW_PAUSE: Duration = Duration::from_millis(10);
 
 /// A call that runs in a task of its own; given up when its client is gone.
 pub(super) struct OwnTask(pub(super) JoinHandle<Finished>);
@@ -48,11 +55,20 @@ impl Inner {
     /// Runs a call that takes long on a thread of its own.
     pub(super) async fn run_apart(
         self: Arc<Self>,
-        call: OwnedCall,
+        mut call: OwnedCall,
         patience: Patience,
     ) -> Finished {
         let abandon = Abandon::default();
         let shown = self.show(&call);
+        // Reads of other nodes' rows leave threads for everything else.
+        let mut elsewhere = None;
+        if patience.is_elsewhere {
+            let begin = Arc::clone(&self.elsewhere).acquire_owned();
+            let Ok(Ok(begin)) = tokio::time::timeout_at(patience.until.into(), begin).await else {
+                return self.finished(&call, Err(Failure::ReadTimedOut(patience.needs)));
+            };
+            elsewhere = Some(begin);
+        }
         // Scans wait for each other, so that they leave room for everything else.
         let (mut scan, mut begun) = (None, None);
         if patience.is_scan {
@@ -74,7 +90,21 @@ impl Inner {
         let ran = tokio::task::spawn_blocking(move || {
             shown.begin();
             let schema = inner.executor.schema();
-            let ran = call.with(|call| inner.run(&call, &schema, Pace::Own(&thread)));
+            let run =
+                |call: &OwnedCall| call.with(|call| inner.run(&call, &schema, Pace::Own(&thread)));
+            let mut ran = run(&call);
+            // Rows that were here went elsewhere while they were read: it begins anew.
+            let mut times = 0;
+            while matches!(&ran, Ok(Ran { executed: Executed::TooLong, .. }))
+                && world::now() < patience.until
+            {
+                times += 1;
+                if times > ANEW_AT_ONCE_MAX {
+                    std::thread::sleep(ANEW_PAUSE);
+                }
+                call.confirmed.clear();
+                ran = run(&call);
+            }
             drop(shown);
             (call, ran, thread)
         });
@@ -98,13 +128,16 @@ impl Inner {
             let effect = Effect::error(&head, &error, &mut message);
             return Finished::new(message, effect);
         };
-        drop(abandon);
+        drop((abandon, elsewhere));
         match ran {
             Ok(Ran { executed: Executed::Pending(pending, outcome), patience }) => {
                 self.finish(call, pending, outcome, patience).await
             }
             Ok(Ran { executed: Executed::Done(answer), .. }) => self.finished(&call, Ok(answer)),
-            Ok(Ran { executed: Executed::TooLong | Executed::NoRoom(_), .. }) => {
+            Ok(Ran { executed: Executed::TooLong, patience }) => {
+                self.finished(&call, Err(Failure::ReadTimedOut(patience.needs)))
+            }
+            Ok(Ran { executed: Executed::NoRoom(_) | Executed::Elsewhere, .. }) => {
                 self.finished(&call, Err(Failure::Bug))
             }
             Err(Failure::Execute(ExecuteError::Throttled(wait))) if waits => {

@@ -42,17 +42,30 @@ impl Inner {
             return self.finished(&call, Err(failure));
         }
         tokio::time::sleep(wait).await;
-        drop(shown);
         call.has_waited = true;
+        let mut waited = wait;
         call.started = world::now();
         let ran = loop {
             let schema = self.executor.schema();
             let ran = call.with(|call| self.run(&call, &schema, Pace::Inline));
             drop(schema);
-            let Ok(Ran { executed: Executed::NoRoom(busy), patience }) = ran else { break ran };
-            held_back::wait_for_room(&self.executor, busy, patience.until).await;
-            call.was_slowed = true;
+            match ran {
+                Ok(Ran { executed: Executed::NoRoom(busy), patience }) => {
+                    held_back::wait_for_room(&self.executor, busy, patience.until).await;
+                    call.was_slowed = true;
+                }
+                // Other nodes spent what this one counted on.
+                Err(Failure::Execute(ExecuteError::Throttled(more)))
+                    if waited + more <= SERVER_WAIT_MAX =>
+                {
+                    waited += more;
+                    tokio::time::sleep(more).await;
+                    call.started = world::now();
+                }
+                ran => break ran,
+            }
         };
+        drop(shown);
         match ran {
             Ok(Ran { executed, patience }) => match executed {
                 Executed::Done(answer) => self.finished(&call, Ok(answer)),
@@ -60,7 +73,9 @@ impl Inner {
                     self.finish(call, pending, outcome, patience).await
                 }
                 Executed::TooLong => self.run_apart(call, patience).await,
-                Executed::NoRoom(_) => self.finished(&call, Err(Failure::Bug)),
+                Executed::NoRoom(_) | Executed::Elsewhere => {
+                    self.finished(&call, Err(Failure::Bug))
+                }
             },
             Err(failure) => self.finished(&call, Err(failure)),
         }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use plan::{Access, BindVariable, ResultColumn};
 use protocol::ColumnSpec;
@@ -39,6 +40,35 @@ pub(super) struct Statement {
     pub(super) access: Option<Access>,
     /// Those of its table, looked for once.
     pub(super) counters: OnceLock<Arc<TableCounters>>,
+    /// How long it may take, if it says so itself.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// A read that ends with `USING TIMEOUT`, and a number of `ms`, `s`, `m` or `h`: what stands before that, and how long it may take.
+fn timed_read(text: &str) -> Option<(&str, Duration)> {
+    let bare = text.trim_end().trim_end_matches(';').trim_end();
+    let before = |text: &'_ str, word: &str| -> Option<usize> {
+        let start = text.trim_end().len().checked_sub(word.len())?;
+        let found = text.get(start..start + word.len())?;
+        let is_word = text.get(..start)?.ends_with(char::is_whitespace);
+        (is_word && found.eq_ignore_ascii_case(word)).then_some(start)
+    };
+    let (rest, amount) = bare.rsplit_once(char::is_whitespace)?;
+    let rest = rest.get(..before(rest, "TIMEOUT")?)?;
+    let part = rest.get(..before(rest, "USING")?)?;
+    let is_read = part.trim_start().get(..6).is_some_and(|it| it.eq_ignore_ascii_case("SELECT"));
+    let unit = amount.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = amount.split_at_checked(unit)?;
+    let milliseconds: u64 = match unit.to_ascii_lowercase().as_str() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let number: u32 = number.parse().ok()?;
+    let timeout = Duration::from_millis(u64::from(number) * milliseconds);
+    (is_read && number > 0).then_some((part, timeout))
 }
 
 impl Statement {
@@ -48,7 +78,17 @@ impl Statement {
         schema: &Schema,
         keyspace: Option<&str>,
     ) -> Result<Statement, plan::PlanError> {
-        let parsed = cql::parse(text).map_err(|error| match error {
+        Statement::plan_part(text, text, schema, keyspace)
+    }
+
+    /// Plans the part of a text that is a statement; the whole is what it is known by.
+    fn plan_part(
+        part: &str,
+        text: &str,
+        schema: &Schema,
+        keyspace: Option<&str>,
+    ) -> Result<Statement, plan::PlanError> {
+        let parsed = cql::parse(part).map_err(|error| match error {
             cql::SyntaxError::Grammar(text) => plan::PlanError::Syntax(text),
             cql::SyntaxError::Invalid(text) => plan::PlanError::Invalid(text),
         })?;
@@ -68,7 +108,19 @@ impl Statement {
             tables,
             fits: AtomicU64::new(fold(schema)),
             statistics: OnceLock::new(),
+            timeout: None,
         })
+    }
+
+    /// Plans a text of a client that chose an extension of ScyllaDB, and takes us for one: a read may say how long it may take.
+    pub(super) fn plan_timed(
+        text: &str,
+        schema: &Schema,
+        keyspace: Option<&str>,
+    ) -> Option<Result<Statement, plan::PlanError>> {
+        let (part, timeout) = timed_read(text)?;
+        let planned = Statement::plan_part(part, text, schema, keyspace);
+        Some(planned.map(|statement| Statement { timeout: Some(timeout), ..statement }))
     }
 
     /// Plans a text as the cosmos profile does: a keyspace may be made without a word about it.
@@ -221,5 +273,37 @@ impl PreparedStatements {
     /// How many are kept.
     pub(super) fn count(&self) -> usize {
         self.cache.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_say_how_long_they_may_take() {
+        let timed = |text| timed_read(text).map(|(part, timeout)| (part, timeout.as_millis()));
+        assert_eq!(
+            timed("SELECT * FROM t USING TIMEOUT 30000ms"),
+            Some(("SELECT * FROM t ", 30_000))
+        );
+        assert_eq!(
+            timed(" select a from t\nusing  timeout  2s ;\n"),
+            Some((" select a from t\n", 2_000))
+        );
+        for text in [
+            "SELECT * FROM t",
+            "SELECT * FROM t USING TIMEOUT 0ms",
+            "SELECT * FROM t USING TIMEOUT ms",
+            "SELECT * FROM t USING TIMEOUT 5d",
+            "SELECT * FROM t USING TIMEOUT 5",
+            "SELECT * FROM t ABUSING TIMEOUT 5ms",
+            "SELECT * FROM tUSING TIMEOUT 5ms",
+            "INSERT INTO t (a) VALUES (1) USING TIMEOUT 5ms",
+            "TIMEOUT 5ms",
+            "",
+        ] {
+            assert_eq!(timed(text), None, "{text}");
+        }
     }
 }

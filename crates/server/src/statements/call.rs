@@ -7,15 +7,19 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use protocol::{
     Consistency, Frame, QueryParameters, Request, RequestMessage, ResponseHead, Version,
 };
 use replica::AnswerTo;
+use types::SetId;
 use units::budget::ClientId;
 use units::{Charge, ReadStrength, Work};
 
 use super::cache::Statement;
+use super::routing::ROUTE_KEY;
 use super::trace::Trace;
+use crate::gather::Gathered;
 use crate::reply::Failure;
 use crate::session::Client;
 
@@ -38,8 +42,14 @@ pub(super) struct Call<'a> {
     pub(super) has_waited: bool,
     /// Whether it was slowed down because storage was behind.
     pub(super) was_slowed: bool,
+    /// Sets whose members here have everything that was committed before it came.
+    pub(super) confirmed: &'a [SetId],
+    /// The rows of all nodes, of a table that tells of all.
+    pub(super) gathered: Option<&'a Arc<Gathered>>,
     /// Where the outcome of its change is wanted, while it runs in the turn of its connection.
     pub(super) answer_to: Option<AnswerTo<'a>>,
+    /// The better nodes to ask, if its client is to learn of them.
+    pub(super) route: Option<&'a Bytes>,
 }
 
 /// The key of a charge in the custom payload of an answer (cosmos-facts 2.2), and of a request that
@@ -59,27 +69,33 @@ const THROUGHPUT_KEY: &str = "cosmosdb_provisioned_throughput";
 const THROUGHPUT_MAX: u32 = 1_000_000;
 
 /// The custom payload of an answer.
-pub(super) struct ChargePayload {
-    value: [u8; 8],
+pub(super) struct AnswerPayload<'a> {
+    charge: [u8; 8],
     is_told: bool,
+    route: Option<&'a [u8]>,
 }
 
-impl ChargePayload {
-    /// What an answer tells of a charge, if it does.
-    pub(super) fn of(charge: Charge, is_told: bool) -> ChargePayload {
-        ChargePayload { value: charge.to_payload(), is_told }
+impl<'a> AnswerPayload<'a> {
+    /// What an answer tells of a charge, if it does, and of nodes to ask.
+    pub(super) fn of(charge: Charge, is_told: bool, route: Option<&'a [u8]>) -> AnswerPayload<'a> {
+        AnswerPayload { charge: charge.to_payload(), is_told, route }
     }
 
     /// As the head of an answer wants it; `space` is where it lies meanwhile.
     pub(super) fn pairs<'w>(
         &'w self,
-        space: &'w mut [(&'w str, &'w [u8]); 1],
+        space: &'w mut [(&'w str, &'w [u8]); 2],
     ) -> &'w [(&'w str, &'w [u8])] {
-        if !self.is_told {
-            return &[];
+        match (self.is_told, self.route) {
+            (false, None) => return &[],
+            (true, None) => space[0] = (CHARGE_KEY, &self.charge),
+            (false, Some(route)) => space[0] = (ROUTE_KEY, route),
+            (true, Some(route)) => {
+                *space = [(CHARGE_KEY, &self.charge), (ROUTE_KEY, route)];
+                return space;
+            }
         }
-        *space = [(CHARGE_KEY, &self.value)];
-        space
+        &space[..1]
     }
 }
 
@@ -165,6 +181,7 @@ impl<'a> Call<'a> {
             trace: self.trace,
             charge: self.charge(),
             tells_charge: self.tells_charge,
+            route: self.route.map(|route| &**route),
         }
     }
 
@@ -209,8 +226,11 @@ impl<'a> Call<'a> {
             tells_charge: self.tells_charge,
             has_waited: self.has_waited,
             was_slowed: self.was_slowed,
+            confirmed: self.confirmed.to_vec(),
+            gathered: self.gathered.cloned(),
             consistency: self.consistency(),
             columns: self.columns(),
+            route: self.route.cloned(),
         }
     }
 }
@@ -229,6 +249,8 @@ pub(super) struct Addressee<'a> {
     /// What the call cost.
     pub(super) charge: Charge,
     tells_charge: bool,
+    /// The better nodes to ask, as its client reads them.
+    route: Option<&'a [u8]>,
 }
 
 /// Which columns of a result its client knows, and need not be told.
@@ -247,9 +269,14 @@ pub(super) enum KnownColumns {
 }
 
 impl Addressee<'_> {
-    /// What the answer tells of a charge.
-    pub(super) fn payload(&self, charge: Charge) -> ChargePayload {
-        ChargePayload::of(charge, self.tells_charge)
+    /// What an answer tells beside its result.
+    pub(super) fn payload(&self) -> AnswerPayload<'_> {
+        AnswerPayload::of(self.charge, self.tells_charge, self.route)
+    }
+
+    /// What an error tells beside it: its charge.
+    pub(super) fn payload_of_error(&self, charge: Charge) -> AnswerPayload<'static> {
+        AnswerPayload::of(charge, self.tells_charge, None)
     }
 
     /// What the answer starts with.
@@ -279,8 +306,11 @@ pub(super) struct OwnedCall {
     tells_charge: bool,
     pub(super) has_waited: bool,
     pub(super) was_slowed: bool,
+    pub(super) confirmed: Vec<SetId>,
+    pub(super) gathered: Option<Arc<Gathered>>,
     consistency: Consistency,
     columns: KnownColumns,
+    route: Option<Bytes>,
 }
 
 enum Several {
@@ -308,6 +338,7 @@ impl OwnedCall {
             trace: self.trace.as_ref(),
             charge: units::charge(&self.work.get()),
             tells_charge: self.tells_charge,
+            route: self.route.as_deref(),
         }
     }
 
@@ -333,7 +364,10 @@ impl OwnedCall {
             tells_charge: self.tells_charge,
             has_waited: self.has_waited,
             was_slowed: self.was_slowed,
+            confirmed: &self.confirmed,
+            gathered: self.gathered.as_ref(),
             answer_to: None,
+            route: self.route.as_ref(),
         })
     }
 }

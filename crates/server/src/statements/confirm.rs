@@ -23,6 +23,9 @@ use crate::world;
 /// While a set has no leader it is asked again so often.
 const ASKED_AGAIN: Duration = Duration::from_millis(20);
 
+/// So long a weak read waits for what this node knows to be committed; a disk that takes longer does not hold it up.
+const BEHIND_WAIT: Duration = Duration::from_millis(200);
+
 /// Whether a read looks at sets that were not asked.
 enum Moved {
     Nothing,
@@ -35,6 +38,8 @@ enum Moved {
 pub(super) struct Confirmation {
     sets: Vec<SetId>,
     patience: Patience,
+    /// What this node knows is enough, where its members may answer.
+    is_weak: bool,
 }
 
 impl Engine {
@@ -84,32 +89,39 @@ impl Inner {
             let Plan::Select(select) = &plan else { return Ok(None) };
             let mut sets = self.executor.sets_of(select);
             if is_weak {
-                sets.retain(|set| !groups.may_read_locally(*set));
+                let may_wait = |set| groups.is_behind(set) || !groups.may_read_locally(set);
+                sets.retain(|set| groups.has_member(*set) && may_wait(*set));
             }
             if sets.is_empty() {
                 return Ok(None);
             }
             check(Kind::Read, consistency, parameters.serial_consistency)?;
             self.ensure_alive(groups, &plan, parameters)?;
+            // Members on other nodes are asked when their rows are.
+            sets.retain(|set| groups.has_rows(*set));
+            if sets.is_empty() {
+                return Ok(None);
+            }
             // One that is not weak, or was and may not be answered here.
             let needs = self.needs(&plan, parameters);
-            let patience = Patience::of(&plan, &self.timeouts, call.started, needs);
-            Ok(Some(Confirmation { sets, patience }))
+            let patience =
+                Patience::of(&plan, &self.timeouts, call.started, needs).as_said(call.statements);
+            Ok(Some(Confirmation { sets, patience, is_weak }))
         })
     }
 
     /// Waits for what is to be known, then runs the call.
     pub(super) async fn run_confirmed(
         self: Arc<Self>,
-        call: OwnedCall,
+        mut call: OwnedCall,
         confirmation: Confirmation,
         place: OwnedSemaphorePermit,
     ) -> Finished {
         let _place = place;
-        let Confirmation { mut sets, patience } = confirmation;
+        let Confirmation { mut sets, patience, is_weak } = confirmation;
         // A set may have been split since it was asked: then its halves are asked, too.
         loop {
-            if !self.confirm(&sets, patience).await {
+            if !self.confirm(&sets, patience, is_weak).await {
                 return self.finished(&call, Err(Failure::ReadTimedOut(patience.needs)));
             }
             let moved = call.with(|call| Ok(self.moved_since(&call, &sets)));
@@ -119,6 +131,7 @@ impl Inner {
                 Moved::Somewhere => tokio::time::sleep(ASKED_AGAIN).await,
             }
         }
+        call.confirmed = sets;
         let schema = self.executor.schema();
         let ran = call.with(|call| self.run(&call, &schema, Pace::Inline));
         match ran {
@@ -126,9 +139,10 @@ impl Inner {
             Ok(Ran { executed: Executed::TooLong, patience }) => {
                 Box::pin(self.run_apart(call, patience)).await
             }
-            Ok(Ran { executed: Executed::Pending(..) | Executed::NoRoom(_), .. }) => {
-                self.finished(&call, Err(Failure::Bug))
-            }
+            Ok(Ran {
+                executed: Executed::Pending(..) | Executed::NoRoom(_) | Executed::Elsewhere,
+                ..
+            }) => self.finished(&call, Err(Failure::Bug)),
             Err(Failure::Execute(ExecuteError::Throttled(wait)))
                 if self.waits_for_budget(call.statements()) =>
             {
@@ -143,7 +157,8 @@ impl Inner {
         let moved = self.with_plan(call, |plan, _| {
             let Plan::Select(select) = &plan else { return Ok(Moved::Nothing) };
             let mut others = self.executor.sets_of(select);
-            others.retain(|set| !asked.contains(set));
+            let groups = self.executor.groups();
+            others.retain(|set| !asked.contains(set) && groups.is_some_and(|it| it.has_rows(*set)));
             Ok(match others.is_empty() {
                 false => Moved::To(others.into_iter().collect()),
                 true if self.executor.is_held_here(select) => Moved::Nothing,
@@ -154,18 +169,28 @@ impl Inner {
         moved.unwrap_or(Moved::Nothing)
     }
 
-    /// Waits until this node's members of some sets have everything that was committed before; `false` if the time is up.
-    pub(super) async fn confirm(&self, sets: &[SetId], patience: Patience) -> bool {
+    /// Waits until this node's members of some sets have everything that was committed before, or, for a weak read, that this node
+    /// knows to be; `false` if the time is up.
+    pub(super) async fn confirm(&self, sets: &[SetId], patience: Patience, is_weak: bool) -> bool {
         let Some(groups) = self.executor.groups() else { return true };
+        let (strong, weak): (Vec<SetId>, Vec<SetId>) =
+            sets.iter().partition(|set| !is_weak || !groups.may_read_locally(**set));
         let all = async {
             // All are asked before any is waited for.
-            let asked: Vec<_> = sets.iter().map(|set| (*set, groups.confirmed(*set))).collect();
+            let asked: Vec<_> = strong.iter().map(|set| (*set, groups.confirmed(*set))).collect();
+            let caught_up: Vec<_> = weak.iter().map(|set| groups.caught_up(*set)).collect();
             for (set, mut asked) in asked {
                 while !matches!((&mut asked).await, Ok(true)) {
                     tokio::time::sleep(ASKED_AGAIN).await;
                     asked = groups.confirmed(set);
                 }
             }
+            let caught_up = async {
+                for set in caught_up {
+                    let _ = set.await;
+                }
+            };
+            let _ = tokio::time::timeout(BEHIND_WAIT, caught_up).await;
         };
         world::now() < patience.until
             && tokio::time::timeout_at(patience.until.into(), all).await.is_ok()

@@ -26,7 +26,7 @@ pub(super) fn answer(
         Ok(answer) => answer,
         Err(failure) => return failed(to, failure, out),
     };
-    let (payload, mut space) = (to.payload(to.charge), Default::default());
+    let (payload, mut space) = (to.payload(), Default::default());
     let payload = payload.pairs(&mut space);
     let head = to.head(&answer.warnings, payload);
     match &answer.reply {
@@ -48,7 +48,7 @@ pub(super) fn error(call: &Call<'_>, failure: &Failure, out: &mut BytesMut) -> E
 
 fn failed(to: &Addressee<'_>, failure: &Failure, out: &mut BytesMut) -> Effect {
     let charge = if failure.is_throttled() { Charge::ZERO } else { to.charge };
-    let (payload, mut space) = (to.payload(charge), Default::default());
+    let (payload, mut space) = (to.payload_of_error(charge), Default::default());
     let payload = payload.pairs(&mut space);
     Effect::error(&to.head(&[], payload), &failure.response(to.consistency), out)
 }
@@ -92,7 +92,7 @@ pub(super) fn prepared(call: &Call<'_>, statement: &Statement, out: &mut BytesMu
         result: (!statement.result.is_empty()).then_some(&*statement.result),
     };
     let to = call.addressee();
-    let (payload, mut space) = (to.payload(to.charge), Default::default());
+    let (payload, mut space) = (to.payload(), Default::default());
     let payload = payload.pairs(&mut space);
     to.head(&[], payload).prepared(&metadata, out);
 }

@@ -17,16 +17,16 @@ use protocol::{
     ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead, StatementSource,
     Version, WriteType,
 };
-use replica::{Asking, CommitError, WithoutRoom};
+use replica::{Asking, CommitError, Reach, WithoutRoom};
 use schema::Schema;
 use schema::system::StatementFacts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use units::{Charge, Work};
+use units::{Charge, ReadStrength, Work};
 
 use super::apart::OwnTask;
 use super::bounds::{Apart, InTurn, OwnThread};
 use super::cache::{PreparedStatements, Statement};
-use super::call::{self, Call, ChargePayload, strength};
+use super::call::{self, AnswerPayload, Call, strength};
 use super::plans::Patience;
 use super::promised::PromisedCall;
 use super::running::{RunningQueries, RunningQuery};
@@ -37,6 +37,7 @@ use super::{access, consistency, encode, held_back, plans, role_statements};
 use crate::auth::{LoginGate, RoleKeeper};
 use crate::config::{Payload, ServerRetry, Timeouts};
 use crate::connection::Wait;
+use crate::gather::Gatherer;
 use crate::load::{GRAIN_BYTES, Load, Overload};
 use crate::reply::{Failure, Needs, login_refused};
 use crate::session::{Client, Effect, Statements, Step, Turn};
@@ -45,6 +46,9 @@ use crate::world::{self, Uuids};
 /// How often a statement whose table is altered again and again is planned anew before its client is told to
 /// come back.
 const PLANS_MAX: u32 = 10;
+
+/// Reads that wait for rows of other nodes at once, each on a thread.
+const ELSEWHERE_MAX: usize = 256;
 
 /// Scans that were begun and not ended; of these a few run at a time, in turns.
 const SCANS_BEGUN_MAX: usize = 32;
@@ -73,6 +77,8 @@ pub(crate) struct Parts {
     pub(crate) is_cosmos: bool,
     /// Where the node stands.
     pub(crate) data_center: Arc<str>,
+    /// Asks other nodes for what they compute; a node that runs alone asks nobody.
+    pub(crate) gatherer: Option<Arc<Gatherer>>,
 }
 
 /// Whether and how requests are charged.
@@ -91,7 +97,7 @@ pub(crate) struct Engine(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) executor: Arc<Executor>,
-    roles: Arc<RoleKeeper>,
+    pub(super) roles: Arc<RoleKeeper>,
     gate: Arc<LoginGate>,
     uuids: Arc<Uuids>,
     pub(super) timeouts: Timeouts,
@@ -102,6 +108,7 @@ pub(super) struct Inner {
     /// Turns of scans: so many run at a time.
     pub(super) scans: Arc<Semaphore>,
     pub(super) scans_begun: Arc<Semaphore>,
+    pub(super) elsewhere: Arc<Semaphore>,
     pub(super) traces: TraceKeeper,
     pub(super) charging: Charging,
     /// Places for requests that wait: for the log, for a thread, for their budget.
@@ -114,6 +121,8 @@ pub(super) struct Inner {
     pub(super) is_cosmos: bool,
     /// Where the node stands.
     pub(super) data_center: Arc<str>,
+    /// Asks other nodes for what they compute; a node that runs alone asks nobody.
+    pub(super) gatherer: Option<Arc<Gatherer>>,
 }
 
 /// How far a call came, and how long its client waits for the rest.
@@ -154,12 +163,14 @@ impl Engine {
             scans_max: parts.scans_max,
             scans: Arc::new(Semaphore::new(parts.scans_max)),
             scans_begun: Arc::new(Semaphore::new(SCANS_BEGUN_MAX)),
+            elsewhere: Arc::new(Semaphore::new(ELSEWHERE_MAX)),
             waiting: Arc::new(Semaphore::new(parts.waiting_max)),
             waiting_for_budget: Arc::new(Semaphore::new(parts.waiting_max / 2)),
             charging: parts.charging,
             load: parts.load,
             is_cosmos: parts.is_cosmos,
             data_center: parts.data_center,
+            gatherer: parts.gatherer,
         }))
     }
 
@@ -247,10 +258,12 @@ impl Engine {
                 return self.0.without_place(&call, throws, out);
             }
         }
-        if let Some(groups) = self.0.executor.groups()
-            && let Some(step) = self.confirm_first(groups, &call, place, throws, out)
-        {
-            return step;
+        if let Some(groups) = self.0.executor.groups() {
+            let first = self.gather_first(&call, place, throws, out);
+            let first = first.or_else(|| self.confirm_first(groups, &call, place, throws, out));
+            if let Some(step) = first {
+                return step;
+            }
         }
         let Ran { executed, patience } = match self.0.run(&call, schema, Pace::Inline) {
             Ok(ran) => ran,
@@ -293,7 +306,7 @@ impl Engine {
                     place
                 }))
             }
-            Executed::TooLong => {
+            Executed::TooLong | Executed::Elsewhere => {
                 let Some(place) = place.take().or_else(|| self.0.place()) else {
                     return self.0.without_place(&call, throws, out);
                 };
@@ -338,7 +351,10 @@ impl Statements for Engine {
             },
             has_waited: false,
             was_slowed,
+            confirmed: &[],
+            gathered: None,
             answer_to: Some(answer_to),
+            route: None,
         };
         if let Some(parameters) = call.parameters() {
             work.set(Work::new(strength(parameters.consistency)));
@@ -371,6 +387,8 @@ impl Statements for Engine {
                 call.statements = &found;
             }
         }
+        let learned = if client.learns_routes { self.0.route_payload(&call) } else { None };
+        call.route = learned.as_ref();
         self.0.traces.note(&call, "The statement is planned");
         self.begin(call, &schema, place, throws, out)
     }
@@ -383,7 +401,7 @@ impl Statements for Engine {
     ) -> Effect {
         // The request was not looked into: whether it asks is not known.
         let tells = self.0.charging.payload == Payload::Always;
-        let payload = ChargePayload::of(Charge::ZERO, tells);
+        let payload = AnswerPayload::of(Charge::ZERO, tells, None);
         let mut space = Default::default();
         let custom_payload = payload.pairs(&mut space);
         let head = ResponseHead { custom_payload, ..ResponseHead::new(version, stream) };
@@ -393,6 +411,10 @@ impl Statements for Engine {
 
     fn end_turn(&self) {
         self.0.executor.write_group();
+    }
+
+    fn tells_routes(&self) -> bool {
+        self.0.executor.groups().is_some()
     }
 
     fn requires_login(&self) -> bool {
@@ -433,15 +455,11 @@ impl Inner {
             }
             Request::Query { text, parameters } => {
                 parameters.check_page_size()?;
-                let plan =
-                    if self.is_cosmos { Statement::plan_as_original } else { Statement::plan };
-                Ok(Arc::new(plan(text, schema, call.keyspace())?))
+                Ok(Arc::new(self.plan_text(call, text, schema, call.keyspace())?))
             }
             Request::Prepare { text, keyspace } => {
                 let keyspace = keyspace.or(call.client.keyspace.as_deref());
-                let plan =
-                    if self.is_cosmos { Statement::plan_as_original } else { Statement::plan };
-                let statement = Arc::new(plan(text, schema, keyspace)?);
+                let statement = Arc::new(self.plan_text(call, text, schema, keyspace)?);
                 self.prepared.put(&statement);
                 Ok(statement)
             }
@@ -450,6 +468,23 @@ impl Inner {
             | Request::Options
             | Request::Register(_)
             | Request::AuthResponse(_) => Err(Failure::Bug),
+        }
+    }
+
+    fn plan_text(
+        &self,
+        call: &Call<'_>,
+        text: &str,
+        schema: &Schema,
+        keyspace: Option<&str>,
+    ) -> Result<Statement, plan::PlanError> {
+        let plan = if self.is_cosmos { Statement::plan_as_original } else { Statement::plan };
+        match plan(text, schema, keyspace) {
+            Err(plan::PlanError::Syntax(refused)) if call.client.learns_routes => {
+                let timed = Statement::plan_timed(text, schema, keyspace);
+                timed.unwrap_or(Err(plan::PlanError::Syntax(refused)))
+            }
+            planned => planned,
         }
     }
 
@@ -552,9 +587,14 @@ impl Inner {
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
         let run = |plan: Plan<'_>, given_us| self.run_plan(call, plan, given_us, schema, pace);
-        let ran = self.with_plan(call, run);
+        let mut ran = self.with_plan(call, run);
         if is_stale(&ran) {
             return self.run_again(call, pace);
+        }
+        if let Some(gathered) = call.gathered
+            && let Ok(Ran { executed: Executed::Done(answer), .. }) = &mut ran
+        {
+            answer.warnings.extend_from_slice(&gathered.warnings);
         }
         ran
     }
@@ -597,7 +637,8 @@ impl Inner {
             self.traffic.add_batch(batch.kind, batch.mutations.len());
         }
         let needs = self.needs(&plan, parameters);
-        let patience = Patience::of(&plan, &self.timeouts, call.started, needs);
+        let mut patience =
+            Patience::of(&plan, &self.timeouts, call.started, needs).as_said(call.statements);
         let (write_type, until) = (patience.write_type, patience.until);
         let mut answer_to = call.answer_to;
         if let Some(groups) = self.executor.groups() {
@@ -632,10 +673,16 @@ impl Inner {
         };
         let request = RequestContext {
             paging_state: parameters.paging_state,
+            reach: Reach {
+                is_strong: strength(parameters.consistency) == ReadStrength::Strong,
+                confirmed: call.confirmed,
+                may_wait: matches!(pace, Pace::Own(_)),
+            },
             given_us,
             bounds,
             keyspace: call.keyspace(),
             answer_to,
+            gathered: call.gathered.map(|gathered| gathered.rows.as_slice()),
             without_room: WithoutRoom::ComesBack { was_slowed: call.was_slowed },
             work: call.work,
             throughput: call.throughput()?,
@@ -662,6 +709,11 @@ impl Inner {
             }
             Executed::NoRoom(_) if world::now() >= until => {
                 return Err(Failure::WriteTimedOut(write_type, needs));
+            }
+            Executed::Elsewhere => {
+                // A few rows of another node are no scan.
+                (patience.is_scan, patience.is_elsewhere) = (false, true);
+                return Ok(Ran { executed: Executed::TooLong, patience });
             }
             Executed::NoRoom(_) | Executed::Pending(..) | Executed::TooLong => {}
         }

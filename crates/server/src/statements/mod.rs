@@ -4,7 +4,7 @@
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
 //! [`promised`] (what waits for the log), [`running`] (what is shown while it runs), [`held_back`] (what there is no room for), [`apart`] (what takes
 //! long), [`bounds`] (what a request may take), [`encode`] (answers as messages), [`access`] (who may),
-//! [`consistency`] (which levels make no sense), [`levels`] (what they need), [`confirm`] (what strong reads wait for), [`role_statements`], [`counting`] and [`table_counters`] (what a call came to),
+//! [`consistency`] (which levels make no sense), [`levels`] (what they need), [`confirm`] (what strong reads wait for), [`routing`] (which node to ask), [`role_statements`], [`counting`] and [`table_counters`] (what a call came to),
 //! [`trace`], [`traces`].
 mod access;
 mod apart;
@@ -17,11 +17,13 @@ mod consistency;
 mod counting;
 mod encode;
 mod engine;
+mod gathering;
 mod held_back;
 mod levels;
 mod plans;
 mod promised;
 mod role_statements;
+mod routing;
 mod running;
 mod statistics;
 mod table_counters;

@@ -1,5 +1,6 @@
 //! What kind of work a plan is.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cql::ast::BatchKind;
@@ -7,6 +8,7 @@ use plan::{BatchPlan, LogicalPartitions, ModifyPlan, Plan, SelectPlan};
 use protocol::WriteType;
 use types::RowSelection;
 
+use super::cache::Statement;
 use super::consistency::Kind;
 use crate::config::Timeouts;
 use crate::reply::Needs;
@@ -91,10 +93,13 @@ pub(super) struct Patience {
     pub(super) write_type: WriteType,
     /// What it waits for.
     pub(super) needs: Needs,
+    started: Instant,
     /// When its client is told that it took too long.
     pub(super) until: Instant,
     /// On a thread of its own it waits for the turns of scans.
     pub(super) is_scan: bool,
+    /// It waits for rows of other nodes, on a thread of its own.
+    pub(super) is_elsewhere: bool,
     /// On a thread of its own it goes on without its client after this time. Others look at the time themselves.
     pub(super) leaves_after: Option<Duration>,
 }
@@ -111,10 +116,21 @@ impl Patience {
         Patience {
             write_type,
             needs,
+            started,
             until: started + timeout,
             is_scan: matches!(plan, Plan::Select(_)),
+            is_elsewhere: false,
             leaves_after: matches!(plan, Plan::Truncate(_)).then_some(timeouts.truncate),
         }
+    }
+
+    /// The same, if the statement does not say itself how long it may take.
+    pub(super) fn as_said(self, statements: &[Arc<Statement>]) -> Patience {
+        let said = match statements {
+            [one] => one.timeout,
+            _ => None,
+        };
+        Patience { until: said.map_or(self.until, |timeout| self.started + timeout), ..self }
     }
 }
 

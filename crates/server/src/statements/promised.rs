@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use coordinator::{Answer, PendingWrite};
-use replica::{CommitError, CommitResult, OutcomeReceiver};
+use replica::{CommitError, CommitResult, OutcomeReceiver, Reach};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::apart::OwnTask;
 use super::call::OwnedCall;
 use super::encode;
 use super::engine::Inner;
@@ -34,7 +35,7 @@ impl Promised for PromisedCall {
 
     fn answer(self: Box<Self>, outcome: Option<CommitResult>, out: &mut BytesMut) -> Effect {
         let PromisedCall { inner, call, pending, patience, place } = *self;
-        let outcome = inner.conclude(&call, pending, patience, outcome);
+        let outcome = inner.conclude(&call, pending, patience, outcome, Reach::default());
         let effect = inner.answer(&call, outcome, out);
         drop(place);
         effect
@@ -57,15 +58,25 @@ impl Inner {
             Ok(Err(_)) => Some(Err(CommitError::Closed)),
             Err(_) => None,
         };
-        // Rows that are read beside the outcome are read here, where it may not have been applied yet.
         let read = outcome.as_ref().and_then(|outcome| pending.set_read(&self.executor, outcome));
-        if let Some(set) = read
-            && !self.confirm(&[set], patience).await
-        {
-            let Patience { write_type, needs, .. } = patience;
-            return self.finished(&call, Err(Failure::WriteTimedOut(write_type, needs)));
+        if let Some((set, groups)) = read.zip(self.executor.groups()) {
+            // Rows that are read beside the outcome are read here, where it may not have been applied yet, or where they are.
+            let is_here = groups.has_rows(set);
+            if is_here && !self.confirm(&[set], patience, false).await {
+                let Patience { write_type, needs, .. } = patience;
+                return self.finished(&call, Err(Failure::WriteTimedOut(write_type, needs)));
+            }
+            let inner = Arc::clone(&self);
+            let head = call.bare_head();
+            let concluded = tokio::task::spawn_blocking(move || {
+                let confirmed = if is_here { vec![set] } else { Vec::new() };
+                let reach = Reach { is_strong: true, confirmed: &confirmed, may_wait: true };
+                let outcome = inner.conclude(&call, pending, patience, outcome, reach);
+                inner.finished(&call, outcome)
+            });
+            return OwnTask(concluded).finished(head).await;
         }
-        let outcome = self.conclude(&call, pending, patience, outcome);
+        let outcome = self.conclude(&call, pending, patience, outcome, Reach::default());
         self.finished(&call, outcome)
     }
 
@@ -76,10 +87,11 @@ impl Inner {
         pending: PendingWrite,
         Patience { write_type, needs, .. }: Patience,
         outcome: Option<CommitResult>,
+        reach: Reach<'_>,
     ) -> Result<Answer, Failure> {
         let outcome = outcome.ok_or(Failure::WriteTimedOut(write_type, needs))?;
         pending
-            .finish(&self.executor, outcome, &call.work)
+            .finish(&self.executor, outcome, reach, &call.work)
             .map_err(|error| self.failure(error, write_type, needs))
     }
 

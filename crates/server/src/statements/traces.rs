@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use coordinator::{Executed, Executor, RequestContext};
 use plan::{BatchLimits, BindContext};
 use protocol::{Consistency, Version, WriteType};
-use replica::{Asking, CommitError, WithoutRoom};
+use replica::{Asking, CommitError, Reach, WithoutRoom};
 use tokio::sync::Semaphore;
 use units::budget::ClientId;
 
@@ -90,7 +90,7 @@ impl Writer {
             match self.begin_write(text, until, was_slowed)? {
                 Executed::Done(_) => return Ok(()),
                 Executed::Pending(_, outcome) => break outcome.ok_or(Failure::Bug)?,
-                Executed::TooLong => return Err(Failure::Bug),
+                Executed::TooLong | Executed::Elsewhere => return Err(Failure::Bug),
                 Executed::NoRoom(_) if world::now() >= until => {
                     return Err(Failure::WriteTimedOut(
                         WriteType::Simple,
@@ -128,8 +128,10 @@ impl Writer {
         };
         let plan = statement.plan.bind(&plan::NoValues, &context)?;
         let request = RequestContext {
+            gathered: None,
             given_us: None,
             paging_state: None,
+            reach: Reach::default(),
             bounds: &InTurn::new(until),
             keyspace: None,
             answer_to: None,

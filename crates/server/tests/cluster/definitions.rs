@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 
-use protocol::{Consistency, Event, EventKinds, SchemaChangeKind, SchemaTarget};
+use protocol::{Consistency, Event, EventKinds, Response, SchemaChangeKind, SchemaTarget};
 use testkit::{Client, Cluster, Execution, eventually};
 
 use crate::support::{SOON, ask, create_keyspace, get, int, tell, text, three};
@@ -137,5 +137,46 @@ fn tables_of_one_name(cluster: &Cluster) {
         tell(&mut clients[writer], "DROP TABLE d.again");
         let told = ask(&mut clients[reader], "SELECT k FROM d.again", &Execution::default());
         assert_eq!(told.unwrap().unwrap_err().kind.code(), 0x2200, "round {round}");
+    }
+}
+
+/// A definition that is followed leaves statements of other tables prepared, on every node.
+#[test]
+fn statements_stay_prepared_when_others_tables_change() {
+    let cluster = three();
+    let mut clients: Vec<Client> = (1..=3).map(|node| cluster.client(node).unwrap()).collect();
+    create_keyspace(&mut clients[0], "s");
+    tell(&mut clients[0], "CREATE TABLE s.t (k int PRIMARY KEY, v int)");
+    tell(&mut clients[0], "INSERT INTO s.t (k, v) VALUES (1, 1)");
+    let texts = ["SELECT v FROM s.t WHERE k = 1", "SELECT key FROM system.local"];
+    let prepared: Vec<_> = clients
+        .iter_mut()
+        .map(|client| texts.map(|text| client.prepare(text).unwrap().unwrap()))
+        .collect();
+    let of_error = |client: &mut Client, prepared| {
+        let execution = Execution::at(Consistency::Quorum);
+        match client.execute(prepared, &execution).unwrap().response {
+            Response::Error(error) => Some(error.kind.code()),
+            _ => None,
+        }
+    };
+    let changes = [
+        "CREATE TABLE s.u (k int PRIMARY KEY)",
+        "CREATE INDEX ON s.u (k)",
+        "ALTER TABLE s.u ADD w text",
+        "DROP TABLE s.u",
+    ];
+    for (turn, change) in changes.into_iter().enumerate() {
+        tell(&mut clients[turn % 3], change);
+        for (client, prepared) in clients.iter_mut().zip(&prepared) {
+            for statement in prepared {
+                assert_eq!(of_error(client, statement), None, "after {change}");
+            }
+        }
+    }
+    // Their own table's change is noticed by all.
+    tell(&mut clients[1], "ALTER TABLE s.t ADD w text");
+    for (client, [statement, _]) in clients.iter_mut().zip(&prepared) {
+        assert_eq!(of_error(client, statement), Some(0x2500));
     }
 }

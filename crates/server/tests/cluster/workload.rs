@@ -195,10 +195,14 @@ impl User<'_> {
                 self.answered.fetch_add(1, Ordering::SeqCst);
                 Told::Rows(rows)
             }
-            Ok(Err(error)) => match has_no_effect(&error) {
-                true => Told::Refused,
-                false => Told::Unknown,
-            },
+            Ok(Err(error)) => {
+                // As a policy for retries would, and so that what is refused at once does not use up all there is to do.
+                std::thread::sleep(LOOKS_AGAIN);
+                match has_no_effect(&error) {
+                    true => Told::Refused,
+                    false => Told::Unknown,
+                }
+            }
             Err(_) => {
                 self.client = None;
                 Told::Unknown
@@ -326,7 +330,7 @@ impl Seen {
     fn read_everything(&mut self, cluster: &Cluster, progress: &Progress) {
         let now = || u64::try_from(progress.begun.elapsed().as_nanos()).unwrap();
         let lists = by_key(self.lists.clone());
-        for node in 1..=cluster.count() {
+        for node in (1..=cluster.count()).filter(|node| cluster.runs(*node)) {
             let mut client = cluster.client(node).unwrap();
             let number = 1_000 + node as u32;
             for key in 0..REGISTERS {
@@ -360,6 +364,11 @@ impl Seen {
             let undead: Vec<&i32> = self.refused.intersection(&there).collect();
             assert!(undead.is_empty(), "node {node}: refused and there: {undead:?}");
         }
+    }
+
+    /// Requests that failed, or of which it is not known.
+    pub(crate) fn failures(&self) -> usize {
+        self.open + self.refused.len()
     }
 
     /// Judges registers and counters.

@@ -180,7 +180,7 @@ fn encode_answer(result: &Result<Outcome, CommitError>, weight: u64, out: &mut V
     true
 }
 
-fn decode_answer(bytes: Bytes) -> Result<Result<Done, CommitError>, Malformed> {
+pub(crate) fn decode_answer(bytes: Bytes) -> Result<Result<Done, CommitError>, Malformed> {
     let mut decoder = Decoder::new(bytes);
     decoder.u32()?;
     let outcome = match decoder.byte()? {

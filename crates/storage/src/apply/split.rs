@@ -59,6 +59,8 @@ fn split_table(
         let grown = grown.map_err(|error| CommitError::Tree { table, error })?;
         opened.note_write(place.position, grown);
         core.pressure.change(grown);
+        // Its rows are those that the other set wrote up to here; at a start it may be known longer than they are.
+        other.publish(opened.tree.next_seqno());
     }
     progress.set_applied(place.applied);
     Ok(())

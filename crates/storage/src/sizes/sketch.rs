@@ -61,8 +61,9 @@ impl Sketch {
 
     /// More slots, as far as there can be more.
     pub(super) fn grow_to(&mut self, slot_count: usize) {
-        let slot_count = slot_count.next_power_of_two().min(SLOTS_MAX);
-        if slot_count <= self.slots.len() {
+        let wanted = slot_count;
+        let slot_count = slot_count.next_power_of_two().clamp(BUCKET_SLOTS, SLOTS_MAX);
+        if wanted == 0 || slot_count <= self.slots.len() {
             return;
         }
         let old = std::mem::take(&mut self.slots);
@@ -83,6 +84,10 @@ impl Sketch {
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Sketch> {
         let (slots, rest) = bytes.as_chunks::<SLOT_BYTES>();
+        // Nodes of before wrote one empty slot where they had counted nothing.
+        if rest.is_empty() && slots.len() < BUCKET_SLOTS {
+            return Some(Sketch::default());
+        }
         if !rest.is_empty() || slots.len() > SLOTS_MAX || slots.len() % BUCKET_SLOTS != 0 {
             return None;
         }
@@ -100,6 +105,19 @@ impl Sketch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sketch_of_any_size_comes_back() {
+        for slot_count in [0, 1, 2, 3, 4, 5, 64, SLOTS_MAX, SLOTS_MAX + 1] {
+            let mut sketch = Sketch::default();
+            sketch.grow_to(slot_count);
+            let back = Sketch::decode(&sketch.encode()).unwrap();
+            assert_eq!(back.encode(), sketch.encode(), "{slot_count} slots");
+        }
+        // One empty slot, as it was written before.
+        assert!(Sketch::decode(&[0; SLOT_BYTES]).unwrap().encode().is_empty());
+        assert!(Sketch::decode(&[0; SLOT_BYTES - 1]).is_none());
+    }
 
     #[test]
     fn a_heavy_key_is_never_underestimated() {

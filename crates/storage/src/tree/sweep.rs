@@ -26,12 +26,12 @@ use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
 /// Rows that one entry looks at.
 const ROWS_PER_SWEEP_MAX: usize = 1_000;
 
-/// Hands over the entries that clear what deletions from before the horizon cover, and then them. `commit`
+/// Hands over the entries that clear what deletions from before the horizon of their partition cover, and then them. `commit`
 /// says whether to go on with the partition.
 pub(crate) fn sweep_deletions(
     table: TableId,
     opened: &OpenStore,
-    horizon_s: u32,
+    horizon_s: impl Fn(&[u8]) -> u32,
     mut commit: impl FnMut(Sweep) -> bool,
 ) -> Result<(), TreeError> {
     let mut start = vec![SPACE_DELETIONS];
@@ -48,6 +48,7 @@ pub(crate) fn sweep_deletions(
             let mut first = vec![SPACE_ROWS];
             first.extend_from_slice(&partition);
             let mut from = Some(Bytes::from(first));
+            let horizon_s = horizon_s(&partition);
             while let Some(at) = from.take() {
                 let Some(sweep) = next_sweep(table, opened, horizon_s, &partition, at)? else {
                     break;
@@ -65,7 +66,7 @@ pub(crate) fn sweep_deletions(
 }
 
 /// The next part of a partition with old deletions; `None` if it has none.
-fn next_sweep(
+pub(crate) fn next_sweep(
     table: TableId,
     opened: &OpenStore,
     horizon_s: u32,

@@ -1,6 +1,6 @@
 //! Budgets with the real clock: many clients, several tables, against what was provisioned.
 //!
-//!     budgets --binary FILE [--seconds N] [--set KEY=VALUE]...
+//!     budgets --binary FILE [--seconds N] [--nodes N] [--part F] [--set KEY=VALUE]...
 //!
 //! Tables that share the throughput of a keyspace, tables with their own, one over two physical partitions, and a
 //! keyspace whose requests wait on the server. At each of them: greedy clients that wait as they are told, stubborn ones
@@ -8,6 +8,10 @@
 //! seconds against the budget, how many that waited as told were refused again, and how the content ones fared. It fails
 //! when more than two in a hundred are spent too much or too little, when a promise is broken too often, or when content
 //! clients are refused.
+//!
+//! With `--nodes` the same budgets are spent through all nodes of a cluster at once, one of them through one node alone, and
+//! one by clients that move from node to node. With `--part 0.25` everything is provisioned a quarter of, for machines that cannot
+//! serve it all.
 
 #![allow(
     clippy::print_stdout,
@@ -21,12 +25,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testkit::flow::{Flow, Manners, Tally, Values, quantile};
-use testkit::{Client, Execution, Node};
+use testkit::flow::{CONSISTENCY_ONE, CONSISTENCY_QUORUM, Flow, Manners, Tally, Values, quantile};
+use testkit::{Client, Cluster, Execution, Node};
 use tokio::task::JoinSet;
 
 const WINDOW: Duration = Duration::from_secs(10);
-const WARM_UP: Duration = Duration::from_secs(3);
+const WARM_UP: Duration = Duration::from_secs(5);
+/// So long moving clients stay at a node.
+const STAY: Duration = Duration::from_secs(10);
 /// How far spending may be from the budget.
 const TOLERANCE: f64 = 0.02;
 /// Of those that waited as told, so many may be told to wait again.
@@ -42,22 +48,39 @@ struct Space {
     budget: f64,
     is_read: bool,
     waits_on_server: bool,
+    /// The level of its requests.
+    consistency: u16,
+    /// Where its clients are, where there are several nodes.
+    place: Place,
 }
 
-const SPACES: [Space; 5] = [
+/// Where clients are.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    AllNodes,
+    OneNode,
+    /// At one node after the other.
+    Moving,
+}
+
+const SPACES: [Space; 6] = [
     Space {
         name: "shared by two tables, writes",
         tables: &["shared.a", "shared.b"],
         budget: 4000.0,
         is_read: false,
         waits_on_server: false,
+        consistency: CONSISTENCY_ONE,
+        place: Place::AllNodes,
     },
     Space {
-        name: "dedicated beside them, reads",
+        name: "dedicated, strong reads",
         tables: &["shared.own"],
         budget: 1000.0,
         is_read: true,
         waits_on_server: false,
+        consistency: CONSISTENCY_QUORUM,
+        place: Place::AllNodes,
     },
     Space {
         name: "autoscale, writes",
@@ -65,6 +88,8 @@ const SPACES: [Space; 5] = [
         budget: 2000.0,
         is_read: false,
         waits_on_server: false,
+        consistency: CONSISTENCY_ONE,
+        place: Place::OneNode,
     },
     Space {
         name: "two physical partitions, reads",
@@ -72,6 +97,8 @@ const SPACES: [Space; 5] = [
         budget: 12_000.0,
         is_read: true,
         waits_on_server: false,
+        consistency: CONSISTENCY_ONE,
+        place: Place::AllNodes,
     },
     Space {
         name: "server-side retry, writes",
@@ -79,10 +106,21 @@ const SPACES: [Space; 5] = [
         budget: 1500.0,
         is_read: false,
         waits_on_server: true,
+        consistency: CONSISTENCY_ONE,
+        place: Place::AllNodes,
+    },
+    Space {
+        name: "clients that move, reads",
+        tables: &["alone.moving"],
+        budget: 1000.0,
+        is_read: true,
+        waits_on_server: false,
+        consistency: CONSISTENCY_ONE,
+        place: Place::Moving,
     },
 ];
 
-const SCHEMA: [&str; 8] = [
+const SCHEMA: [&str; 9] = [
     "CREATE KEYSPACE shared WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND cosmosdb_provisioned_throughput = 4000",
     "CREATE TABLE shared.a (k bigint PRIMARY KEY, v blob)",
     "CREATE TABLE shared.b (k bigint PRIMARY KEY, v blob)",
@@ -90,6 +128,7 @@ const SCHEMA: [&str; 8] = [
     "CREATE KEYSPACE alone WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     "CREATE TABLE alone.t (k bigint PRIMARY KEY, v blob) WITH cosmosdb_autoscale_max_throughput = 2000",
     "CREATE TABLE alone.two (k bigint PRIMARY KEY, v blob) WITH cosmosdb_provisioned_throughput = 12000",
+    "CREATE TABLE alone.moving (k bigint PRIMARY KEY, v blob) WITH cosmosdb_provisioned_throughput = 1000",
     "CREATE KEYSPACE waiting WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
 ];
 
@@ -100,66 +139,117 @@ enum Who {
     Content,
 }
 
+/// What is run against.
+enum Nodes {
+    One(Node),
+    Several(Cluster),
+}
+
+impl Nodes {
+    fn start(binary: &Path, count: u8, settings: &[String]) -> Result<Nodes, Box<dyn Error>> {
+        Ok(match count {
+            1 => {
+                let set = settings.iter().flat_map(|setting| ["--set", setting.as_str()]);
+                // A disk that stalls would leave budgets unused, which is not their fault.
+                let set = set.chain(["--set", "storage.commit=periodic"]);
+                Nodes::One(Node::start(binary, &set.collect::<Vec<_>>())?)
+            }
+            count => {
+                let set: Vec<&str> = settings.iter().map(String::as_str).collect();
+                Nodes::Several(Cluster::start(binary, count, &set)?)
+            }
+        })
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        match self {
+            Nodes::One(node) => vec![node.address()],
+            Nodes::Several(cluster) => {
+                (1..=cluster.count()).map(|node| cluster.address(node).to_owned()).collect()
+            }
+        }
+    }
+}
+
+/// A flow with when it runs, counted from the beginning.
+struct Timed {
+    who: Who,
+    flow: Flow,
+    from: Duration,
+    to: Duration,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let (mut binary, mut seconds) = (String::new(), 60);
-    // A disk that stalls would leave budgets unused, which is not their fault.
-    let mut settings = vec![
-        format!("units.server_side_retry={RETRY_KEYSPACE}"),
-        "storage.commit=periodic".to_owned(),
-    ];
+    let (mut binary, mut seconds, mut nodes, mut part) = (String::new(), 60, 1, 1.0);
+    let mut settings = vec![format!("units.server_side_retry={RETRY_KEYSPACE}")];
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or(format!("{word} needs a value"))?;
         match word.as_str() {
             "--binary" => binary = value,
             "--seconds" => seconds = value.parse()?,
+            "--nodes" => nodes = value.parse()?,
+            "--part" => part = value.parse()?,
             "--set" => settings.push(value),
             _ => return Err(format!("no argument {word}").into()),
         }
     }
     // What is measured is what each answer says it cost.
     settings.push("units.payload=always".to_owned());
-    let arguments: Vec<&str> =
-        settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
-    let node = Node::start(Path::new(&binary), &arguments)?;
+    let nodes = Nodes::start(Path::new(&binary), nodes, &settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let failures = runtime.block_on(run(&node, Duration::from_secs(seconds)))?;
+    let failures = runtime.block_on(run(&nodes.addresses(), Duration::from_secs(seconds), part))?;
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-async fn run(node: &Node, time: Duration) -> Result<Vec<String>, Box<dyn Error>> {
-    let address = node.address();
-    let mut client = Client::connect(&address)?;
+/// A definition with a part of its throughput.
+fn with_part(text: &str, part: f64) -> String {
+    match text.rsplit_once("throughput = ").map(|(what, units)| (what, units.parse::<f64>())) {
+        Some((what, Ok(units))) => format!("{what}throughput = {}", (units * part) as u64),
+        _ => text.to_owned(),
+    }
+}
+
+async fn run(
+    addresses: &[String],
+    time: Duration,
+    part: f64,
+) -> Result<Vec<String>, Box<dyn Error>> {
+    let spaces = SPACES.map(|space| Space { budget: space.budget * part, ..space });
+    let clients = addresses.iter().map(|address| Client::connect(address));
+    let mut clients = clients.collect::<Result<Vec<_>, _>>()?;
+    let Some(client) = clients.first_mut() else { return Err("no node".into()) };
     for text in SCHEMA.iter().chain(&[
         "CREATE TABLE waiting.t (k bigint PRIMARY KEY, v blob) WITH cosmosdb_provisioned_throughput = 1500",
     ]) {
-        if let protocol::Response::Error(error) = client.query(text, &Execution::default())?.response {
+        let text = with_part(text, part);
+        if let protocol::Response::Error(error) = client.query(&text, &Execution::default())?.response {
             return Err(format!("{text}: {}", error.message).into());
         }
     }
     let begin = Instant::now();
-    let end = begin + time;
     let mut flows = JoinSet::new();
-    for (place, space) in SPACES.iter().enumerate() {
+    for (place, space) in spaces.iter().enumerate() {
         for table in space.tables {
-            for (number, flow) in
-                flows_of(&address, &mut client, space, table)?.into_iter().enumerate()
-            {
-                let (who, flow) = flow;
-                flows.spawn(async move { (place, who, number, flow.run(begin, end).await) });
+            for timed in flows_of(addresses, &mut clients, space, table, time)? {
+                let (from, to) = (begin + timed.from, begin + timed.to);
+                flows.spawn(async move {
+                    tokio::time::sleep_until(from.into()).await;
+                    (place, timed.who, timed.flow.run(begin, to).await)
+                });
             }
         }
     }
     let mut tallies = Vec::new();
     while let Some(done) = flows.join_next().await {
-        let (place, who, _, tally) = done?;
+        let (place, who, tally) = done?;
         tallies.push((place, who, tally?));
     }
     let mut failures = Vec::new();
     println!(
         "space                             budget   least    most  refused/s  waited as told: served, refused  content: served, refused, p99 ms"
     );
-    for (place, space) in SPACES.iter().enumerate() {
+    for (place, space) in spaces.iter().enumerate() {
         let of = |who: Option<Who>| {
             let chosen = tallies
                 .iter()
@@ -172,28 +262,45 @@ async fn run(node: &Node, time: Duration) -> Result<Vec<String>, Box<dyn Error>>
     Ok(failures)
 }
 
+/// At which nodes the clients of a space are, and when.
+fn stays(space: &Space, nodes: usize, time: Duration) -> Vec<(usize, Duration, Duration)> {
+    match space.place {
+        Place::AllNodes => (0..nodes).map(|node| (node, Duration::ZERO, time)).collect(),
+        Place::OneNode => vec![(nodes - 1, Duration::ZERO, time)],
+        Place::Moving => {
+            let turns = u32::try_from(time.as_secs().div_ceil(STAY.as_secs())).unwrap_or(1);
+            let turn =
+                |turn: u32| (turn as usize % nodes, STAY * turn, (STAY * (turn + 1)).min(time));
+            (0..turns).map(turn).collect()
+        }
+    }
+}
+
 fn flows_of(
-    address: &str,
-    client: &mut Client,
+    addresses: &[String],
+    clients: &mut [Client],
     space: &Space,
     table: &str,
-) -> Result<Vec<(Who, Flow)>, Box<dyn Error>> {
+    time: Duration,
+) -> Result<Vec<Timed>, Box<dyn Error>> {
     let text = match space.is_read {
         true => format!("SELECT v FROM {table} WHERE k = ?"),
         false => format!("INSERT INTO {table} (k, v) VALUES (?, ?)"),
     };
-    let statement = client.prepare(&text)?.map_err(|message| format!("{:?}", message.response))?;
     let is_read = space.is_read;
     // New rows all the time: what is written is never written over, so that each costs the same.
     let values: Values = Arc::new(move |number| {
         let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
         if is_read { vec![key] } else { vec![key, vec![7; 100]] }
     });
-    let each = if is_read { 1.0 } else { 4.95 };
+    let strength = if space.consistency == CONSISTENCY_QUORUM { 2.0 } else { 1.0 };
+    let each = if is_read { strength } else { 4.95 };
     let share = space.budget / space.tables.len() as f64;
-    // A tenth of the budget for each content client.
-    let pause = Duration::from_secs_f64(each / (share * 0.1));
-    let clients = [
+    let stays = stays(space, addresses.len(), time);
+    let places = if space.place == Place::AllNodes { addresses.len() } else { 1 };
+    // A tenth of the budget for each content client, or for those of all nodes together.
+    let pause = Duration::from_secs_f64(each * places as f64 / (share * 0.1));
+    let kinds = [
         (Who::Greedy, 16, Manners::Obedient, None),
         (Who::Greedy, 16, Manners::Obedient, None),
         (Who::Greedy, 4, Manners::Obedient, None),
@@ -201,24 +308,31 @@ fn flows_of(
         (Who::Content, 1, Manners::Obedient, Some(pause)),
         (Who::Content, 1, Manners::Obedient, Some(pause)),
     ];
-    let step = clients.len() as u64;
-    let flow = |(number, (who, window, manners, pause)): (
-        usize,
-        (Who, i16, Manners, Option<Duration>),
-    )| {
-        let flow = Flow {
-            address: address.to_owned(),
-            statement: statement.id.to_vec(),
-            values: Arc::clone(&values),
-            first: number as u64,
-            step,
-            window,
-            manners,
-            pause,
+    let step = (kinds.len() * stays.len()) as u64;
+    let mut flows = Vec::new();
+    for (node, from, to) in stays {
+        let (Some(address), Some(client)) = (addresses.get(node), clients.get_mut(node)) else {
+            continue;
         };
-        (who, flow)
-    };
-    Ok(clients.into_iter().enumerate().map(flow).collect())
+        let statement =
+            client.prepare(&text)?.map_err(|message| format!("{:?}", message.response))?;
+        for (who, window, manners, pause) in kinds {
+            let flow = Flow {
+                address: address.clone(),
+                statement: statement.id.to_vec(),
+                values: Arc::clone(&values),
+                first: flows.len() as u64,
+                step,
+                // On several nodes as many are under way as on one.
+                window: (window / i16::try_from(places).unwrap_or(1)).max(1),
+                manners,
+                pause,
+                consistency: space.consistency,
+            };
+            flows.push(Timed { who, flow, from, to });
+        }
+    }
+    Ok(flows)
 }
 
 fn judge(space: &Space, all: &Tally, content: &mut Tally, time: Duration) -> Vec<String> {

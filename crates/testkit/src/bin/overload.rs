@@ -130,6 +130,7 @@ async fn run(options: &Options, node: &Node) -> Result<Vec<String>, Box<dyn Erro
             window: PEAK.window,
             manners: Manners::Obedient,
             pause: None,
+            consistency: testkit::flow::CONSISTENCY_ONE,
         };
         let phase = Phase { node, flow: &flow, seconds: options.seconds };
         let over = Shape { connections: PEAK.connections * TIMES, window: PEAK.window };
@@ -172,6 +173,7 @@ async fn run(options: &Options, node: &Node) -> Result<Vec<String>, Box<dyn Erro
         window: 1,
         manners: Manners::Obedient,
         pause: Some(Duration::from_millis(5)),
+        consistency: testkit::flow::CONSISTENCY_ONE,
     };
     let rude = [("readers that do not read", Rude::NeverReads), ("huge requests", Rude::NeverEnds)];
     for (what, task) in rude.into_iter().filter(|_| !options.only_appetite) {

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 pub use tally::{Tally, quantile};
 use wire::Answer;
-pub use wire::connect;
+pub use wire::{CONSISTENCY_ONE, CONSISTENCY_QUORUM, connect};
 
 /// What a client does when a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub struct Flow {
     pub manners: Manners,
     /// Time between two requests of one slot; none: as fast as answers come.
     pub pause: Option<Duration>,
+    /// The level, as the protocol numbers them.
+    pub consistency: u16,
 }
 
 /// A request of a slot, before it is sent.
@@ -133,7 +135,7 @@ impl Flow {
             };
             slot.sent = now;
             let values = (self.values)(slot.number);
-            wire::execute(first.slot, &self.statement, &values, outgoing);
+            wire::execute(first.slot, &self.statement, self.consistency, &values, outgoing);
         }
     }
 

@@ -18,7 +18,10 @@ const OVERLOADED: i32 = 0x1001;
 const FLAG_TRACING: u8 = 0x02;
 const FLAG_PAYLOAD: u8 = 0x04;
 const FLAG_WARNINGS: u8 = 0x08;
-const CONSISTENCY_ONE: u16 = 1;
+/// The level ONE.
+pub const CONSISTENCY_ONE: u16 = 1;
+/// The level QUORUM.
+pub const CONSISTENCY_QUORUM: u16 = 4;
 const HAS_VALUES: u8 = 0x01;
 const SKIPS_METADATA: u8 = 0x02;
 /// The wait of a client that is told none.
@@ -68,12 +71,18 @@ fn put_header(opcode: u8, stream: i16, length: usize, out: &mut BytesMut) {
 }
 
 /// Appends EXECUTE.
-pub(super) fn execute(stream: i16, statement: &[u8], values: &[Vec<u8>], out: &mut BytesMut) {
+pub(super) fn execute(
+    stream: i16,
+    statement: &[u8],
+    consistency: u16,
+    values: &[Vec<u8>],
+    out: &mut BytesMut,
+) {
     let of_values: usize = values.iter().map(|value| 4 + value.len()).sum();
     put_header(EXECUTE, stream, 2 + statement.len() + 2 + 1 + 2 + of_values, out);
     out.put_u16(u16::try_from(statement.len()).unwrap_or(u16::MAX));
     out.put_slice(statement);
-    out.put_u16(CONSISTENCY_ONE);
+    out.put_u16(consistency);
     out.put_u8(HAS_VALUES | SKIPS_METADATA);
     out.put_u16(u16::try_from(values.len()).unwrap_or(u16::MAX));
     for value in values {

@@ -10,6 +10,7 @@ use storage::{CommitError, INTENT_BYTES_MAX, Intent, Request, Step};
 use types::{Mutation, RingToken, SetId, TableId};
 
 use super::Host;
+use super::writing::AHEAD_US_MAX;
 use crate::group::requests::{WriteDone, WriteOutcome};
 
 /// So many batches may be looked at before they are decided; more are refused.
@@ -89,6 +90,9 @@ impl Host {
     /// A coordinator's batch: all of it is done, or nothing. It needs a name, and its mutations may lie in several sets. Answered when
     /// all of it is applied.
     pub fn submit_batch(&mut self, mut request: Request, deadline_ms: u64, done: WriteDone) {
+        // Its time is made later where sets gave later ones, and is theirs from then on: it must not be far off before.
+        self.cluster_us();
+        request.time_at_most(self.last_given_us.saturating_add(AHEAD_US_MAX));
         let sets = self.sets_of(&request);
         let known = self.map_version() + 1;
         let Some(sets) = sets.filter(|sets| !sets.is_empty()) else {

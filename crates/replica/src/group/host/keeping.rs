@@ -124,6 +124,7 @@ impl Host {
         let turns = std::mem::take(&mut self.persisted.lock().turns);
         if let Some(last) = turns.into_iter().max() {
             self.inbox.push_back(Input::Persisted(last));
+            self.persisted_turn = self.persisted_turn.max(last);
             let said = self.unsaid.extract_if(.., |(turn, _)| *turn <= last);
             self.outbox.extend(said.map(|(_, said)| said));
             self.install_persisted(last);

@@ -9,17 +9,48 @@ use types::{NodeId, ReplicaId, SetId};
 
 use super::{Asked, BEATS_MAX, Host, Input, NodeMessage, Peer};
 use crate::group::changes::{ChangeState, Goal, Next};
+use crate::group::member::MemberStatus;
+use crate::group::recovery::MemberRecord;
 use crate::group::rests::Beat;
 use crate::group::wire::PeerMessage;
 
-/// A member that does not belong to its set any more stays for so many ticks.
-const LEAVING_TICKS: u64 = 80;
+/// A member that does not belong to its set any more stays until one who does says so; if nobody does, for so many ticks.
+const LEAVING_TICKS: u64 = 12_000;
 /// A node talks with at most so many others.
 const PEERS_MAX: usize = 4096;
 /// A member that heard of no leader for so many ticks asks whether it still belongs to its set, every so many ticks.
 const SILENT_TICKS: u64 = 64;
 
 impl Host {
+    /// A set that is new, with its first members; one of them is on this node.
+    pub fn begin(&mut self, state: GroupState) -> Result<(), String> {
+        self.storage.begin_group(&state).map_err(|error| error.to_string())?;
+        self.hear_of(&state);
+        self.is_unawaited = true;
+        self.has_news = true;
+        let set = state.set;
+        self.core.add(RecoveredGroup::new(state), Vec::new())?;
+        self.tell_range(set);
+        Ok(())
+    }
+
+    /// A set that nobody needs any more: its member here is gone for good.
+    pub fn end(&mut self, set: SetId) -> Result<(), String> {
+        let Some(state) = self.core.state(set) else { return Ok(()) };
+        let replica = state.replica;
+        self.storage.end_group(set, replica).map_err(|error| error.to_string())?;
+        self.seats.disturb(set);
+        self.core.remove(set);
+        self.stalled.retain(|(stalled, _)| *stalled != set);
+        self.known_by_all.remove(&set);
+        self.last_proposed_s.remove(&set);
+        self.last_us.remove(&set);
+        self.tell_range(set);
+        self.is_unawaited = true;
+        self.has_news = true;
+        Ok(())
+    }
+
     /// A message from a member of another node.
     pub(super) fn receive_consensus(&mut self, from: NodeId, message: PeerMessage) {
         let (set, to) = (message.set, message.to());
@@ -75,6 +106,7 @@ impl Host {
         if self.core.contains(set) && !self.remove_member(set) {
             return false;
         }
+        self.seats.disturb(set);
         let state = GroupState::newcomer(set, replica, vec![(replica, self.node), leader]);
         if let Err(error) = self.storage.begin_group(&state) {
             tracing::debug!(set = set.0, %error, "a member cannot begin now");
@@ -90,6 +122,11 @@ impl Host {
         }
     }
 
+    /// Whether a member of a set with this number, or a higher one, was here and went.
+    pub fn has_left(&self, set: SetId, replica: ReplicaId) -> bool {
+        self.gone.get(&set).is_some_and(|gone| *gone >= replica)
+    }
+
     /// A member goes; `false` if the log takes nothing now.
     fn remove_member(&mut self, set: SetId) -> bool {
         let Some(replica) = self.core.replica(set) else { return true };
@@ -102,6 +139,7 @@ impl Host {
             return false;
         }
         self.is_unawaited = true;
+        self.seats.disturb(set);
         self.forget_transfers(set);
         let (waiting, proposed) = self.core.remove(set);
         for ticket in waiting {
@@ -126,10 +164,20 @@ impl Host {
     }
 
     /// A member found in its log that it does not belong to its set any more. Others may not know yet that this is committed, and need
-    /// its vote to find out: it stays a little, and is no trouble to anybody.
+    /// its vote to find out: it stays until they do, and is no trouble to anybody. It asks them as one that hears of no leader.
     pub(super) fn leave_later(&mut self, set: SetId) {
         let tick = self.ticks + LEAVING_TICKS;
         self.leaving.entry(set).or_insert(tick);
+    }
+
+    /// Another node's member does not belong to its set any more. It is told when this node is sure to remember that: until then this
+    /// node may need its vote to find out again.
+    pub(super) fn say_gone(&mut self, node: NodeId, set: SetId, replica: ReplicaId) {
+        let gone = (node, NodeMessage::Gone { set, replica });
+        match self.persisted_turn >= self.appended_turn {
+            true => self.outbox.push(gone),
+            false => self.unsaid.push((self.appended_turn, gone)),
+        }
     }
 
     /// Members that do not belong to their sets any more go.
@@ -159,8 +207,12 @@ impl Host {
         for set in self.core.sets().filter(silent).collect::<Vec<_>>() {
             let Some(state) = self.core.state(set) else { continue };
             let replica = state.replica;
-            let nodes = state.configuration.nodes.iter().filter(|(_, node)| *node != self.node);
-            let asks = nodes.map(|(_, node)| (*node, NodeMessage::StillMember { set, replica }));
+            // Those that it knows of may have left, too: the map knows who is there now.
+            let placed = self.places.as_ref().map(|places| places(set).0).unwrap_or_default();
+            let known = state.configuration.nodes.iter().map(|(_, node)| *node);
+            let mut nodes: BTreeSet<NodeId> = known.chain(placed).collect();
+            nodes.remove(&self.node);
+            let asks = nodes.into_iter().map(|it| (it, NodeMessage::StillMember { set, replica }));
             self.outbox.extend(asks);
         }
     }
@@ -173,8 +225,8 @@ impl Host {
                 && configuration.node_of(replica).is_none()
                 && replica <= configuration.highest()
         });
-        if is_gone {
-            self.outbox.push((from, NodeMessage::Gone { set, replica }));
+        if is_gone && !self.leaving.contains_key(&set) {
+            self.say_gone(from, set, replica);
         }
     }
 
@@ -190,6 +242,33 @@ impl Host {
             self.peers.insert(node, Peer::new(self.now.ms));
         }
         self.peers.contains_key(&node)
+    }
+
+    /// Nodes that there are, and no others: they are talked to from now on, whether they have members of this node's sets or not.
+    pub fn meet_nodes(&mut self, nodes: &[NodeId]) {
+        self.nodes = Some(nodes.iter().copied().collect());
+        self.peers.retain(|node, _| nodes.contains(node));
+        self.hints.retain(|_, leader| nodes.contains(leader));
+        nodes.iter().for_each(|node| {
+            self.meet(*node);
+        });
+        self.wanted_version = u64::MAX;
+    }
+
+    /// What the log keeps of the members, for those who look what is left of sets.
+    pub fn member_records(&self) -> Vec<MemberRecord> {
+        let record = |status: MemberStatus| {
+            let state = self.core.state(status.set)?.clone();
+            Some(MemberRecord {
+                last: self.core.table(status.set)?.last(),
+                is_whole: status.is_whole
+                    && status.frozen.is_none()
+                    && !self.leaving.contains_key(&status.set),
+                leader: status.leader,
+                state: GroupState { commit: status.applied, ..state },
+            })
+        };
+        self.core.status().filter_map(record).collect()
     }
 
     /// Who is to belong to a set. Its leader goes there step by step as long as it leads; whoever wants it asks again, of
@@ -218,6 +297,9 @@ impl Host {
         for set in sets.into_iter().filter(|set| self.core.leads(*set)).collect::<Vec<_>>() {
             if self.is_splitting(set) {
                 continue;
+            }
+            if self.goals.contains_key(&set) {
+                self.core.tell(set, |member| member.stay_awake());
             }
             let goal = self.goals.get(&set);
             let is_joint = self.core.state(set).is_some_and(|state| state.configuration.is_joint());

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use storage::CommitResult;
 use types::{NodeId, ReplicaId, SetId};
 
+use crate::group::load::{BudgetMessage, TrafficMessage};
+use crate::group::reads::RowsAnswer;
 use crate::group::rests::Beat;
 use crate::group::transfer::TransferMessage;
 use crate::group::wire::PeerMessage;
@@ -47,12 +49,39 @@ pub enum NodeMessage {
         /// See [`storage::Request::from_bytes`].
         body: Bytes,
     },
+    /// The same from a node that does not reach who leads: whoever gets it sees to it, and answers what became of it.
+    Relay {
+        /// The sender's number of it.
+        number: u64,
+        /// Which set.
+        set: SetId,
+        /// See [`storage::Request::from_bytes`].
+        body: Bytes,
+    },
     /// What became of a request.
     Answer {
         /// The number of the one who sent it.
         number: u64,
         /// What.
         answer: ProposalAnswer,
+    },
+    /// Rows are wanted of the other node's member of a set.
+    Read {
+        /// The sender's number of the read.
+        number: u64,
+        /// Which set.
+        set: SetId,
+        /// Whether everything that was committed before must be seen.
+        is_strong: bool,
+        /// See [`types::travel::decode_read_request`].
+        body: Bytes,
+    },
+    /// What became of a read.
+    Rows {
+        /// The number of the one who sent it.
+        number: u64,
+        /// What.
+        answer: RowsAnswer,
     },
     /// That the node is there.
     Ping {
@@ -81,6 +110,12 @@ pub enum NodeMessage {
     },
     /// About the rows of a set that are handed over.
     Transfer(TransferMessage),
+    /// About what sets may spend.
+    Budgets(BudgetMessage),
+    /// About how busy sets are.
+    Traffic(TrafficMessage),
+    /// For those who look after the nodes: what it says is theirs to know.
+    Note(Bytes),
     /// A member that it may not belong to its set any more asks.
     StillMember {
         /// Which set.

@@ -2,8 +2,8 @@
 //!
 //! At every so many entries each member notes the sum over everything that its set applied. Then the leader has an entry say which
 //! of them is compared, and each member that applies it tells the leader its own. One that differs from a strict majority is
-//! wrong: it leads no more, takes part in nothing, and keeps its files until it is replaced by a new member. Where no majority
-//! tells who is right, nobody goes on.
+//! wrong: it leads no more, takes part in nothing, and keeps its files until it is replaced by a new member, on the same node if
+//! that is where the map wants one. Where no majority tells who is right, nobody goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +17,8 @@ use super::{Host, Input, NodeMessage};
 pub(super) const KIND_COMPARE: u8 = storage::REPLICATION_KINDS_FROM + 2;
 /// So many sums are kept of each set.
 const KEPT_MAX: usize = 8;
+/// A member that takes part in nothing says so every so many ticks: whoever leads by then may not know.
+const SAID_TICKS: u64 = 64;
 
 /// What is known of the sums of one set.
 #[derive(Debug, Default)]
@@ -42,6 +44,19 @@ pub(super) struct Comparison {
 fn keep_newest<T>(map: &mut BTreeMap<u64, T>) {
     while map.len() > KEPT_MAX {
         map.pop_first();
+    }
+}
+
+/// Who differs, by what members told of one entry: whoever does not say what a strict majority of the voters says. Where all told
+/// theirs and there is no such majority, nobody can tell who is right, and all count as wrong.
+fn differing(voters: &[ReplicaId], told: &BTreeMap<ReplicaId, u64>) -> Vec<ReplicaId> {
+    let counts = |sum: u64| voters.iter().filter(|it| told.get(it) == Some(&sum)).count();
+    match told.values().copied().find(|sum| counts(*sum) * 2 > voters.len()) {
+        Some(right) => told.iter().filter(|(_, sum)| **sum != right).map(|(it, _)| *it).collect(),
+        None if voters.iter().all(|voter| told.contains_key(voter)) => {
+            told.keys().copied().collect()
+        }
+        None => Vec::new(),
     }
 }
 
@@ -117,18 +132,7 @@ impl Host {
         let sums = self.comparison.sets.entry(set).or_default();
         let told = sums.told.entry(index).or_default();
         told.insert(replica, sum);
-        let voters = &configuration.voters;
-        let counts = |sum: u64| voters.iter().filter(|it| told.get(it) == Some(&sum)).count();
-        let right = told.values().copied().find(|sum| counts(*sum) * 2 > voters.len());
-        let all = voters.iter().all(|voter| told.contains_key(voter));
-        let differing: Vec<ReplicaId> = match right {
-            Some(right) => {
-                told.iter().filter(|(_, sum)| **sum != right).map(|(it, _)| *it).collect()
-            }
-            // Nobody can tell who is right.
-            None if all => told.keys().copied().collect(),
-            None => Vec::new(),
-        };
+        let differing = differing(&configuration.voters, told);
         keep_newest(&mut sums.told);
         for replica in differing {
             tracing::error!(
@@ -150,10 +154,45 @@ impl Host {
         }
     }
 
-    /// The leader found that this node's member applied something else than most.
-    pub(super) fn receive_differs(&mut self, set: SetId, replica: ReplicaId, index: u64) {
+    /// The leader found that this node's member applied something else than most; or a node says so of its own member, or that it
+    /// is frozen for another reason, and whoever leads replaces it.
+    pub(super) fn receive_differs(
+        &mut self,
+        from: NodeId,
+        set: SetId,
+        replica: ReplicaId,
+        index: u64,
+    ) {
         if self.core.replica(set) == Some(replica) {
             self.comparison.wrong.insert(set, index);
+            return;
+        }
+        let is_its_own =
+            |state: &storage::GroupState| state.configuration.node_of(replica) == Some(from);
+        if self.core.leads(set) && self.core.state(set).is_some_and(is_its_own) {
+            self.comparison.strangers.insert((set, replica));
+        }
+    }
+
+    /// Members of this node that take part in nothing tell those of their sets.
+    pub(super) fn say_frozen(&mut self) {
+        if !self.ticks.is_multiple_of(SAID_TICKS) {
+            return;
+        }
+        let frozen: Vec<_> = self.core.status().filter(|it| it.frozen.is_some()).collect();
+        for status in frozen {
+            let (set, replica, index) = (status.set, status.replica, status.applied);
+            let Some(state) = self.core.state(set) else { continue };
+            let nodes = state.configuration.nodes.iter().map(|(_, node)| *node);
+            // Who leads by now may have come after this one stopped listening.
+            let placed = self.places.as_ref().map(|places| places(set).0).unwrap_or_default();
+            let mut nodes: BTreeSet<NodeId> = nodes.chain(placed).collect();
+            nodes.remove(&self.node);
+            let said = nodes.into_iter().map(|node| {
+                let differs = NodeMessage::Differs { set, replica, index };
+                (node, differs)
+            });
+            self.outbox.extend(said);
         }
     }
 
@@ -185,5 +224,39 @@ impl Host {
             let state = core.state(*set);
             state.is_some_and(|state| state.configuration.node_of(*replica).is_some())
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_differs_from_most_is_wrong_and_where_there_is_no_most_all_are() {
+        // Of voters 1 to 4, and a learner 5: who told what, and who is wrong.
+        type Sums = &'static [(u64, u64)];
+        let cases: &[(Sums, &[u64])] = &[
+            (&[(1, 7), (2, 7), (3, 7), (4, 7)], &[]),
+            (&[(1, 7), (2, 7), (3, 7), (4, 8)], &[4]),
+            (&[(1, 8), (2, 7), (3, 7), (4, 7)], &[1]),
+            (&[(1, 7), (2, 7), (3, 7), (5, 8)], &[5]),
+            // One is not heard yet: three of four are enough, two are not.
+            (&[(1, 7), (2, 7), (3, 8)], &[]),
+            (&[(1, 7), (3, 8)], &[]),
+            (&[(1, 7), (2, 7), (5, 7)], &[]),
+            // Two against two, with or without one that decides nothing.
+            (&[(1, 7), (2, 7), (3, 8), (4, 8)], &[1, 2, 3, 4]),
+            (&[(1, 7), (2, 7), (3, 8), (4, 8), (5, 7)], &[1, 2, 3, 4, 5]),
+            (&[(1, 7), (2, 7), (3, 8), (4, 9)], &[1, 2, 3, 4]),
+        ];
+        let voters: Vec<ReplicaId> = (1..=4).map(ReplicaId).collect();
+        for (told, wrong) in cases {
+            let told = told.iter().map(|(replica, sum)| (ReplicaId(*replica), *sum)).collect();
+            let wrong: Vec<ReplicaId> = wrong.iter().map(|it| ReplicaId(*it)).collect();
+            assert_eq!(differing(&voters, &told), wrong, "{told:?}");
+        }
+        let pair = [ReplicaId(1), ReplicaId(2)];
+        let told = BTreeMap::from([(ReplicaId(1), 7), (ReplicaId(2), 8)]);
+        assert_eq!(differing(&pair, &told), pair);
     }
 }

@@ -476,8 +476,10 @@ impl Host {
             .partition(|it| it.turn <= turn);
         self.transfers.installing = later;
         for Installing { set, member, index, position, .. } in ready {
+            self.seats.disturb(set);
             match self.storage.install(set, member, index, position) {
                 Ok(()) => {
+                    self.seats.settle(set);
                     self.transfers.receiving.remove(&set);
                     self.transfers.installed += 1;
                     self.comparison.forget(set);

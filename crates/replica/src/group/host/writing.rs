@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// So long a request of another node is tried.
+const RELAYED_MS: u64 = 2_000;
+/// A coordinator's time may be so far ahead of its leader's.
+pub(super) const AHEAD_US_MAX: i64 = 10_000_000;
+
 impl Host {
     /// A coordinator's request. It is sent to whoever leads the set, again where that is safe, until its time is up.
     pub fn submit(&mut self, set: SetId, request: Request, deadline_ms: u64, done: WriteDone) {
@@ -17,27 +22,24 @@ impl Host {
         self.attempt(number);
     }
 
-    pub(super) fn attempt(&mut self, number: u64) {
-        let core = &self.core;
-        let leader = |set| core.leader(set);
-        // A node without a member of the set asks one after the other.
-        let heard_ms = self.now.ms.saturating_sub(self.options.alive_ms);
-        let peers = &self.peers;
-        let guess = |set, place: u64| {
-            let alive = || peers.iter().filter(|(_, peer)| peer.heard_ms > heard_ms);
-            let count = if core.contains(set) { 0 } else { alive().count() };
-            let place = usize::try_from(place.checked_rem(count as u64)?).ok()?;
-            alive().nth(place).map(|(node, _)| *node)
+    /// Another node does not reach whoever leads a set: this one sees to its request as if it were its own. It is done once, whoever brings it.
+    pub(super) fn relay(&mut self, from: NodeId, number: u64, set: SetId, body: Bytes) {
+        let Ok(request) = Request::from_bytes(body.clone()) else {
+            return tracing::warn!(%from, "a request of another node is not readable");
         };
-        match self.requests.attempt(number, self.node, leader, guess, self.now.ms) {
-            Attempt::Waits => {}
-            Attempt::Here { number, set, request, body } => {
-                self.propose(set, (*request, body), self.node, number);
-            }
-            Attempt::There { node, number, set, body } => {
-                self.outbox.push((node, NodeMessage::Request { number, set, body }));
-            }
+        if self.core.leads(set) || !request.is_repeatable() {
+            return self.propose(set, (request, body), from, number);
         }
+        let answers = Arc::clone(&self.answers);
+        let done = move |outcome| {
+            let answer = match outcome {
+                WriteOutcome::Done(result) => ProposalAnswer::Done(result),
+                // Whoever asked goes on until its own time is up.
+                WriteOutcome::TimedOut | WriteOutcome::Unavailable { .. } => ProposalAnswer::Busy,
+            };
+            answers.lock().push((from, number, answer));
+        };
+        self.submit(set, request, self.now.ms + RELAYED_MS, Box::new(done));
     }
 
     pub(super) fn propose(
@@ -57,7 +59,7 @@ impl Host {
         let answers = std::mem::take(&mut *self.answers.lock());
         for (from, number, answer) in answers {
             match from == self.node {
-                true => self.take_answer(number, answer),
+                true => self.receive_answer(from, number, answer),
                 false => self.outbox.push((from, NodeMessage::Answer { number, answer })),
             }
         }
@@ -93,6 +95,7 @@ impl Host {
         let Some(((request, mut body), done)) = self.route(set, request, done) else { return };
         let Some((mut request, done)) = self.take_step(set, request, done) else { return };
         let defines = self.storage.validate(&request.mutations);
+        let defines = defines.and_then(|()| self.foresee_whole(set, &request));
         let defines = defines.and_then(|()| self.storage.propose_defines(set, &request.mutations));
         match defines {
             Err(error) => done(ProposalAnswer::Done(Err(error))),
@@ -100,6 +103,11 @@ impl Host {
                 let last_us = self.last_us.entry(set).or_insert(i64::MIN);
                 let given_us = (*last_us).max(self.storage.group_last_us(set));
                 let asked_us = request.timed_us;
+                // Whoever did not know the time yet may have given one that is far off. A batch has its time from all of its sets, and
+                // its parts have that of the batch.
+                if request.step.is_none() {
+                    request.time_at_most(self.last_given_us.saturating_add(AHEAD_US_MAX));
+                }
                 // A part of a batch has its time: what is given later is later.
                 let timed_us = match request.timed_us {
                     Some(_) => request.time_after(given_us),
@@ -123,6 +131,19 @@ impl Host {
                 self.last_proposed_s.insert(set, now_s);
             }
         }
+    }
+
+    /// An error if a part of a batch that one set holds would be refused, because of a position in a list: none of it may happen then.
+    /// Whoever was told of a list was told after it was applied here, so it is as it was seen. A repeat gets the first answer.
+    fn foresee_whole(&self, set: SetId, request: &Request) -> Result<(), CommitError> {
+        let is_batch = request.step.is_none() && request.mutations.len() > 1;
+        if !is_batch || !request.mutations.iter().any(|it| it.names_positions()) {
+            return Ok(());
+        }
+        if self.storage.known_answer(set, request).is_some() {
+            return Ok(());
+        }
+        request.mutations.iter().try_for_each(|mutation| self.storage.foresee(set, mutation))
     }
 
     /// What committed entries say of a set itself that its state does not know: changes of members, and splits.

@@ -123,6 +123,10 @@ impl Member {
 
     /// Brings a change of members into force that is committed, and applied up to there.
     fn apply_change(&mut self, index: u64, body: Bytes, wishes: &mut Wishes) {
+        // Where a set goes on without those who were lost for good, what its log said of members before is done with.
+        if index <= self.state().configuration.index {
+            return;
+        }
         let change = Change::decode(body);
         assert!(change.is_ok(), "a change of members is looked at before it is taken");
         let Ok(change) = change else { return };
@@ -173,10 +177,14 @@ impl Member {
         if !self.is_ready_to_lead() || self.raw.raft.has_pending_conf() {
             return Next::Wait;
         }
-        let committed = self.raw.raft.raft_log.committed;
+        let log = &self.raw.raft.raft_log;
+        let (committed, last) = (log.committed, log.last_index());
         let caught_up = |replica: ReplicaId| {
             self.raw.raft.prs().get(replica.0).is_some_and(|progress| {
-                progress.state == ProgressState::Replicate
+                // One that was lost for a moment and has everything is probed until something is written.
+                let is_followed = progress.state == ProgressState::Replicate
+                    || progress.state == ProgressState::Probe && progress.matched == last;
+                is_followed
                     && progress.recent_active
                     && progress.matched + CAUGHT_UP_ENTRIES >= committed
             })

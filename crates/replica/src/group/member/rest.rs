@@ -30,6 +30,11 @@ impl Member {
         })
     }
 
+    /// Something is wanted of it though nothing happens yet: whether the others are there is known only of one that does not rest.
+    pub(crate) fn stay_awake(&mut self) {
+        self.calm_ticks = 0;
+    }
+
     /// Everything is on disk, committed and applied, and nobody waits for anything.
     fn is_calm(&self) -> bool {
         let raft = &self.raw.raft;
@@ -74,7 +79,8 @@ impl Member {
             .map(|(id, progress)| {
                 let has_all = progress.matched == last
                     && progress.committed_index == committed
-                    && progress.state == ProgressState::Replicate
+                    // One that was lost for a moment and has everything is probed until something is written.
+                    && progress.state != ProgressState::Snapshot
                     && !progress.is_paused()
                     && progress.recent_active
                     && progress.pending_request_snapshot == 0;

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// A member whose leader confirmed no read for so many ticks does not reach it.
+const CUT_OFF_TICKS: u64 = 20;
+
 impl Member {
     pub(crate) fn status(&self) -> MemberStatus {
         let raft = &self.raw.raft;
@@ -24,6 +27,13 @@ impl Member {
         let voters = configuration.voters.iter();
         MemberStatus {
             voters: voters.filter_map(|voter| configuration.node_of(*voter)).collect(),
+            learners: configuration
+                .learners
+                .iter()
+                .filter_map(|it| configuration.node_of(*it))
+                .collect(),
+            is_changing: configuration.is_joint(),
+            is_joint: configuration.is_joint(),
             set: self.set,
             replica: self.replica,
             role,
@@ -34,6 +44,9 @@ impl Member {
             last: raft.raft_log.last_index(),
             matched,
             silent_ticks: self.silent_ticks(),
+            has_heard: self.has_heard,
+            is_cut_off: self.unconfirmed_since.is_some_and(|it| self.ticks >= it + CUT_OFF_TICKS),
+            is_whole: !configuration.voters.is_empty() && self.installing.is_none(),
             frozen: self.frozen.clone(),
         }
     }

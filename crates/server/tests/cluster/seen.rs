@@ -1,0 +1,440 @@
+//! What can be seen of a cluster, from whichever node is asked: what runs and why, what happened, and how every node is.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use protocol::{Consistency, Response};
+use serde_json::Value;
+use testkit::{Client, Cluster, Execution, Node, eventually};
+
+use crate::support::{Row, SOON, create_keyspace, int, long, tell, text};
+
+/// So long rows may be on their way from node to node.
+const MOVED_WITHIN: Duration = Duration::from_secs(60);
+
+fn nodes(count: u8, settings: &[&str]) -> Cluster {
+    Cluster::start(Path::new(env!("CARGO_BIN_EXE_helenus")), count, settings).unwrap()
+}
+
+fn answer(cluster: &Cluster, node: usize, words: &[&str]) -> Value {
+    serde_json::from_str(&cluster.command(node, words).unwrap()).unwrap()
+}
+
+/// What a command told line by line.
+fn lines(told: &str) -> Vec<Value> {
+    told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A job as the table shows it.
+#[derive(Clone, Debug, PartialEq)]
+struct Job {
+    id: i64,
+    state: String,
+    kind: String,
+    node: Option<i64>,
+    reason: String,
+    progress: String,
+    remaining: i64,
+    total: i64,
+}
+
+fn optional(row: &Row, column: usize) -> Option<i64> {
+    row[column].as_ref().map(|_| long(row, column))
+}
+
+fn jobs(client: &mut Client) -> Vec<Job> {
+    let asked = "SELECT id, state, kind, node, reason, progress, remaining, total, started_at, updated_at FROM system_helenus.jobs";
+    let job = |row: &Row| {
+        assert!(long(row, 8) <= long(row, 9) && long(row, 8) > 1_600_000_000_000);
+        Job {
+            id: long(row, 0),
+            state: text(row, 1),
+            kind: text(row, 2),
+            node: optional(row, 3),
+            reason: text(row, 4),
+            progress: text(row, 5),
+            remaining: long(row, 6),
+            total: long(row, 7),
+        }
+    };
+    let mut jobs: Vec<Job> = tell(client, asked).iter().map(job).collect();
+    jobs.sort_by_key(|job| job.id);
+    jobs
+}
+
+fn job_of(client: &mut Client, kind: &str, node: i64) -> Option<Job> {
+    jobs(client).into_iter().rev().find(|job| job.kind == kind && job.node == Some(node))
+}
+
+/// Kind, what and why, the oldest first.
+fn events(client: &mut Client) -> Vec<(String, String, String)> {
+    let rows = tell(client, "SELECT kind, what, reason FROM system_helenus.events");
+    rows.iter().rev().map(|row| (text(row, 0), text(row, 1), text(row, 2))).collect()
+}
+
+fn has_event(client: &mut Client, kind: &str, what: &str) -> bool {
+    events(client).iter().any(|(known, told, _)| known == kind && told == what)
+}
+
+/// Every node tells the same, in a moment.
+fn wait_until_alike<T: PartialEq + std::fmt::Debug>(
+    cluster: &Cluster,
+    asked: impl IntoIterator<Item = usize>,
+    mut look: impl FnMut(&mut Client) -> T,
+) {
+    let mut clients: Vec<Client> =
+        asked.into_iter().map(|node| cluster.client(node).unwrap()).collect();
+    let alike = || {
+        let told: Vec<T> = clients.iter_mut().map(&mut look).collect();
+        told.windows(2).all(|two| two[0] == two[1]).then_some(())
+    };
+    eventually("all nodes tell the same", SOON, alike).unwrap();
+}
+
+fn fill(client: &mut Client) {
+    create_keyspace(client, "s");
+    tell(client, "CREATE TABLE s.t (k int PRIMARY KEY, v int)");
+    for k in 0..100 {
+        tell(client, &format!("INSERT INTO s.t (k, v) VALUES ({k}, {k})"));
+    }
+}
+
+#[test]
+fn a_drain_is_a_job_that_is_watched_and_cancelled_and_all_nodes_know_it() {
+    let mut cluster = nodes(4, &["partitions.per_space=4"]);
+    let mut client = cluster.client(1).unwrap();
+    fill(&mut client);
+    let told = cluster.command(2, &["drain"]).unwrap();
+    assert!(told.contains("Ctrl-C leaves it running"), "{told}");
+    assert!(
+        told.ends_with(
+            "node 2 is drained and can be stopped; `helenus drain --cancel` has it lead again\n"
+        ),
+        "{told}"
+    );
+    let done = eventually("the job is done", SOON, || {
+        job_of(&mut client, "drain", 2).filter(|job| job.state == "done")
+    });
+    let done = done.unwrap();
+    assert_eq!((done.remaining, done.reason.as_str()), (0, "an operator asked for it"));
+    // Asked for again it is told again; and it is over when it is cancelled.
+    let told = lines(&cluster.command(2, &["drain", "--json"]).unwrap());
+    assert_eq!((&told[0]["id"], &told[0]["state"]), (&Value::from(done.id), &Value::from("done")));
+    cluster.command(2, &["drain", "--cancel"]).unwrap();
+    let again = || has_event(&mut client, "node_up", "node 2 may lead again").then_some(());
+    eventually("it may lead again", SOON, again).unwrap();
+    // One that is only begun, and cancelled: it may be done by then.
+    let other = "this node is draining; `helenus drain --cancel` ends that";
+    let begun = answer(&cluster, 3, &["drain", "--json", "--no-wait"]);
+    assert_eq!(begun["job"]["kind"], "drain");
+    let refused = cluster.command(3, &["decommission", "--cancel"]).unwrap_err().to_string();
+    assert!(refused.contains(other), "{refused}");
+    let ended = answer(&cluster, 3, &["drain", "--cancel", "--json"]);
+    assert_eq!(ended["state"], "up");
+    let over = eventually("the job ends", SOON, || {
+        job_of(&mut client, "drain", 3).filter(|job| job.state != "running")
+    });
+    assert!(["cancelled", "done"].contains(&over.unwrap().state.as_str()));
+    wait_until_alike(&cluster, 1..=4, jobs);
+    wait_until_alike(&cluster, 1..=4, events);
+    // It is agreed on: nobody forgets it, whoever led and whoever was away.
+    let before = (jobs(&mut client), events(&mut client));
+    cluster.kill_all().unwrap();
+    cluster.restart_all().unwrap();
+    let mut client = cluster.client(4).unwrap();
+    let known = || (jobs(&mut client) == before.0).then_some(());
+    eventually("all jobs are known again", SOON, known).unwrap();
+    let after = events(&mut client);
+    assert!(before.1.iter().all(|event| after.contains(event)), "{before:?} {after:?}");
+}
+
+#[test]
+fn a_decommission_is_cancelled_then_done_and_a_dead_node_is_removed_and_each_move_has_its_reason() {
+    let mut cluster = nodes(5, &["partitions.per_space=6"]);
+    let mut client = cluster.client(1).unwrap();
+    fill(&mut client);
+    // Members take longer to move than a command: it is cancelled while it runs.
+    let begun = answer(&cluster, 5, &["decommission", "--no-wait", "--json"]);
+    assert_eq!((&begun["state"], &begun["job"]["state"]), (&"leaving".into(), &"running".into()));
+    let ended = answer(&cluster, 5, &["decommission", "--cancel", "--json"]);
+    assert_eq!((&ended["state"], &ended["job"]["state"]), (&"up".into(), &"cancelled".into()));
+    assert_eq!(ended["job"]["id"], begun["job"]["id"]);
+    let cancelled = job_of(&mut client, "decommission", 5).unwrap();
+    assert_eq!(cancelled.progress, "an operator cancelled it");
+    // Whoever watches may stop: the job goes on, and is watched again by asking for it again.
+    let mut watching = std::process::Command::new(env!("CARGO_BIN_EXE_helenus"))
+        .args(["decommission", "--data-dir"])
+        .arg(cluster.folder(5))
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let runs = || job_of(&mut client, "decommission", 5).filter(|job| job.state == "running");
+    let running = eventually("it is begun", SOON, runs).unwrap();
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    // Then it goes, and its job is watched to the end.
+    let told = lines(&cluster.command(5, &["decommission", "--json"]).unwrap());
+    let last = told.last().unwrap();
+    assert_eq!((&last["state"], &last["kind"]), (&"done".into(), &"decommission".into()));
+    assert!(told.iter().all(|line| line["id"] == running.id));
+    cluster.wait_for_end(5).unwrap();
+    let done = eventually("all know that it left", SOON, || {
+        job_of(&mut client, "decommission", 5).filter(|job| job.state == "done")
+    });
+    assert!(done.unwrap().total > 0);
+    assert!(has_event(&mut client, "node_left", "node 5 left"));
+    // Every set that was moved was moved for a reason.
+    let moves = || {
+        let moved: Vec<Job> =
+            jobs(&mut client).into_iter().filter(|it| it.kind == "move").collect();
+        let ended = !moved.is_empty() && moved.iter().all(|job| job.state != "running");
+        ended.then_some(moved)
+    };
+    let moved = eventually("all moves end", MOVED_WITHIN, moves).unwrap();
+    assert!(moved.iter().all(|job| !job.reason.is_empty()), "{moved:?}");
+    assert!(moved.iter().any(|job| job.reason == "node 5 is leaving"), "{moved:?}");
+    // One that died is removed, which is a job as well.
+    cluster.kill(4).unwrap();
+    let down = || has_event(&mut client, "node_down", "node 4 is down").then_some(());
+    eventually("it is told that it is down", SOON, down).unwrap();
+    let removed = || cluster.command(1, &["remove", "4"]).ok();
+    let told = eventually("a dead node is removed", SOON, removed).unwrap();
+    assert!(told.contains("cannot be taken back"), "{told}");
+    assert!(told.ends_with("node 4 is removed, and what it held is elsewhere\n"), "{told}");
+    assert_eq!(job_of(&mut client, "remove", 4).unwrap().state, "done");
+    let heals = jobs(&mut client).into_iter().filter(|job| job.kind == "heal");
+    let reasons: BTreeSet<String> = heals.map(|job| job.reason).collect();
+    assert!(reasons.contains("node 4 was removed"), "{reasons:?}");
+    assert!(has_event(&mut client, "node_removed", "node 4 was removed"));
+    wait_until_alike(&cluster, 1..=3, jobs);
+    // What people see is the same.
+    let shown = cluster.command(3, &["nodes"]).unwrap();
+    assert!(shown.contains("what happened lately"), "{shown}");
+}
+
+#[test]
+fn a_node_that_joins_and_a_split_are_told_of() {
+    let mut cluster = nodes(3, &["partitions.per_space=2"]);
+    let mut client = cluster.client(2).unwrap();
+    fill(&mut client);
+    cluster.command(3, &["split", "s"]).unwrap();
+    let split = || {
+        let told = events(&mut client).into_iter().find(|(kind, _, _)| kind == "set_split")?;
+        assert!(told.1.ends_with("was split off in s") && told.2 == "hand", "{told:?}");
+        Some(())
+    };
+    eventually("the split is told", SOON, split).unwrap();
+    let fourth = cluster.add().unwrap();
+    assert_eq!(fourth, 4);
+    let joined = || job_of(&mut client, "join", 4).filter(|job| job.state == "done");
+    let joined = eventually("it joined", MOVED_WITHIN, joined).unwrap();
+    assert_eq!(joined.reason, "it came with a token");
+    assert!(has_event(&mut client, "node_joined", "node 4 joined"));
+    let moved = || jobs(&mut client).into_iter().find(|it| it.kind == "move" && it.state == "done");
+    let moved = eventually("sets get a fourth member", MOVED_WITHIN, moved).unwrap();
+    assert!(!moved.reason.is_empty() && moved.remaining == 0, "{moved:?}");
+}
+
+/// Set, node and role of every member, as a node tells them, and whom it missed.
+fn members(client: &mut Client) -> (BTreeSet<(i64, i64, String)>, Vec<String>) {
+    let asked = "SELECT set_id, node, role FROM system_helenus.replicas";
+    let answer = client.query(asked, &Execution::at(Consistency::One)).unwrap();
+    let Response::Rows(rows) = answer.response else { panic!("{asked}: no rows") };
+    let rows: Vec<Row> =
+        rows.rows().map(|row| row.iter().map(|cell| cell.map(<[u8]>::to_vec)).collect()).collect();
+    let member = |row: &Row| (long(row, 0), long(row, 1), text(row, 2));
+    (rows.iter().map(member).collect(), answer.warnings)
+}
+
+/// The rows of each physical partition of the tests' keyspace.
+fn sizes(client: &mut Client) -> Vec<(i32, i64)> {
+    let asked = "SELECT id, rows FROM system_helenus.physical_partitions WHERE space = 's'";
+    let mut sizes: Vec<_> =
+        tell(client, asked).iter().map(|row| (int(row, 0), long(row, 1))).collect();
+    sizes.sort_unstable();
+    sizes
+}
+
+#[test]
+fn tables_tell_of_all_nodes_and_who_did_not_answer() {
+    const NODES: usize = 6;
+    let mut cluster = nodes(6, &["partitions.per_space=3"]);
+    let mut client = cluster.client(1).unwrap();
+    fill(&mut client);
+    cluster.command(3, &["split", "s"]).unwrap();
+    let mut clients: Vec<Client> = (1..=NODES).map(|it| cluster.client(it).unwrap()).collect();
+    // Every node tells of every member, and of one leader of each set.
+    let whole = || {
+        let told: Vec<_> = clients.iter_mut().map(members).collect();
+        let (rows, missing) = &told[0];
+        let sets: BTreeSet<i64> = rows.iter().map(|row| row.0).collect();
+        let of = |set: i64| rows.iter().filter(move |row| row.0 == set);
+        let is_led = |set: &i64| of(*set).filter(|row| row.2 == "leader").count() == 1;
+        let counts: BTreeSet<usize> = sets.iter().map(|set| of(*set).count()).collect();
+        let is_whole = sets.iter().all(is_led)
+            && counts == BTreeSet::from([4, NODES])
+            && missing.is_empty()
+            && told.iter().all(|other| other == &told[0]);
+        is_whole.then_some(sets.len())
+    };
+    assert!(eventually("all members are told of everywhere", SOON, whole).unwrap() >= 5);
+    // Sizes are those of the rows, also on nodes that have none of them.
+    let sized = || {
+        let told: Vec<_> = clients.iter_mut().map(sizes).collect();
+        let sum: i64 = told[0].iter().map(|(_, rows)| rows).sum();
+        (sum == 100 && told.iter().all(|other| other == &told[0])).then_some(())
+    };
+    eventually("all know all sizes", SOON, sized).unwrap();
+    for (place, client) in clients.iter_mut().enumerate() {
+        let rows = tell(client, "SELECT key, node FROM system_helenus.node");
+        let numbers: BTreeSet<i64> = rows.iter().map(|row| long(row, 1)).collect();
+        assert_eq!(numbers, (1..=NODES as i64).collect());
+        let local = tell(client, "SELECT node FROM system_helenus.node WHERE key = 'local'");
+        assert_eq!(long(&local[0], 0), place as i64 + 1);
+        let splits = "SELECT number, step FROM system_helenus.partition_history WHERE space = 's'";
+        let splits = tell(client, splits);
+        assert_eq!((splits.len(), text(&splits[0], 1).as_str()), (1, "split"));
+    }
+    // What a statement cost is added up.
+    let counted = "INSERT INTO s.t (k, v) VALUES (1, 1)";
+    for client in &mut clients {
+        let Ok(prepared) = client.prepare(counted).unwrap() else { panic!("{counted}") };
+        client.execute(&prepared, &Execution::at(Consistency::Quorum)).unwrap();
+    }
+    let calls = "SELECT query, calls FROM system_helenus.statements";
+    let rows = tell(&mut clients[4], calls);
+    let row = rows.iter().find(|row| text(row, 0) == counted).unwrap();
+    assert_eq!(long(row, 1), NODES as i64);
+    // Pages are those of all rows.
+    let all = members(&mut clients[1]).0.len();
+    let (mut found, mut paging_state) = (0, None);
+    loop {
+        let execution = Execution { page_size: Some(5), paging_state, ..Execution::default() };
+        let asked = "SELECT set_id FROM system_helenus.replicas";
+        let answer = clients[1].query(asked, &execution).unwrap();
+        let Response::Rows(rows) = answer.response else { panic!("no rows") };
+        found += rows.rows().count();
+        paging_state = rows.metadata.paging_state.clone();
+        if paging_state.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, all);
+    // The command tells the same from every node.
+    for node in 1..=NODES {
+        let shown = cluster.command(node, &["partitions", "s"]).unwrap();
+        assert!(shown.starts_with("s: 4 physical partitions"), "{shown}");
+        assert!(!shown.contains(" 0 B"), "{shown}");
+    }
+    let set = u32::try_from(sizes(&mut client)[0].0).unwrap().to_string();
+    for node in 1..=NODES {
+        let told = answer(&cluster, node, &["set", &set, "--json"]);
+        assert_eq!(told["replicas"].as_array().unwrap().len(), 4, "{told}");
+        assert_eq!(told["missing"], serde_json::json!([]));
+    }
+    // One that is paused does not answer: that takes a moment and no longer, and is told.
+    cluster.pause(6).unwrap();
+    let begun = std::time::Instant::now();
+    let (_, missing) = members(&mut clients[0]);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let late =
+        ["node 6 did not answer: its rows are missing", "node 6 is down: its rows are missing"];
+    assert!(missing.len() == 1 && late.contains(&missing[0].as_str()), "{missing:?}");
+    let down = || (members(&mut clients[0]).1 == late[1..]).then_some(());
+    eventually("it is told to be down", SOON, down).unwrap();
+    // Of its members those who lead tell.
+    assert!(members(&mut clients[0]).0.iter().any(|row| row.1 == 6));
+    let told = cluster.command(2, &["set"]).unwrap();
+    assert!(told.ends_with(&format!("{}\n", late[1])), "{told}");
+    // What is agreed on is known without asking.
+    let jobs = client.query("SELECT * FROM system_helenus.jobs", &Execution::default()).unwrap();
+    assert_eq!(jobs.warnings, [""; 0]);
+    cluster.resume(6).unwrap();
+    let back = || members(&mut clients[0]).1.is_empty().then_some(());
+    eventually("it answers again", SOON, back).unwrap();
+}
+
+/// What the metrics of a node say of another one.
+fn of_peer(metrics: &str, name: &str, node: u64) -> Option<f64> {
+    let begin = format!("helenus_mesh_peer_{name}{{node=\"{node}\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&begin)).map(|value| value.parse().unwrap())
+}
+
+#[test]
+fn metrics_tell_of_every_link() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_helenus"));
+    let mesh = testkit::free_port_on(2).unwrap();
+    let port = testkit::free_port_on(1).unwrap();
+    let mesh_of = |node: usize| format!("cluster.listen=127.0.0.{node}:{mesh}");
+    let metrics = format!("metrics.listen=127.0.0.1:{port}");
+    let first = Node::start(binary, &["--set", &mesh_of(1), "--set", &metrics]).unwrap();
+    // It answers clients a moment before it takes questions.
+    let token = || first.command(&["token", "--json"]).ok();
+    let token = eventually("there is a token", SOON, token).unwrap();
+    let token: Value = serde_json::from_str(&token).unwrap();
+    let (join, own) = (format!("127.0.0.1:{mesh}"), mesh_of(2));
+    let words = ["--join", &join, "--token", token["token"].as_str().unwrap(), "--set", &own];
+    let mut second = Node::join(binary, 2, &words).unwrap();
+    let read = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let told = || {
+        let text = read();
+        let is_told = of_peer(&text, "connected", 2) == Some(2.0)
+            && of_peer(&text, "round_trip_microseconds", 2) > Some(0.0)
+            && of_peer(&text, "sent_bytes_total", 2) > Some(0.0)
+            && of_peer(&text, "sent_frames_total", 2) > Some(0.0)
+            && of_peer(&text, "received_bytes_total", 2) > Some(0.0);
+        is_told.then_some(text)
+    };
+    let text = eventually("the link is told of", SOON, told).unwrap();
+    for name in ["queued_bytes", "queued_messages", "dropped_total", "reconnects_total"] {
+        assert!(of_peer(&text, name, 2).is_some(), "{name}: {text}");
+    }
+    assert!(text.contains("\nhelenus_forwarded_requests_total "), "{text}");
+    second.kill().unwrap();
+    let lost = || (of_peer(&read(), "connected", 2) == Some(0.0)).then_some(());
+    eventually("it is told that the link is lost", SOON, lost).unwrap();
+}
+
+#[test]
+fn who_decides_dies_and_the_next_one_goes_on_with_what_was_told() {
+    /// The set of what all agree on.
+    const SYSTEM_SET: i64 = 4_294_967_294;
+    let mut cluster = nodes(5, &["partitions.per_space=2", "cluster.heal_after=2s"]);
+    let mut client = cluster.client(1).unwrap();
+    fill(&mut client);
+    cluster.command(2, &["drain"]).unwrap();
+    cluster.command(2, &["drain", "--cancel"]).unwrap();
+    let decides = || {
+        let (rows, _) = members(&mut client);
+        rows.into_iter().find(|row| row.0 == SYSTEM_SET && row.2 == "leader").map(|row| row.1)
+    };
+    let decides = eventually("somebody decides", SOON, decides).unwrap();
+    cluster.kill(usize::try_from(decides).unwrap()).unwrap();
+    let asked = if decides == 1 { 2 } else { 1 };
+    let mut client = cluster.client(asked).unwrap();
+    let heals = || {
+        let all = jobs(&mut client);
+        let heals: Vec<Job> = all.into_iter().filter(|job| job.kind == "heal").collect();
+        let is_done = !heals.is_empty() && heals.iter().all(|job| job.state == "done");
+        is_done.then_some(heals)
+    };
+    let heals = eventually("what it held is made anew", MOVED_WITHIN, heals).unwrap();
+    let why = format!("node {decides} has been silent for ");
+    assert!(heals.iter().all(|job| job.reason.starts_with(&why)), "{heals:?}");
+    assert!(has_event(&mut client, "node_down", &format!("node {decides} is down")));
+    assert_eq!(job_of(&mut client, "drain", 2).unwrap().state, "done");
+    let ids: Vec<i64> = jobs(&mut client).iter().map(|job| job.id).collect();
+    assert!(ids.is_sorted() && ids.first() == Some(&1), "{ids:?}");
+    cluster.restart(usize::try_from(decides).unwrap()).unwrap();
+    let up = || has_event(&mut client, "node_up", &format!("node {decides} is up")).then_some(());
+    eventually("it is told to be up", SOON, up).unwrap();
+}

@@ -1,0 +1,202 @@
+//! The links between the nodes of a cluster, one by one: what a node sends to another goes through a proxy that can hold it back. A
+//! node sends only over connections that it dialed itself, so each way of a link is cut by itself.
+
+#![expect(clippy::disallowed_methods, reason = "tests wait for real processes in real time")]
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, sleep};
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Start, processes_of};
+use crate::node::free_port_on;
+
+/// How often it is looked whether something is cut, or all is over.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// A read of nothing is given up after this, so that it is looked again.
+const READ_WITHIN: Duration = Duration::from_millis(50);
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The proxies before the nodes of a cluster.
+pub struct Links {
+    shared: Arc<Shared>,
+    listening: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    data_dir: PathBuf,
+    /// From whom to whom nothing comes through.
+    cuts: Mutex<BTreeSet<(usize, usize)>>,
+    is_over: AtomicBool,
+}
+
+impl Links {
+    /// Stops the nodes, and starts them again so that they reach each other through proxies only.
+    pub fn open(cluster: &mut Cluster) -> io::Result<Links> {
+        cluster.stop_all()?;
+        let count = cluster.count();
+        let port = free_port_on(u8::try_from(count).unwrap_or(u8::MAX))?;
+        let shared = Arc::new(Shared {
+            data_dir: cluster.data_dir().to_path_buf(),
+            cuts: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let mut links = Links { shared: Arc::clone(&shared), listening: Vec::new() };
+        for node in 1..=count {
+            let known: SocketAddr = cluster.mesh_address(node).parse().map_err(io::Error::other)?;
+            let own = SocketAddr::new(known.ip(), port);
+            let listener = TcpListener::bind(known)?;
+            listener.set_nonblocking(true)?;
+            let shared = Arc::clone(&shared);
+            links.listening.push(std::thread::spawn(move || shared.listen(&listener, own, node)));
+            let settings = vec![format!("cluster.listen={own}")];
+            cluster.set_start(node, Start { settings, ..Start::default() })?;
+        }
+        cluster.restart_all()?;
+        Ok(links)
+    }
+
+    /// Nothing that a node sends to another arrives any more, and nothing is said of it.
+    pub fn cut(&self, from: usize, to: usize) {
+        self.shared.cuts().insert((from, to));
+    }
+
+    /// Neither way.
+    pub fn cut_both(&self, one: usize, other: usize) {
+        self.cut(one, other);
+        self.cut(other, one);
+    }
+
+    /// Everything comes through again.
+    pub fn mend(&self) {
+        self.shared.cuts().clear();
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        for listening in self.listening.drain(..) {
+            let _ = listening.join();
+        }
+    }
+}
+
+impl Shared {
+    fn cuts(&self) -> MutexGuard<'_, BTreeSet<(usize, usize)>> {
+        self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_cut(&self, way: (usize, usize)) -> bool {
+        self.cuts().contains(&way)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    fn listen(self: &Arc<Shared>, listener: &TcpListener, own: SocketAddr, to: usize) {
+        while !self.is_over() {
+            match listener.accept() {
+                Ok((stream, from)) => {
+                    let shared = Arc::clone(self);
+                    std::thread::spawn(move || {
+                        // Whoever dialed dials again.
+                        let _ = shared.carry(stream, from, own, to);
+                    });
+                }
+                Err(_) => sleep(LOOK_INTERVAL),
+            }
+        }
+    }
+
+    fn carry(
+        self: &Arc<Shared>,
+        dialed: TcpStream,
+        from: SocketAddr,
+        own: SocketAddr,
+        to: usize,
+    ) -> io::Result<()> {
+        dialed.set_nonblocking(false)?;
+        let dialer = self.dialer(from).ok_or(ErrorKind::NotFound)?;
+        let way = (dialer, to);
+        while self.is_cut(way) {
+            if self.is_over() {
+                return Ok(());
+            }
+            sleep(LOOK_INTERVAL);
+        }
+        let node = TcpStream::connect(own)?;
+        for stream in [&dialed, &node] {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(READ_WITHIN))?;
+        }
+        let (back_from, back_to) = (node.try_clone()?, dialed.try_clone()?);
+        let shared = Arc::clone(self);
+        let back = std::thread::spawn(move || shared.pump(back_from, back_to, way));
+        self.pump(dialed, node, way);
+        let _ = back.join();
+        Ok(())
+    }
+
+    /// What comes from one side goes to the other, unless the link is cut: then it stays where it is.
+    fn pump(&self, mut from: TcpStream, mut to: TcpStream, way: (usize, usize)) {
+        let mut bytes = vec![0; CHUNK_BYTES];
+        while !self.is_over() {
+            if self.is_cut(way) {
+                sleep(LOOK_INTERVAL);
+                continue;
+            }
+            let read = match from.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) =>
+                {
+                    continue;
+                }
+                Err(_) => break,
+            };
+            // What was read when the link was cut is held until it is not.
+            while self.is_cut(way) && !self.is_over() {
+                sleep(LOOK_INTERVAL);
+            }
+            if to.write_all(bytes.get(..read).unwrap_or_default()).is_err() {
+                break;
+            }
+        }
+        for stream in [&from, &to] {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// The node that a connection comes from: the kernel knows whose socket it is.
+    fn dialer(&self, from: SocketAddr) -> Option<usize> {
+        let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
+        let port = format!(":{:04X}", from.port());
+        let inode = table.lines().skip(1).find_map(|line| {
+            let mut words = line.split_whitespace();
+            let local = words.nth(1)?;
+            local.ends_with(&port).then(|| words.nth(7).map(str::to_owned))?
+        })?;
+        let socket = format!("socket:[{inode}]");
+        let has_it = |process: &u32| {
+            let files = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten();
+            files.flatten().any(|file| {
+                std::fs::read_link(file.path()).is_ok_and(|it| it.as_os_str() == socket.as_str())
+            })
+        };
+        let process = processes_of(&self.data_dir).into_iter().find(has_it)?;
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+        let words = line.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+        let mut folders = words.filter_map(|word| word.rsplit_once("/node"));
+        folders.find_map(|(_, number)| number.parse().ok())
+    }
+}
