@@ -2,12 +2,15 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::process::Stdio;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use crate::e2e::{self, Parts};
 use crate::instructions;
 use crate::place::root;
-use crate::process::{cargo, lines, run_visibly};
+use crate::process::{cargo, lines, run_quietly, run_visibly};
 use crate::report::{Report, Step};
 use crate::{Outcome, close};
 
@@ -26,6 +29,12 @@ const INSTRUCTIONS: &str = "instructions";
 const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
 /// A fixed one, so that the same commit gives the same outcome everywhere. Then they run once more with a fresh one.
 const SEED: &str = "20261115";
+
+/// How long a property test that failed looks for a smaller witness, in milliseconds: the steps of some take seconds each.
+const SHRINK_VARIABLE: &str = "PROPTEST_MAX_SHRINK_TIME";
+const SHRINK_MS_MAX: &str = "120000";
+/// Tests that say nothing for so long wait for ever. A cold build, which says nothing either, takes half of it.
+const SILENCE_MAX: Duration = Duration::from_secs(20 * 60);
 
 /// `cargo xtask test`.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
@@ -181,7 +190,9 @@ fn rust_tests(report: &mut Report, name: &str, command: &[&str], seed: &str) {
     let step = Step::start(name);
     println!("    seed of the property tests: {seed} (another one: {SEED_VARIABLE}=N)");
     let mut cargo = cargo(command);
-    cargo.env(SEED_VARIABLE, seed).stdout(Stdio::piped()).stdin(Stdio::null());
+    cargo.env(SEED_VARIABLE, seed).env(SHRINK_VARIABLE, SHRINK_MS_MAX);
+    // A group of its own, so that the tests end with it.
+    cargo.stdout(Stdio::piped()).stdin(Stdio::null()).process_group(0);
     let mut child = match cargo.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -191,14 +202,25 @@ fn rust_tests(report: &mut Report, name: &str, command: &[&str], seed: &str) {
     };
     let mut output = String::new();
     let mut counts = TestCounts::default();
+    let (said, heard) = channel();
+    let watch = {
+        let group = child.id();
+        std::thread::spawn(move || end_if_silent(group, &heard, SILENCE_MAX))
+    };
     if let Some(stdout) = child.stdout.take() {
         for line in lines(stdout) {
+            let _ = said.send(());
             counts.read(&line);
             output.push_str(&line);
             output.push('\n');
         }
     }
     let good = child.wait().is_ok_and(|status| status.success());
+    drop(said);
+    if watch.join().is_ok_and(|was_ended| was_ended) {
+        let minutes = SILENCE_MAX.as_secs() / 60;
+        report.fail(format!("{name}: ended, because nothing was heard for {minutes} minutes"));
+    }
     report.pass(counts.passed);
     if !good || counts.failed > 0 {
         print!("{output}");
@@ -212,6 +234,22 @@ fn rust_tests(report: &mut Report, name: &str, command: &[&str], seed: &str) {
         return step.end("FAILED");
     }
     step.end(&format!("ok, {} passed", counts.passed));
+}
+
+/// Ends a group of processes that says nothing for so long: a test that waits for ever would take all of CI's time, and nobody would
+/// learn which. Whether it did.
+fn end_if_silent(group: u32, heard: &Receiver<()>, silence_max: Duration) -> bool {
+    loop {
+        match heard.recv_timeout(silence_max) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => {
+                let group = format!("-{group}");
+                let _ = run_quietly(Command::new("kill").args(["-KILL", "--", group.as_str()]));
+                return true;
+            }
+        }
+    }
 }
 
 /// What libtest's lines say.
@@ -246,7 +284,24 @@ impl TestCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::{TestCounts, properties_in, property_names};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::{TestCounts, end_if_silent, properties_in, property_names};
+
+    #[test]
+    fn a_group_of_processes_that_says_nothing_is_ended_and_one_that_ends_is_not() {
+        let mut child =
+            Command::new("sh").args(["-c", "sleep 600 & wait"]).process_group(0).spawn().unwrap();
+        let (said, heard) = channel();
+        said.send(()).unwrap();
+        assert!(end_if_silent(child.id(), &heard, Duration::from_millis(50)));
+        assert!(!child.wait().unwrap().success());
+        drop(said);
+        assert!(!end_if_silent(child.id(), &heard, Duration::from_secs(600)));
+    }
 
     #[test]
     fn property_tests_are_found() {

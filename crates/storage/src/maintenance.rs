@@ -17,6 +17,7 @@ use crate::committer::Committer;
 use crate::core::Core;
 use crate::entry::Sweep;
 use crate::error::{CommitError, OpenError, TreeError};
+use crate::index::build::WhenIdle;
 use crate::index::{self, leftovers};
 use crate::options::Driver;
 use crate::sizes::walk::walk_due;
@@ -161,7 +162,7 @@ impl Maintenance {
         let builder = Arc::clone(&shared);
         threads.push(Builder::new().name("index".into()).spawn(move || {
             stand_back(CHORE_NICE);
-            builder.run_builder();
+            builder.build_indexes(WhenIdle::Wait);
         })?);
         let counter = Arc::clone(&shared);
         threads.push(Builder::new().name("count".into()).spawn(move || {
@@ -189,8 +190,7 @@ impl Maintenance {
             let Some((store, compaction)) = next else { break };
             shared.compact_as(store, compaction, &mut failures);
         }
-        let is_over = || shared.is_stopping() || shared.core.index_builds.is_idle();
-        index::build::run(&shared.core, &|store| shared.flush(store), &is_over);
+        shared.build_indexes(WhenIdle::Return);
     }
 
     /// Called after a write.
@@ -256,8 +256,9 @@ impl Shared {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    fn run_builder(&self) {
-        index::build::run(&self.core, &|store| self.flush(store), &|| self.is_stopping());
+    fn build_indexes(&self, when_idle: WhenIdle) {
+        let is_stopping = || self.is_stopping();
+        index::build::run(&self.core, &|store| self.flush(store), &is_stopping, when_idle);
     }
 
     fn run_flusher(&self) {

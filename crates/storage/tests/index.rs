@@ -773,15 +773,14 @@ fn a_lookup_sees_a_mutation_as_a_whole() {
         mutation
     };
     storage.commit(vec![(SET, swap(0))]).wait().unwrap();
-    let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let writer = scope.spawn(|| {
             for round in 1..3_000 {
                 storage.commit(vec![(SET, swap(round))]).wait().unwrap();
             }
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+        // Also when it fails.
+        while !writer.is_finished() {
             let is_a = |row: &SeenRow| row.cells.iter().any(|cell| cell.3 == b"a");
             let rows = read_all(&storage, &by_value(&index, "a"));
             assert_eq!(rows.iter().filter(|row| is_a(row)).count(), 1);

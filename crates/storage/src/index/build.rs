@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use types::{RingToken, TableId};
 
 use super::keys::entry_key;
@@ -54,27 +54,30 @@ impl IndexBuilds {
         self.changed.notify_all();
     }
 
-    /// Whether none waits.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.lock().is_empty()
-    }
-
     fn rest(&self, time: Duration) {
         let mut queue = self.queue.lock();
         self.changed.wait_for(&mut queue, time);
     }
 
-    fn next(&self, is_stopping: &dyn Fn() -> bool) -> Option<(Arc<TableStore>, TableId)> {
+    fn next(
+        &self,
+        is_stopping: &dyn Fn() -> bool,
+        when_idle: WhenIdle,
+    ) -> Option<(Arc<TableStore>, TableId)> {
         let mut queue = self.queue.lock();
         loop {
-            if MutexGuard::unlocked(&mut queue, is_stopping) {
+            // Asked under the lock: whoever says so wakes the builder under it, and is not missed.
+            if is_stopping() {
                 return None;
             }
             // It stays in the queue until it is done, so that it is not queued twice.
             if let Some((store, index)) = queue.front() {
                 return Some((Arc::clone(store), *index));
             }
-            self.changed.wait(&mut queue);
+            match when_idle {
+                WhenIdle::Wait => self.changed.wait(&mut queue),
+                WhenIdle::Return => return None,
+            }
         }
     }
 
@@ -83,13 +86,23 @@ impl IndexBuilds {
     }
 }
 
-/// Builds one index after the other until it must stop. `flush` writes a store into sorted files.
+/// What the builder does when no index waits to be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenIdle {
+    /// It is a thread of its own.
+    Wait,
+    /// It is a step of a storage without threads.
+    Return,
+}
+
+/// Builds one index after the other until it must stop. `flush` writes a store into sorted files; `is_stopping` takes no lock.
 pub(crate) fn run(
     core: &Core,
     flush: &dyn Fn(&Arc<TableStore>) -> Result<(), TreeError>,
     is_stopping: &dyn Fn() -> bool,
+    when_idle: WhenIdle,
 ) {
-    while let Some((store, id)) = core.index_builds.next(is_stopping) {
+    while let Some((store, id)) = core.index_builds.next(is_stopping, when_idle) {
         let goes_on = || !is_stopping() && !store.is_dropped();
         match build(core, &store, id, &goes_on) {
             Ok(Built::Stopped) if is_stopping() => return,
@@ -103,7 +116,10 @@ pub(crate) fn run(
             Err(_) if store.is_dropped() => {}
             Err(error) => {
                 tracing::error!(table = %store.id, %error, "an index could not be built; again soon");
-                core.index_builds.rest(REST_AFTER_ERROR);
+                match when_idle {
+                    WhenIdle::Wait => core.index_builds.rest(REST_AFTER_ERROR),
+                    WhenIdle::Return => return,
+                }
                 continue;
             }
         }
@@ -253,5 +269,44 @@ impl IndexBuild {
             started_s: state.started_s,
             finished_s: state.finished_s,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A builder that missed its end kept its node from stopping, for ever.
+    #[test]
+    fn a_builder_does_not_miss_that_it_must_stop() {
+        let (ended, end) = channel();
+        std::thread::spawn(move || {
+            let (builds, is_stopping) = (IndexBuilds::default(), AtomicBool::new(false));
+            let is_first = AtomicBool::new(true);
+            std::thread::scope(|scope| {
+                let (told, was_told) = channel();
+                // It is told to stop right after it looked whether it must.
+                let look = || {
+                    if !is_first.swap(false, Ordering::Relaxed) {
+                        return is_stopping.load(Ordering::Acquire);
+                    }
+                    let (told, builds, is_stopping) = (told.clone(), &builds, &is_stopping);
+                    scope.spawn(move || {
+                        is_stopping.store(true, Ordering::Release);
+                        builds.wake();
+                        let _ = told.send(());
+                    });
+                    let _ = was_told.recv_timeout(Duration::from_millis(100));
+                    false
+                };
+                assert!(builds.next(&look, WhenIdle::Wait).is_none());
+            });
+            let _ = ended.send(());
+        });
+        assert_eq!(end.recv_timeout(Duration::from_secs(10)), Ok(()), "it waits for ever");
     }
 }
