@@ -129,7 +129,9 @@ fn part(
                 return Err(SetReadError::Unavailable { required, alive });
             }
             Ok(RowsOutcome::Moved) => return Err(SetReadError::Moved),
-            Ok(RowsOutcome::TimedOut) | Err(RecvTimeoutError::Disconnected) => {
+            // Nobody was asked for a look: none comes.
+            Ok(RowsOutcome::TimedOut | RowsOutcome::Looked(_))
+            | Err(RecvTimeoutError::Disconnected) => {
                 return Err(SetReadError::TimedOut);
             }
             Err(RecvTimeoutError::Timeout) if !sink.go_on() => return Ok(None),

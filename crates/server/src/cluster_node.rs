@@ -77,6 +77,10 @@ impl Transport for Voice {
             self.0.send_all(messages);
         }
     }
+
+    fn knows(&self, node: NodeId, kind: u8) -> bool {
+        self.0.knows(node, kind)
+    }
 }
 
 fn clock() -> Now {

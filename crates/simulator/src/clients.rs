@@ -5,7 +5,9 @@ use replica::group::WriteOutcome;
 use storage::CommitError;
 use types::{Outcome, SetId};
 
-use crate::tables::{Ask, BATCH_GROUPS, FIRST_COUNTER, Key, batch_keys, current_value};
+use crate::tables::{
+    Ask, BATCH_GROUPS, FIRST_COUNTER, Key, batch_keys, current_value, shared_keys, timed_keys,
+};
 
 /// Registers and counters of a simulation.
 const REGISTER_COUNT: u64 = 7;
@@ -14,7 +16,9 @@ const COUNTER_COUNT: u64 = 3;
 pub(crate) fn keys(set_count: usize) -> impl Iterator<Item = Key> {
     let counters = (0..COUNTER_COUNT).map(|number| Key(FIRST_COUNTER + number as u8));
     let of_batches = batches(set_count).flatten();
-    (0..REGISTER_COUNT).map(|number| Key(number as u8)).chain(counters).chain(of_batches)
+    let others = shared_keys(set_count).into_iter().chain(timed_keys());
+    let plain = (0..REGISTER_COUNT).map(|number| Key(number as u8)).chain(counters);
+    plain.chain(of_batches).chain(others)
 }
 
 /// The keys that batches write together.
@@ -76,6 +80,38 @@ pub(crate) fn next_batch(
         keys,
         if is_counter { Ask::Add(1 + random.below(9).cast_signed()) } else { Ask::Write(*value) },
     )
+}
+
+/// What a client asks of keys that are written alone and by batches over some of them. No conditions: those and batches are not ordered.
+pub(crate) fn next_shared(
+    random: &mut Random,
+    value: &mut i64,
+    set_count: usize,
+) -> (Vec<Key>, Ask) {
+    let mut keys = shared_keys(set_count);
+    let turn = random.below(keys.len() as u64) as usize;
+    keys.rotate_left(turn);
+    *value += 1;
+    let ask = match random.below(10) {
+        0..3 => Ask::Read,
+        3..5 => Ask::Write(*value),
+        5 => Ask::Delete,
+        _ => {
+            // Not all of them: the set that decides may not have heard of the batch before.
+            keys.truncate(2);
+            return (keys, Ask::Write(*value));
+        }
+    };
+    keys.truncate(1);
+    (keys, ask)
+}
+
+/// What a client asks with times of its own. What is there then is not looked at but in the end: all members have the same.
+pub(crate) fn next_timed(random: &mut Random, value: &mut i64) -> (Vec<Key>, Ask) {
+    let keys: Vec<Key> = timed_keys().collect();
+    let key = keys[random.below(keys.len() as u64) as usize];
+    *value += 1;
+    (vec![key], if random.below(2) == 0 { Ask::Delete } else { Ask::Write(*value) })
 }
 
 /// What a client asks for next. Values are never written twice, so that each tells who wrote it.

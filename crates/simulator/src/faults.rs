@@ -6,6 +6,22 @@ use crate::clients::Told;
 use crate::machine::Machine;
 use crate::world::{Event, MS, TICK_US, World};
 
+/// Numbers of faults, for seeds that have more of some.
+pub(crate) const POWER_LOSS: u64 = 0;
+pub(crate) const KILL: u64 = 2;
+pub(crate) const CUT_ONE_WAY: u64 = 5;
+pub(crate) const PAUSE: u64 = 11;
+pub(crate) const CLOCK: u64 = 12;
+pub(crate) const LOSE_DISK: u64 = 14;
+pub(crate) const KEEP_IMAGE: u64 = 15;
+pub(crate) const MOVE: u64 = 16;
+pub(crate) const SPLIT: u64 = 17;
+pub(crate) const FLUSH_OR_MERGE: u64 = 20;
+/// So many kinds come in all seeds; those behind them only in some.
+const COMMON: u64 = 24;
+pub(crate) const LEAP: u64 = 24;
+pub(crate) const CAMPAIGN: u64 = 25;
+
 impl World {
     pub(crate) fn count(&mut self, fault: &'static str) {
         *self.report.faults.entry(fault).or_default() += 1;
@@ -17,7 +33,12 @@ impl World {
         let machine = self.random.below(count) as usize;
         let other = (machine + 1 + self.random.below(count - 1) as usize) % self.machines.len();
         let down_us = 50 * MS + self.random.below(2_500 * MS);
-        match self.random.below(24) {
+        let own = self.profile.faults();
+        let kind = match own.is_empty() || self.random.below(3) == 0 {
+            true => self.random.below(COMMON),
+            false => own[self.random.below(own.len() as u64) as usize],
+        };
+        match kind {
             0 | 1 => self.crash(machine, true, down_us),
             2 | 3 => self.crash(machine, false, down_us),
             4 => {
@@ -67,6 +88,7 @@ impl World {
                     1 => -self.random.below(90_000_000).cast_signed(),
                     _ => self.random.below(90_000_000).cast_signed(),
                 };
+                let wrong_us = wrong_us + self.leap_us;
                 self.machines[machine].clock.wrong_us.store(wrong_us, Ordering::Relaxed);
             }
             13 => {
@@ -87,6 +109,12 @@ impl World {
                 // Sets that nobody wants anything of rest.
                 self.count("nobody asks");
                 self.calm_until_us = self.now_us + down_us;
+            }
+            LEAP => self.leap(),
+            CAMPAIGN => {
+                self.count("member asks for votes");
+                let set = self.sets[self.random.below(self.sets.len() as u64) as usize];
+                self.at(1, Event::Rival(machine, set));
             }
             _ => self.chore(machine, other),
         }
@@ -120,15 +148,7 @@ impl World {
                     let _ = running.storage.compact(None);
                 }
             }
-            4 => {
-                // What is dead goes everywhere but where a node is away.
-                self.count("compact everywhere");
-                for machine in &mut self.machines {
-                    if let Some(running) = machine.running.as_mut() {
-                        let _ = running.storage.compact(None);
-                    }
-                }
-            }
+            4 => self.merge_everywhere(),
             2 => {
                 self.count("disk full for a while");
                 // A node that finds no room at its start does not start: that is no fault of a set.
@@ -209,7 +229,8 @@ impl World {
             self.machines[machine].sync_us = 1_000;
             self.machines[machine].is_greedy.store(false, Ordering::Relaxed);
             self.machines[machine].disk.set_full(false);
-            let wrong_us = self.random.below(100_000).cast_signed();
+            // Time does not fall for those who know it.
+            let wrong_us = self.leap_us + self.random.below(100_000).cast_signed();
             self.machines[machine].clock.wrong_us.store(wrong_us, Ordering::Relaxed);
             self.restart(machine);
             if let Some(running) = self.machines[machine].running.as_mut() {

@@ -6,7 +6,7 @@
 //! A seed that fails is run again by its number, with its story. Rules that are broken on purpose
 //! ([`node_log::broken`]) must be found: a simulator that finds nothing is not trusted.
 //!
-//! Nothing of it is shipped. Reading order: [`Run`], `world.rs`, `faults.rs`, `placing.rs`, `ending.rs`, `machine.rs`, `clients.rs`, `judge.rs`, `tables.rs`.
+//! Nothing of it is shipped. Reading order: [`Run`], `world.rs`, `profile.rs`, `faults.rs`, `plots.rs`, `placing.rs`, `ending.rs`, `machine.rs`, `clients.rs`, `judge.rs`, `tables.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,6 +22,8 @@ mod faults;
 mod judge;
 mod machine;
 mod placing;
+mod plots;
+mod profile;
 mod splitting;
 mod tables;
 mod world;

@@ -240,6 +240,11 @@ impl Machine {
     pub(crate) fn crash(&mut self, power: bool, random: &mut Random) {
         let Some(running) = self.running.take() else { return };
         let Running { storage, host, .. } = running;
+        // The power may go while something is written: a part of it is there then, or all, and nobody was told.
+        if power && random.below(2) == 0 {
+            self.disk.fail_sync_after(1);
+            storage.step();
+        }
         drop(host);
         let storage = Arc::into_inner(storage).expect("the host had the only other handle");
         storage.abandon();

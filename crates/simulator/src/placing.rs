@@ -34,13 +34,16 @@ pub(crate) struct Placing {
     spoiled: BTreeSet<(SetId, ReplicaId)>,
     next_replica: u64,
     next_node: u64,
+    /// So many voters every set has, if that does not vary.
+    voters: Option<usize>,
     /// Nobody crashes before then.
     pub(crate) calm_until_us: u64,
 }
 
 impl Placing {
-    pub(crate) fn new(node_count: u64) -> Placing {
+    pub(crate) fn new(node_count: u64, voters: Option<usize>) -> Placing {
         Placing {
+            voters,
             wanted: BTreeMap::new(),
             lost: BTreeSet::new(),
             wrong: BTreeSet::new(),
@@ -49,6 +52,10 @@ impl Placing {
             next_node: node_count,
             calm_until_us: 0,
         }
+    }
+
+    fn size(&self, random: &mut Random, nodes: usize) -> usize {
+        self.voters.map_or_else(|| size(random, nodes), |voters| voters.min(nodes))
     }
 
     fn replica(&mut self) -> ReplicaId {
@@ -64,7 +71,7 @@ impl Placing {
         random: &mut Random,
         are_many: bool,
     ) -> Configuration {
-        let count = if are_many { nodes.len() } else { size(random, nodes.len()) };
+        let count = if are_many { nodes.len() } else { self.size(random, nodes.len()) };
         shuffle(&mut nodes, random);
         nodes.truncate(count);
         nodes.sort_unstable();
@@ -267,7 +274,7 @@ impl World {
             return;
         }
         self.count("members move");
-        let size = size(&mut self.random, self.machines.len());
+        let size = self.placing.size(&mut self.random, self.machines.len());
         self.want(set, &configuration, size);
     }
 

@@ -92,7 +92,36 @@ pub(crate) fn batch_keys(group: u8, is_counter: bool, set_count: usize) -> Vec<K
     keys
 }
 
+/// Keys from here on are written alone and by batches, up to those that clients give times to.
+const FIRST_SHARED: u8 = 80;
+/// Keys from here on get their times from clients.
+const FIRST_TIMED: u8 = 97;
+
+/// A key of each set, as far as there are three, that is written alone and by batches.
+pub(crate) fn shared_keys(set_count: usize) -> Vec<Key> {
+    let of_set = |wanted: usize| {
+        let mut all = (FIRST_SHARED..FIRST_TIMED).map(Key);
+        all.find(|key| set_number(*key, set_count) == wanted)
+    };
+    let mut keys: Vec<Key> = (0..set_count).filter_map(of_set).collect();
+    if keys.len() < 2 {
+        keys.push(Key(FIRST_TIMED - 1));
+    }
+    keys.dedup();
+    keys
+}
+
+/// Keys whose times clients give.
+pub(crate) fn timed_keys() -> impl Iterator<Item = Key> {
+    (FIRST_TIMED..FIRST_COUNTER).map(Key)
+}
+
 impl Key {
+    /// Whether clients give the times.
+    pub(crate) fn is_timed_by_clients(self) -> bool {
+        (FIRST_TIMED..FIRST_COUNTER).contains(&self.0)
+    }
+
     pub(crate) fn is_counter(self) -> bool {
         self.0 >= FIRST_COUNTER
     }

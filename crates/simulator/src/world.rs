@@ -15,9 +15,11 @@ use replica::group::{
 use storage::{CommitError, GroupState, Request, RequestId};
 use types::{NodeId, RingRange, RingToken, SetId};
 
-use crate::clients::{Asked, Told, next_ask, next_batch, told_of};
+use crate::clients::{Asked, Told, next_ask, next_batch, next_shared, next_timed, told_of};
 use crate::machine::{Atlas, Machine, OldImage, SimClock};
 use crate::placing::Placing;
+use crate::plots::Plots;
+use crate::profile::{Profile, Topic};
 use crate::tables::{Ask, Key, mutation, read, read_request, set_range, value_in};
 
 pub(crate) const MS: u64 = 1_000;
@@ -115,6 +117,8 @@ pub(crate) enum Event {
     Wipe(usize),
     /// A machine's member asks for votes, as if its patience had ended.
     Rival(usize, SetId),
+    /// Files are merged on all machines.
+    Merge,
 }
 
 /// An answer that came out of a node.
@@ -147,6 +151,10 @@ pub(crate) struct Link {
 
 pub(crate) struct World {
     pub(crate) run: Run,
+    pub(crate) profile: Profile,
+    pub(crate) plots: Plots,
+    /// By how much the time of all machines has leapt.
+    pub(crate) leap_us: i64,
     pub(crate) random: Random,
     pub(crate) now_us: u64,
     pub(crate) queue: BinaryHeap<Reverse<(u64, u64)>>,
@@ -188,8 +196,9 @@ impl World {
         for _ in 0..8 {
             random.draw();
         }
-        let count = 3 + random.below(4);
-        let sets: Vec<SetId> = (1..=1 + random.below(3)).map(|set| SetId(set as u32)).collect();
+        let profile = if run.kills_leaders { Profile::Mixed } else { Profile::of(run.seed) };
+        let (count, set_count) = profile.size(&mut random);
+        let sets: Vec<SetId> = (1..=set_count).map(|set| SetId(set as u32)).collect();
         let atlas: Arc<Mutex<Atlas>> = Arc::default();
         atlas.lock().nodes = (1..=count).map(NodeId).collect();
         let machine = |id| Machine::new(NodeId(id), sets.len(), &atlas);
@@ -199,7 +208,7 @@ impl World {
             machine.clock.wrong_us.store(wrong_us, Ordering::Relaxed);
             machine.start(run.seed);
         }
-        let mut placing = Placing::new(count);
+        let mut placing = Placing::new(count, profile.voters());
         for set in &sets {
             let nodes: Vec<NodeId> = machines.iter().map(|machine| machine.node).collect();
             let members = placing.first_members(*set, nodes, &mut random, run.kills_leaders);
@@ -218,6 +227,9 @@ impl World {
         let slow_us = if is_slow { random.below(150 * MS) } else { 0 };
         let mut world = World {
             run,
+            profile,
+            plots: Plots::default(),
+            leap_us: 0,
             random,
             now_us: 0,
             queue: BinaryHeap::new(),
@@ -355,6 +367,7 @@ impl World {
                     self.settle(machine);
                 }
             }
+            Event::Merge => self.merge_everywhere(),
             Event::Place => {
                 self.note_sets();
                 self.place();
@@ -385,6 +398,7 @@ impl World {
     /// Has a node do what is to be done, and sends what it says.
     pub(crate) fn settle(&mut self, machine: usize) {
         let Some(host) = self.host(machine) else { return };
+        let sets_before = host.core().sets().count();
         let mut messages = host.turn();
         let now_ms = self.now_us / MS;
         let running = self.machines[machine].running.as_mut().expect("it has a host");
@@ -395,6 +409,7 @@ impl World {
             running.host.answer_rows(read.from, read.number, answer);
             messages.extend(running.host.turn());
         }
+        self.watch(machine);
         for (node, message) in messages {
             // What is for a node that lost its disk goes nowhere: the machine is another node by now.
             if let Some(to) = self.machines.iter().position(|it| it.node == node) {
@@ -403,6 +418,7 @@ impl World {
         }
         self.begin_sync(machine);
         self.take_answers(machine);
+        self.strike_splitter(machine, sets_before);
     }
 
     fn begin_sync(&mut self, machine: usize) {
@@ -513,6 +529,9 @@ impl World {
             }
             other => other,
         };
+        if self.is_lost(from, to, &message) {
+            return;
+        }
         self.strike_voter(from, to, &message);
         let is_told = !matches!(message, NodeMessage::Ping { .. } | NodeMessage::Standing { .. });
         if self.run.has_story && is_told {
@@ -523,42 +542,6 @@ impl World {
         if let Some(host) = self.host(to) {
             host.receive(node, message);
             self.settle(to);
-        }
-    }
-
-    /// Now and then a machine loses its power just when its vote is heard of.
-    fn strike_voter(&mut self, from: usize, to: usize, message: &NodeMessage) {
-        let NodeMessage::Consensus(PeerMessage { set, message }) = message else { return };
-        let set = *set;
-        let is_vote = message.get_msg_type() == replica::group::wire::VOTE && !message.reject;
-        let may_strike = is_vote && !self.is_healing && !self.run.kills_leaders;
-        if may_strike && self.random.below(6) == 0 {
-            self.count("power loss after a vote");
-            let down_us = 500 + self.random.below(5 * MS);
-            self.crash(from, true, down_us);
-            if self.random.below(2) == 0 {
-                self.bring_rival((from, to), set, down_us);
-            }
-        }
-    }
-
-    /// Somebody else asks the voter for its vote when it is back, in the same term: it and he did not hear who won.
-    fn bring_rival(&mut self, (voter, candidate): (usize, usize), set: SetId, down_us: u64) {
-        let rivals: Vec<usize> = (0..self.machines.len())
-            .filter(|machine| *machine != voter && *machine != candidate)
-            .filter(|machine| self.host(*machine).is_some_and(|host| host.core().contains(set)))
-            .collect();
-        let Some(rival) = rivals.get(self.random.below(rivals.len().max(1) as u64) as usize) else {
-            return;
-        };
-        let rival = *rival;
-        self.count("rival of a candidate");
-        let cut_us = down_us + (20 + self.random.below(60)) * MS;
-        self.cut(candidate, rival, cut_us);
-        self.cut(candidate, voter, cut_us);
-        for _ in 0..2 {
-            let after_us = down_us + self.random.below(12 * MS);
-            self.at(after_us, Event::Rival(rival, set));
         }
     }
 
@@ -579,11 +562,14 @@ impl World {
         }
         let machine = self.random.below(self.machines.len() as u64) as usize;
         let seen = self.last_seen.values().copied().flatten().max();
-        let is_batch = self.random.below(4) == 0;
-        let (mut also, mut ask) = match is_batch {
-            true => next_batch(&mut self.random, &mut self.next_value, self.set_count as usize),
-            false => {
-                let (key, ask) = next_ask(&mut self.random, &mut self.next_value, seen);
+        let topic = self.profile.topic(&mut self.random);
+        let (random, value) = (&mut self.random, &mut self.next_value);
+        let (mut also, mut ask) = match topic {
+            Topic::Batch => next_batch(random, value, self.set_count as usize),
+            Topic::Shared => next_shared(random, value, self.set_count as usize),
+            Topic::Timed => next_timed(random, value),
+            Topic::Plain => {
+                let (key, ask) = next_ask(random, value, seen);
                 (vec![key], ask)
             }
         };
@@ -641,6 +627,10 @@ impl World {
         } else {
             let timed_us = running.host.cluster_us();
             let now_s = u32::try_from(timed_us / 1_000_000).unwrap();
+            // Clients that give times give old ones, too.
+            let is_timed = key.is_timed_by_clients();
+            let past_us = if is_timed { self.random.below(5_000_000).cast_signed() } else { 0 };
+            let timed_us = timed_us - past_us;
             let keys = [key].into_iter().chain(also.iter().copied());
             let mutations: Vec<_> = keys.map(|key| mutation(key, ask, timed_us, now_s)).collect();
             let is_once = mutations.iter().any(|it| it.must_be_once()) || !also.is_empty();
@@ -649,7 +639,7 @@ impl World {
                 splits: None,
                 id: is_once.then_some(RequestId(id)),
                 not_after_s: running.host.time_in_set(set) + 3,
-                timed_us: Some(timed_us),
+                timed_us: (!is_timed).then_some(timed_us),
                 mutations,
                 step: None,
             };
@@ -713,6 +703,10 @@ impl World {
                 }
                 Answered::Rows(RowsOutcome::Unavailable { .. }, _) => Told::Unavailable,
                 Answered::Rows(RowsOutcome::TimedOut | RowsOutcome::Moved, _) => Told::Unknown,
+                Answered::Rows(RowsOutcome::Looked(_), _) => {
+                    self.report.finding = Some("rows were asked for, not a look".to_owned());
+                    return;
+                }
                 Answered::Write(outcome) => match told_of(outcome) {
                     Ok(told) => told,
                     Err(finding) => {

@@ -43,6 +43,7 @@ async fn what_another_version_does_not_know_is_not_sent() {
     // It says nothing of what it knows, as versions did before there was that.
     let (mut stream, _) = other.greet_without_kinds(&node, hello(other.id)).await.unwrap();
     until("it is linked", || node.status(other.id).connected).await;
+    assert!(node.mesh.knows(other.id, KINDS_FIRST) && !node.mesh.knows(other.id, KINDS_KNOWN));
     let say = |number| {
         vec![(other.id, note()), (other.id, relay(number)), (other.id, request(number, 1))]
     };
@@ -68,6 +69,7 @@ async fn nodes_of_one_version_say_everything() {
     linked(&nodes).await;
     let [one, other] = &nodes;
     one.mesh.send_all(vec![(other.id, relay(7)), (other.id, note())]);
+    assert!(one.mesh.knows(other.id, KINDS_KNOWN));
     until("both came", || other.inbox.messages.lock().len() == 2).await;
 }
 

@@ -40,6 +40,7 @@ impl Lane {
             | NodeMessage::Relay { .. }
             | NodeMessage::Answer { .. }
             | NodeMessage::Read { .. }
+            | NodeMessage::Look { .. }
             | NodeMessage::Rows { .. }
             | NodeMessage::Budgets(_)
             | NodeMessage::Traffic(_)

@@ -329,6 +329,12 @@ impl Mesh {
         batches.into_values().for_each(Batch::finish);
     }
 
+    /// Whether a node may know a kind of messages. Where it is connected to, what it does not know is not sent to it.
+    pub fn knows(&self, node: NodeId, kind: u8) -> bool {
+        let peers = self.shared.peers.load();
+        peers.get(&node).is_none_or(|peer| peer.knows(kind) || !peer.status().connected)
+    }
+
     /// How the links are, in the order of the nodes.
     pub fn peers(&self) -> Vec<PeerStatus> {
         self.shared.peers.load().values().map(|peer| peer.status()).collect()

@@ -68,7 +68,7 @@ pub(crate) fn dialing(identity: &Identity, key: Fingerprint) -> Result<ClientCon
 const PROTOCOL: &[u8] = b"helenus-mesh-";
 
 /// The kinds of messages that versions knew which may be in one cluster with this one, the latest first: the last number of each.
-const KINDS_OF_VERSIONS: [u8; 1] = [KINDS_KNOWN];
+const KINDS_OF_VERSIONS: [u8; 2] = [KINDS_KNOWN, 21];
 
 fn protocols() -> Vec<Vec<u8>> {
     let name = |kinds: u8| [PROTOCOL, kinds.to_string().as_bytes()].concat();

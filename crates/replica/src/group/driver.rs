@@ -55,6 +55,8 @@ const LATE_S: u32 = 30;
 pub trait Transport: Send + Sync {
     /// Sends the messages of one turn, each node's in their order.
     fn send_all(&self, messages: Vec<(NodeId, NodeMessage)>);
+    /// Whether a node may know a kind of messages ([`NodeMessage::kind`]).
+    fn knows(&self, node: NodeId, kind: u8) -> bool;
 }
 
 /// Tells the time.
@@ -586,15 +588,6 @@ impl Groups {
         drop(self.0.telling.0.lock());
         self.0.telling.1.notify_all();
     }
-
-    /// Ends the thread. Whoever waits is told that nobody knows.
-    pub fn close(&self) {
-        self.0.inbox.lock().is_closing = true;
-        self.0.wake();
-        if let Some(thread) = self.0.thread.lock().take() {
-            let _ = thread.join();
-        }
-    }
 }
 
 /// Whether a member heard from a leader not long ago.
@@ -636,8 +629,10 @@ impl std::fmt::Debug for Driver {
 
 impl Driver {
     /// Everything moves from now on.
-    pub fn start(self, transport: Arc<dyn Transport>) -> std::io::Result<()> {
+    pub fn start(mut self, transport: Arc<dyn Transport>) -> std::io::Result<()> {
         let shared = Arc::clone(&self.groups.0);
+        let knowing = Arc::clone(&transport);
+        self.host.set_knows(Box::new(move |node, kind| knowing.knows(node, kind)));
         let _ = shared.transport.set(transport);
         let answering = self.groups.clone();
         let tell: Tell = Arc::new(move |read, answer| {

@@ -38,7 +38,7 @@ use super::reads::Reads;
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
 use super::seats::Seats;
 use batches::Batches;
-pub use batches::RingMap;
+pub use batches::{Knows, RingMap};
 use grants::Sharing;
 use intents::Intents;
 use reads::Confirmed;
@@ -446,6 +446,9 @@ impl Host {
             NodeMessage::Answer { number, answer } => self.receive_answer(from, number, answer),
             NodeMessage::Read { number, set, is_strong, body } => {
                 self.serve(from, number, set, is_strong, body);
+            }
+            NodeMessage::Look { number, set, rings, body } => {
+                self.serve_look((from, number), set, rings, body);
             }
             NodeMessage::Rows { number, answer } => self.receive_rows(from, number, answer),
             NodeMessage::Note(note) => {

@@ -48,12 +48,12 @@ pub use changes::{ChangeState, Goal};
 pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table};
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
 pub use host::{
-    HeldRanges, Host, HostOptions, NodeMessage, Now, OnNote, OnSplit, Places, ProposalAnswer,
+    HeldRanges, Host, HostOptions, Knows, NodeMessage, Now, OnNote, OnSplit, Places, ProposalAnswer,
     RingMap, ServedRead, SetRanges, SplitOff, Wanted, WantedMembers,
 };
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
 pub use node_wire::{KINDS_FIRST, KINDS_KNOWN};
-pub use reads::{RowsAnswer, RowsAsked, RowsDone, RowsOutcome};
+pub use reads::{Looked, RowsAnswer, RowsAsked, RowsDone, RowsOutcome};
 pub use recovery::{MemberRecord, RecoveryPlan, SetRecovery, plan_recovery};
 pub use requests::{WriteDone, WriteOutcome};
 pub use rests::Beat;

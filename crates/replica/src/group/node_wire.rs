@@ -10,11 +10,11 @@ use types::codec::{Decoder, Malformed, push_length, push_varint};
 use types::travel::{
     CommitAnswer, Fault, decode_commit_answer, decode_fault, encode_commit_answer, encode_fault,
 };
-use types::{NodeId, ReplicaId, SetId};
+use types::{NodeId, ReplicaId, RingToken, SetId};
 
 use super::host::{BEATS_MAX, NodeMessage, ProposalAnswer};
 use super::load::{BudgetMessage, TrafficMessage};
-use super::reads::RowsAnswer;
+use super::reads::{Looked, RowsAnswer};
 use super::rests::Beat;
 use super::transfer::TransferMessage;
 use super::wire::PeerMessage;
@@ -43,10 +43,11 @@ const KIND_READ: u8 = 18;
 const KIND_ROWS: u8 = 19;
 const KIND_NOTE: u8 = 20;
 const KIND_RELAY: u8 = 21;
+pub(super) const KIND_LOOK: u8 = 22;
 
 /// The last kind of message that this version knows. Nodes tell each other when they connect (see `docs/formats/mesh.md`); one that is not known
 /// to the other is not sent, and one that is not known here is passed over.
-pub const KINDS_KNOWN: u8 = KIND_RELAY;
+pub const KINDS_KNOWN: u8 = KIND_LOOK;
 /// What nodes know that tell nothing of it: what there was before they did. Some of them know notes, too; those send some.
 pub const KINDS_FIRST: u8 = KIND_ROWS;
 
@@ -56,6 +57,8 @@ const ROWS_NOT_HERE: u8 = 2;
 const ROWS_LEADER: u8 = 3;
 const ROWS_BUSY: u8 = 4;
 const ROWS_MOVED: u8 = 5;
+const ROWS_LOOKED: u8 = 6;
+const ROWS_LOOK_REFUSED: u8 = 7;
 
 const ANSWER_DONE: u8 = 0;
 const ANSWER_LEADER_UNKNOWN: u8 = 1;
@@ -89,6 +92,7 @@ impl NodeMessage {
             NodeMessage::Rows { .. } => KIND_ROWS,
             NodeMessage::Note(_) => KIND_NOTE,
             NodeMessage::Relay { .. } => KIND_RELAY,
+            NodeMessage::Look { .. } => KIND_LOOK,
         }
     }
 
@@ -110,9 +114,7 @@ impl NodeMessage {
                 encode_beats(beats, out);
             }
             NodeMessage::Request { number, set, body } => {
-                out.push(KIND_REQUEST);
-                out.extend_from_slice(&number.to_be_bytes());
-                out.extend_from_slice(&set.0.to_be_bytes());
+                encode_numbered(KIND_REQUEST, *number, *set, out);
                 out.extend_from_slice(body);
             }
             NodeMessage::Answer { number, answer } => {
@@ -171,9 +173,7 @@ impl NodeMessage {
                 message.encode(out);
             }
             NodeMessage::Relay { number, set, body } => {
-                out.push(KIND_RELAY);
-                out.extend_from_slice(&number.to_be_bytes());
-                out.extend_from_slice(&set.0.to_be_bytes());
+                encode_numbered(KIND_RELAY, *number, *set, out);
                 out.extend_from_slice(body);
             }
             NodeMessage::Note(note) => {
@@ -181,10 +181,14 @@ impl NodeMessage {
                 out.extend_from_slice(note);
             }
             NodeMessage::Read { number, set, is_strong, body } => {
-                out.push(KIND_READ);
-                out.extend_from_slice(&number.to_be_bytes());
-                out.extend_from_slice(&set.0.to_be_bytes());
+                encode_numbered(KIND_READ, *number, *set, out);
                 out.push(u8::from(*is_strong));
+                out.extend_from_slice(body);
+            }
+            NodeMessage::Look { number, set, rings: (first, last), body } => {
+                encode_numbered(KIND_LOOK, *number, *set, out);
+                out.extend_from_slice(&first.0.to_be_bytes());
+                out.extend_from_slice(&last.0.to_be_bytes());
                 out.extend_from_slice(body);
             }
             NodeMessage::Rows { number, answer } => {
@@ -243,6 +247,13 @@ impl NodeMessage {
                 };
                 Ok(NodeMessage::Read { number, set, is_strong, body: decoder.rest() })
             }
+            KIND_LOOK => {
+                let number = u64::from_be_bytes(decoder.array()?);
+                let set = SetId(decoder.u32()?);
+                let mut ring = || decoder.array().map(u128::from_be_bytes).map(RingToken);
+                let rings = (ring()?, ring()?);
+                Ok(NodeMessage::Look { number, set, rings, body: decoder.rest() })
+            }
             KIND_ROWS => {
                 let number = u64::from_be_bytes(decoder.array()?);
                 Ok(NodeMessage::Rows { number, answer: decode_rows(decoder)? })
@@ -277,6 +288,12 @@ fn decode_beats(mut decoder: Decoder) -> Result<Vec<Beat>, Malformed> {
         });
     }
     if decoder.is_done() { Ok(beats) } else { Err(Malformed) }
+}
+
+fn encode_numbered(kind: u8, number: u64, set: SetId, out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&set.0.to_be_bytes());
 }
 
 fn encode_member(kind: u8, set: SetId, replica: ReplicaId, out: &mut Vec<u8>) {
@@ -379,6 +396,11 @@ fn encode_rows(answer: &RowsAnswer, out: &mut Vec<u8>) {
         }
         RowsAnswer::Busy => out.push(ROWS_BUSY),
         RowsAnswer::Moved => out.push(ROWS_MOVED),
+        RowsAnswer::Looked(Looked { last_us, refused }) => {
+            out.push(if refused.is_some() { ROWS_LOOK_REFUSED } else { ROWS_LOOKED });
+            out.extend_from_slice(&last_us.to_be_bytes());
+            refused.iter().for_each(|fault| encode_fault(fault, out));
+        }
     }
 }
 
@@ -390,6 +412,15 @@ fn decode_rows(mut decoder: Decoder) -> Result<RowsAnswer, Malformed> {
         ROWS_LEADER => RowsAnswer::NotHere(Some(NodeId(u64::from_be_bytes(decoder.array()?)))),
         ROWS_BUSY => RowsAnswer::Busy,
         ROWS_MOVED => RowsAnswer::Moved,
+        ROWS_LOOKED => {
+            let last_us = i64::from_be_bytes(decoder.array()?);
+            RowsAnswer::Looked(Looked { last_us, refused: None })
+        }
+        ROWS_LOOK_REFUSED => {
+            let last_us = i64::from_be_bytes(decoder.array()?);
+            let refused = Some(decode_fault(decoder.rest())?);
+            return Ok(RowsAnswer::Looked(Looked { last_us, refused }));
+        }
         _ => return Err(Malformed),
     };
     if decoder.is_done() { Ok(answer) } else { Err(Malformed) }
@@ -403,7 +434,7 @@ fn to_travel(result: &CommitResult) -> CommitAnswer {
     }
 }
 
-fn to_fault(error: &CommitError) -> Fault {
+pub(super) fn to_fault(error: &CommitError) -> Fault {
     match error {
         CommitError::Refused(refusal) => Fault::Refused(refusal.clone()),
         CommitError::TooLarge { bytes, bytes_max } => {
@@ -434,7 +465,7 @@ fn to_fault(error: &CommitError) -> Fault {
 }
 
 /// The coordinator gets what its own storage would have said, to the letter.
-fn from_fault(fault: Fault) -> CommitError {
+pub(super) fn from_fault(fault: Fault) -> CommitError {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     match fault {
         Fault::Refused(refusal) => CommitError::Refused(refusal),

@@ -8,11 +8,13 @@ use proptest::prelude::*;
 use raft::eraftpb::{Entry, Message, MessageType};
 use storage::{AllDone, CommitError, CommitResult, TreeError};
 use types::travel::Fault;
-use types::{CurrentRow, Done, NodeId, Outcome, Refusal, ReplicaId, RowPosition, SetId, TableId};
+use types::{
+    CurrentRow, Done, NodeId, Outcome, Refusal, ReplicaId, RingToken, RowPosition, SetId, TableId,
+};
 use units::grants::{Grant, Report};
 
 use super::load::{BudgetMessage, Counted, Heat, KeyLoad, TrafficMessage};
-use super::{Beat, NodeMessage, PeerMessage, ProposalAnswer, RowsAnswer};
+use super::{Beat, KINDS_KNOWN, Looked, NodeMessage, PeerMessage, ProposalAnswer, RowsAnswer};
 
 fn any_bytes() -> impl Strategy<Value = Bytes> {
     prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from)
@@ -153,6 +155,10 @@ fn message() -> impl Strategy<Value = NodeMessage> {
         any::<String>().prop_map(|why| RowsAnswer::Failed(Fault::LogFailed(why))),
         prop::option::of(any::<u64>().prop_map(NodeId)).prop_map(RowsAnswer::NotHere),
         Just(RowsAnswer::Busy),
+        (any::<i64>(), prop::option::of(any::<String>())).prop_map(|(last_us, why)| {
+            let refused = why.map(Fault::LogFailed);
+            RowsAnswer::Looked(Looked { last_us, refused })
+        }),
     ];
     let entry = (any::<(u64, u64)>(), any_bytes(), any_bytes()).prop_map(|it| {
         let ((term, index), data, context) = it;
@@ -183,6 +189,13 @@ fn message() -> impl Strategy<Value = NodeMessage> {
             }
         ),
         (any::<u64>(), rows).prop_map(|(number, answer)| NodeMessage::Rows { number, answer }),
+        (any::<(u64, u32)>(), any::<(u128, u128)>(), any_bytes()).prop_map(
+            |((number, set), (first, last), body)| {
+                let set = SetId(set);
+                let rings = (RingToken(first), RingToken(last));
+                NodeMessage::Look { number, set, rings, body }
+            }
+        ),
         any_bytes().prop_map(NodeMessage::Note),
         (any::<i64>(), any::<u64>())
             .prop_map(|(clock_us, shown)| NodeMessage::Ping { clock_us, shown }),
@@ -233,7 +246,7 @@ proptest! {
         prop_assert_eq!(std::mem::discriminant(&error), kind);
     }
 
-    /// The body of a request, of a read, of rows or of a note is all that is left, so a shorter one is another; everything else notices.
+    /// The body of a request, of a read, of a look, of rows or of a note is all that is left, so a shorter one is another; everything else notices.
     #[test]
     fn a_message_cut_short_is_malformed(message in message(), at in any::<prop::sample::Index>()) {
         let mut bytes = encoded(&message);
@@ -242,6 +255,7 @@ proptest! {
             message,
             NodeMessage::Request { .. }
                 | NodeMessage::Read { .. }
+                | NodeMessage::Look { .. }
                 | NodeMessage::Note(_)
                 | NodeMessage::Rows { answer: RowsAnswer::Part(_), .. }
         );
@@ -260,7 +274,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..21_u8) {
+    fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..=KINDS_KNOWN) {
         let _ = NodeMessage::decode(Bytes::from(bytes.clone()));
         // Most would end at the version otherwise.
         let known = [&[1, kind], bytes.as_slice()].concat();
@@ -332,6 +346,16 @@ fn the_bytes_are_the_documented_ones() {
     check(
         NodeMessage::Rows { number: 5, answer: RowsAnswer::NotHere(Some(NodeId(3))) },
         &[1, 19, 0, 0, 0, 0, 0, 0, 0, 5, 3, 0, 0, 0, 0, 0, 0, 0, 3],
+    );
+    let mut look = vec![1, 22, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 7];
+    look.extend_from_slice(&1_u128.to_be_bytes());
+    look.extend_from_slice(&2_u128.to_be_bytes());
+    let rings = (RingToken(1), RingToken(2));
+    check(NodeMessage::Look { number: 5, set: SetId(7), rings, body: Bytes::new() }, &look);
+    let looked = Looked { last_us: 258, refused: None };
+    check(
+        NodeMessage::Rows { number: 5, answer: RowsAnswer::Looked(looked) },
+        &[1, 19, 0, 0, 0, 0, 0, 0, 0, 5, 6, 0, 0, 0, 0, 0, 0, 1, 2],
     );
     let mut message = Message { to: 20, from: 10, term: 2, commit: 300, ..Message::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use types::travel::Fault;
-use types::{NodeId, SetId};
+use types::{NodeId, RingToken, SetId};
 
 /// When everybody was asked in vain they are asked again after so many milliseconds.
 const RETRY_MS: u64 = 20;
@@ -27,6 +27,17 @@ pub enum RowsAnswer {
     Busy,
     /// The set was split: another one has a part of what was asked for.
     Moved,
+    /// To a look, see [`Looked`].
+    Looked(Looked),
+}
+
+/// How far a set is, for a batch that is not decided yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The latest time that anything of it was given.
+    pub last_us: i64,
+    /// A position in a list that the batch names is not there.
+    pub refused: Option<Fault>,
 }
 
 /// What became of a read, for the coordinator.
@@ -47,6 +58,8 @@ pub enum RowsOutcome {
     TimedOut,
     /// The set was split since the read was located.
     Moved,
+    /// To a look.
+    Looked(Looked),
 }
 
 /// Who is told.
@@ -72,9 +85,21 @@ impl std::fmt::Debug for RowsAsked {
     }
 }
 
+/// What is asked of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AskedFor {
+    /// For rows; with whether everything that was committed before must be seen.
+    Rows { is_strong: bool, body: Bytes },
+    /// How far the set is: see [`super::NodeMessage::Look`].
+    Look { rings: (RingToken, RingToken), body: Bytes },
+}
+
 /// A read that is not answered yet.
 struct Pending {
-    asked: RowsAsked,
+    set: SetId,
+    asked_for: AskedFor,
+    deadline_ms: u64,
+    done: RowsDone,
     /// Asked in vain, this round.
     tried: Vec<NodeId>,
     /// Who is said to lead, by one who does not.
@@ -96,8 +121,7 @@ pub(crate) struct Reads {
 pub(crate) struct Going {
     pub(crate) node: NodeId,
     pub(crate) set: SetId,
-    pub(crate) is_strong: bool,
-    pub(crate) body: Bytes,
+    pub(crate) asked_for: AskedFor,
 }
 
 impl Reads {
@@ -107,20 +131,46 @@ impl Reads {
     }
 
     pub(crate) fn add(&mut self, asked: RowsAsked) -> u64 {
+        let RowsAsked { set, body, is_strong, deadline_ms, done } = asked;
+        self.ask(set, AskedFor::Rows { is_strong, body }, deadline_ms, done)
+    }
+
+    pub(crate) fn ask(
+        &mut self,
+        set: SetId,
+        asked_for: AskedFor,
+        deadline_ms: u64,
+        done: RowsDone,
+    ) -> u64 {
         self.next += 1;
-        let (tried, hint, failed) = (Vec::new(), None, None);
-        let pending = Pending { asked, tried, hint, failed, retry_at_ms: Some(0), sent: None };
+        let pending = Pending {
+            set,
+            asked_for,
+            deadline_ms,
+            done,
+            tried: Vec::new(),
+            hint: None,
+            failed: None,
+            retry_at_ms: Some(0),
+            sent: None,
+        };
         self.pending.insert(self.next, pending);
         self.next
     }
 
     pub(crate) fn set_of(&self, number: u64) -> Option<SetId> {
-        self.pending.get(&number).map(|pending| pending.asked.set)
+        self.pending.get(&number).map(|pending| pending.set)
+    }
+
+    /// Whether it is asked how far a set is, and not for rows.
+    pub(crate) fn is_look(&self, number: u64) -> bool {
+        let pending = self.pending.get(&number);
+        pending.is_some_and(|pending| matches!(pending.asked_for, AskedFor::Look { .. }))
     }
 
     /// Which reads are to be asked for now. Those whose time is up are answered.
     pub(crate) fn due(&mut self, now_ms: u64) -> Vec<u64> {
-        let over = self.pending.iter().filter(|(_, it)| it.asked.deadline_ms <= now_ms);
+        let over = self.pending.iter().filter(|(_, it)| it.deadline_ms <= now_ms);
         for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.end(number, RowsOutcome::TimedOut);
         }
@@ -156,8 +206,7 @@ impl Reads {
             return None;
         };
         pending.sent = Some((node, now_ms));
-        let RowsAsked { set, is_strong, body, .. } = &pending.asked;
-        Some(Going { node, set: *set, is_strong: *is_strong, body: body.clone() })
+        Some(Going { node, set: pending.set, asked_for: pending.asked_for.clone() })
     }
 
     /// An answer came. Returns whether the read is to be tried again at once.
@@ -165,17 +214,19 @@ impl Reads {
         let Some(pending) = self.pending.get_mut(&number) else { return false };
         if pending.sent.is_none_or(|(node, _)| node != from) {
             // Of one that was given up: welcome all the same if it has rows.
-            if let RowsAnswer::Part(part) = answer {
-                self.end(number, RowsOutcome::Part(part));
+            if let Some(outcome) = outcome_of(&pending.asked_for, answer) {
+                self.end(number, outcome);
             }
             return false;
         }
         pending.sent = None;
         pending.tried.push(from);
         match answer {
-            RowsAnswer::Part(part) => {
-                self.end(number, RowsOutcome::Part(part));
-                return false;
+            RowsAnswer::Part(_) | RowsAnswer::Looked(_) => {
+                if let Some(outcome) = outcome_of(&pending.asked_for, answer) {
+                    self.end(number, outcome);
+                    return false;
+                }
             }
             RowsAnswer::Failed(fault) => pending.failed = Some(fault),
             RowsAnswer::NotHere(leader) => {
@@ -205,14 +256,23 @@ impl Reads {
     /// Nobody waits any more.
     pub(crate) fn close(&mut self) {
         for (_, pending) in std::mem::take(&mut self.pending) {
-            (pending.asked.done)(RowsOutcome::TimedOut);
+            (pending.done)(RowsOutcome::TimedOut);
         }
     }
 
     fn end(&mut self, number: u64, outcome: RowsOutcome) {
         if let Some(pending) = self.pending.remove(&number) {
-            (pending.asked.done)(outcome);
+            (pending.done)(outcome);
         }
+    }
+}
+
+/// What an answer says to what was asked for, if it is one to it.
+fn outcome_of(asked_for: &AskedFor, answer: RowsAnswer) -> Option<RowsOutcome> {
+    match (asked_for, answer) {
+        (AskedFor::Rows { .. }, RowsAnswer::Part(part)) => Some(RowsOutcome::Part(part)),
+        (AskedFor::Look { .. }, RowsAnswer::Looked(looked)) => Some(RowsOutcome::Looked(looked)),
+        _ => None,
     }
 }
 
@@ -266,6 +326,26 @@ mod tests {
         assert!(!reads.answer(NodeId(1), number, part.clone()));
         assert!(!reads.answer(NodeId(2), number, part), "nobody waits for a second one");
         assert_eq!(*told.lock(), [RowsOutcome::Part(Bytes::from_static(b"rows"))]);
+    }
+
+    #[test]
+    fn a_look_is_answered_by_a_look_alone() {
+        let (mut reads, rows, told) = begun();
+        let tell = Arc::clone(&told);
+        let asked_for = AskedFor::Look { rings: (RingToken(1), RingToken(2)), body: Bytes::new() };
+        let done = Box::new(move |outcome| tell.lock().push(outcome));
+        let look = reads.ask(SetId(5), asked_for, 5_000, done);
+        assert!(reads.is_look(look) && !reads.is_look(rows));
+        let part = RowsAnswer::Part(Bytes::from_static(b"rows"));
+        let looked = Looked { last_us: 7, refused: None };
+        assert_eq!(asked(&mut reads, look, 0), Some(NodeId(1)));
+        assert_eq!(asked(&mut reads, rows, 0), Some(NodeId(1)));
+        // The other one's answer is none: somebody else is asked.
+        assert!(reads.answer(NodeId(1), look, part));
+        assert!(reads.answer(NodeId(1), rows, RowsAnswer::Looked(looked.clone())));
+        assert_eq!(asked(&mut reads, look, 0), Some(NodeId(2)));
+        assert!(!reads.answer(NodeId(2), look, RowsAnswer::Looked(looked.clone())));
+        assert_eq!(*told.lock(), [RowsOutcome::Looked(looked)]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Members without disks: what is on its way and what was kept is in the test's hands.
 
+mod broken;
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;

@@ -20,6 +20,8 @@ pub struct PeerMessage {
 
 /// The kind of message that gives a vote.
 pub const VOTE: MessageType = MessageType::MsgRequestVoteResponse;
+/// The kind of message that asks for one.
+pub const VOTE_REQUEST: MessageType = MessageType::MsgRequestVote;
 
 /// The first byte of a message.
 const MESSAGE_VERSION: u8 = 1;

@@ -6,6 +6,15 @@ use super::*;
 const SPARE_VOTERS_MIN: usize = 3;
 
 impl Groups {
+    /// Ends the thread. Whoever waits is told that nobody knows.
+    pub fn close(&self) {
+        self.0.inbox.lock().is_closing = true;
+        self.0.wake();
+        if let Some(thread) = self.0.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+
     /// Whoever hands rows over asks here which tables a set has, and which part of the ring.
     pub fn set_ranges(&self, ranges: SetRanges) {
         self.order(Question::Ranges(ranges));

@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use storage::broken::{Rule, breaks};
 use storage::{CommitError, INTENT_BYTES_MAX, Intent, Request, Step};
-use types::{Mutation, RingToken, SetId, TableId};
+use types::{Mutation, NodeId, RingToken, SetId, TableId};
 
 use super::Host;
 use super::writing::AHEAD_US_MAX;
+use crate::group::node_wire::{KIND_LOOK, from_fault, to_fault};
+use crate::group::reads::{AskedFor, Looked, RowsAnswer, RowsOutcome};
 use crate::group::requests::{WriteDone, WriteOutcome};
 
 /// So many batches may be looked at before they are decided; more are refused.
@@ -27,34 +30,87 @@ pub trait RingMap: Send {
 /// A batch that is not decided yet: its sets are asked how far they are.
 struct Looking {
     request: Request,
-    /// The set of each mutation.
-    sets: Vec<SetId>,
     /// Whether sets are asked at all.
     asks: bool,
-    /// Sets that did not answer.
+    /// Sets that were asked and told nothing yet.
     open: BTreeSet<SetId>,
-    /// Those that are to be asked again.
+    /// Of these, the ones that cannot tell: they are asked again with the next tick.
     again: BTreeSet<SetId>,
+    /// Sets that told, and whether they looked for positions in lists themselves.
+    told: BTreeMap<SetId, bool>,
+    /// The latest time that they were given.
+    last_us: i64,
     deadline_ms: u64,
     done: WriteDone,
 }
 
-/// The batches that a node coordinates.
+/// What was heard of a set that was asked for a batch.
+enum Heard {
+    /// Whether this node's member has everything of it.
+    Here(bool),
+    /// What a member of another node says.
+    There(RowsOutcome),
+    /// All of its nodes are of a version before there were looks: it is as it was then.
+    Unasked,
+}
+
+/// Another node asked how far a set is.
+struct LookAsked {
+    from: NodeId,
+    number: u64,
+    set: SetId,
+    rings: (RingToken, RingToken),
+    request: Option<Request>,
+}
+
+/// The batches that a node coordinates, and what it is asked for those of others.
 #[derive(Default)]
 pub(super) struct Batches {
     pub(super) map: Option<Box<dyn RingMap>>,
     looking: BTreeMap<u64, Looking>,
     next: u64,
-    /// What sets answered: which batch, which set, whether this node's member has everything of it.
-    looked: Arc<Mutex<Vec<(u64, SetId, bool)>>>,
-    /// Batches of one set that was split before they came there.
+    /// What sets answered: for which batch, and which set.
+    looked: Arc<Mutex<Vec<(u64, SetId, Heard)>>>,
+    /// Looks of other nodes, and whether this node's member has everything.
+    asked: Arc<Mutex<Vec<(LookAsked, bool)>>>,
+    /// Batches of one set that was split before they came there, or of which it is not known yet where they lie.
     split: Arc<Mutex<Vec<(Request, u64, WriteDone)>>>,
+    /// Whether a node knows a kind of messages; without, every one does.
+    knows: Option<Knows>,
+}
+
+/// Tells whether a node knows a kind of messages.
+pub type Knows = Box<dyn Fn(NodeId, u8) -> bool + Send>;
+
+/// Where the mutations of a batch lie.
+enum Located {
+    /// The set of each.
+    In(Vec<SetId>),
+    /// A table is not known.
+    Nowhere,
+    /// A key is known to be another set's, and not which: the map of this node is behind.
+    Unclear,
 }
 
 impl Host {
     /// From now on it is known which set holds what: without, nothing is done for batches over several sets.
     pub fn set_map(&mut self, map: Box<dyn RingMap>) {
         self.batches.map = Some(map);
+    }
+
+    /// From now on it is known what nodes of other versions know.
+    pub fn set_knows(&mut self, knows: Knows) {
+        self.batches.knows = Some(knows);
+    }
+
+    /// The nodes that can be asked how far a set is: those that can be asked for its rows, and know the question.
+    pub(super) fn lookers_of(&self, set: SetId) -> Vec<NodeId> {
+        let mut nodes = self.readers_of(set);
+        let knows = |node: NodeId| {
+            node == self.node || self.batches.knows.as_ref().is_none_or(|it| it(node, KIND_LOOK))
+        };
+        nodes.retain(|node| knows(*node));
+        nodes
     }
 
     pub(super) fn locate(&self, table: TableId, ring: RingToken) -> Option<SetId> {
@@ -71,15 +127,17 @@ impl Host {
         Some(if is_own { own } else { set })
     }
 
-    /// The set of each mutation; nothing if a table is not known, or a key is known to be another set's, and not which.
-    fn sets_of(&self, request: &Request) -> Option<Vec<SetId>> {
-        let locate = |it: &Mutation| {
-            let ring = it.key.ring();
-            let set = self.locate(it.table, ring)?;
-            let holds = self.range_in_log(set).is_none_or(|range| range.contains(ring));
-            holds.then_some(set)
-        };
-        request.mutations.iter().map(locate).collect()
+    fn sets_of(&self, request: &Request) -> Located {
+        let mut sets = Vec::with_capacity(request.mutations.len());
+        for mutation in &request.mutations {
+            let ring = mutation.key.ring();
+            let Some(set) = self.locate(mutation.table, ring) else { return Located::Nowhere };
+            if self.range_in_log(set).is_some_and(|range| !range.contains(ring)) {
+                return Located::Unclear;
+            }
+            sets.push(set);
+        }
+        if sets.is_empty() { Located::Nowhere } else { Located::In(sets) }
     }
 
     /// The version of what all agree on that this node shows.
@@ -93,10 +151,17 @@ impl Host {
         // Its time is made later where sets gave later ones, and is theirs from then on: it must not be far off before.
         self.cluster_us();
         request.time_at_most(self.last_given_us.saturating_add(AHEAD_US_MAX));
-        let sets = self.sets_of(&request);
         let known = self.map_version() + 1;
-        let Some(sets) = sets.filter(|sets| !sets.is_empty()) else {
-            return done(WriteOutcome::Done(Err(CommitError::Moved)));
+        let sets = match self.sets_of(&request) {
+            Located::In(sets) => sets,
+            Located::Nowhere => return done(WriteOutcome::Done(Err(CommitError::Moved))),
+            Located::Unclear => {
+                let mut split = self.batches.split.lock();
+                return match split.len() < LOOKING_MAX {
+                    true => split.push((request, deadline_ms, done)),
+                    false => done(WriteOutcome::Done(Err(CommitError::Overloaded))),
+                };
+            }
         };
         let all: BTreeSet<SetId> = sets.iter().copied().collect();
         for set in &all {
@@ -122,10 +187,16 @@ impl Host {
         // A time that a client gave is not this side's to change.
         let is_timed = request.timed_us.is_some() && !breaks(Rule::TimeBatchesByClock);
         let names_positions = request.mutations.iter().any(|it| it.names_positions());
-        let mut again = if is_timed || names_positions { all } else { BTreeSet::new() };
-        again.retain(|set| self.core.contains(*set));
-        let (open, asks) = (again.clone(), is_timed || names_positions);
-        let looking = Looking { request, sets, asks, open, again, deadline_ms, done };
+        let looking = Looking {
+            request,
+            asks: is_timed || names_positions,
+            open: BTreeSet::new(),
+            again: BTreeSet::new(),
+            told: BTreeMap::new(),
+            last_us: i64::MIN,
+            deadline_ms,
+            done,
+        };
         self.batches.next += 1;
         let number = self.batches.next;
         self.batches.looking.insert(number, looking);
@@ -144,36 +215,153 @@ impl Host {
         self.submit(set, request, deadline_ms, tell);
     }
 
-    /// Asks the sets of a batch that have to be asked; decides it when all have answered.
+    /// Asks the sets of a batch that were not asked; decides it when all have answered.
     fn look(&mut self, number: u64) {
-        let Some(looking) = self.batches.looking.get_mut(&number) else { return };
-        if looking.open.is_empty() {
-            return self.decide_batch(number);
+        let Some(looking) = self.batches.looking.get(&number) else { return };
+        // What was asked may have been split meanwhile: the half that holds a key now is asked, too.
+        let sets = match self.sets_of(&looking.request) {
+            Located::In(sets) => sets,
+            // With the next tick.
+            Located::Unclear => return,
+            Located::Nowhere => {
+                if let Some(looking) = self.batches.looking.remove(&number) {
+                    (looking.done)(WriteOutcome::Done(Err(CommitError::Moved)));
+                }
+                return;
+            }
+        };
+        let is_told = |set: &SetId| looking.told.contains_key(set);
+        if !looking.asks || sets.iter().all(is_told) {
+            return self.decide_batch(number, &sets);
         }
-        for set in std::mem::take(&mut looking.again) {
-            let looked = Arc::clone(&self.batches.looked);
-            self.read(set, Box::new(move |may| looked.lock().push((number, set, may))));
+        let is_asked = |set: &SetId| is_told(set) || looking.open.contains(set);
+        let fresh: BTreeSet<SetId> = sets.iter().copied().filter(|it| !is_asked(it)).collect();
+        for set in fresh {
+            self.ask_set(number, set, &sets);
         }
     }
 
-    /// Whether something was heard of batches that are not decided.
+    /// Asks a set of a batch up to which time it was given anything: this node's member, or one of another node.
+    fn ask_set(&mut self, number: u64, set: SetId, sets: &[SetId]) {
+        let is_here = self.core.contains(set);
+        let is_asked =
+            is_here || self.readers_of(set).is_empty() || !self.lookers_of(set).is_empty();
+        let looked = Arc::clone(&self.batches.looked);
+        let Some(looking) = self.batches.looking.get_mut(&number) else { return };
+        looking.open.insert(set);
+        if is_here {
+            let done = move |may| looked.lock().push((number, set, Heard::Here(may)));
+            return self.read(set, Box::new(done));
+        }
+        if !is_asked {
+            return looked.lock().push((number, set, Heard::Unasked));
+        }
+        let all = sets.iter().zip(&looking.request.mutations);
+        let own = all.filter(|(of, _)| **of == set).map(|(_, mutation)| mutation);
+        let rings = own.clone().map(|mutation| mutation.key.ring());
+        let rings = rings.clone().min().zip(rings.max());
+        let mutations: Vec<Mutation> = own.filter(|it| it.names_positions()).cloned().collect();
+        let Some(rings) = rings else { return };
+        let body = match mutations.is_empty() {
+            true => Bytes::new(),
+            false => Request {
+                id: None,
+                not_after_s: 0,
+                timed_us: None,
+                truncates: None,
+                splits: None,
+                mutations,
+                step: None,
+            }
+            .to_bytes(),
+        };
+        let deadline_ms = looking.deadline_ms;
+        let done = move |outcome| looked.lock().push((number, set, Heard::There(outcome)));
+        let asked_for = AskedFor::Look { rings, body };
+        let number = self.reads.ask(set, asked_for, deadline_ms, Box::new(done));
+        self.attempt_read(number);
+    }
+
+    /// Whether something was heard of batches that are not decided, or others may be told of theirs.
     pub(super) fn take_looked(&mut self) -> bool {
+        let asked = std::mem::take(&mut *self.batches.asked.lock());
         let looked = std::mem::take(&mut *self.batches.looked.lock());
-        for (number, set, may) in &looked {
-            let Some(looking) = self.batches.looking.get_mut(number) else { continue };
-            match may {
-                true => {
-                    looking.open.remove(set);
+        let is_any = !asked.is_empty() || !looked.is_empty();
+        for (asked, may_answer) in asked {
+            self.answer_look(asked, may_answer);
+        }
+        for (number, set, heard) in looked {
+            let is_here = self.core.contains(set);
+            let Some(looking) = self.batches.looking.get_mut(&number) else { continue };
+            match heard {
+                Heard::Unasked => {
+                    looking.told.insert(set, false);
                 }
-                // With the next tick.
-                false => {
-                    looking.again.insert(*set);
+                Heard::Here(true) if is_here => {
+                    let last_us = self.storage.group_last_us(set);
+                    looking.last_us = looking.last_us.max(last_us);
+                    looking.told.insert(set, false);
+                }
+                Heard::There(RowsOutcome::Looked(Looked { last_us, refused: None })) => {
+                    looking.last_us = looking.last_us.max(last_us);
+                    looking.told.insert(set, true);
+                }
+                Heard::There(RowsOutcome::Looked(Looked { refused: Some(fault), .. })) => {
+                    if let Some(looking) = self.batches.looking.remove(&number) {
+                        (looking.done)(WriteOutcome::Done(Err(from_fault(fault))));
+                    }
+                    continue;
+                }
+                // With the next tick; the map may be another one by then.
+                Heard::Here(_) | Heard::There(_) => {
+                    looking.again.insert(set);
                     continue;
                 }
             }
-            self.look(*number);
+            self.look(number);
         }
-        !looked.is_empty()
+        is_any
+    }
+
+    /// Another node wants to know how far a set is: this node's member, if it has one, looks whether it has everything.
+    pub(super) fn serve_look(
+        &mut self,
+        (from, number): (NodeId, u64),
+        set: SetId,
+        rings: (RingToken, RingToken),
+        body: Bytes,
+    ) {
+        let request = match body.is_empty() {
+            true => None,
+            false => match Request::from_bytes(body) {
+                Ok(request) => Some(request),
+                Err(_) => return tracing::warn!(%from, "a look of another node is not readable"),
+            },
+        };
+        let status = self.core.status_of(set);
+        if status.is_none_or(|it| !it.is_whole || it.frozen.is_some()) {
+            let leader = self.core.leader(set);
+            return self.answer_rows(from, number, RowsAnswer::NotHere(leader));
+        }
+        let asked = Arc::clone(&self.batches.asked);
+        let look = LookAsked { from, number, set, rings, request };
+        self.read(set, Box::new(move |may| asked.lock().push((look, may))));
+    }
+
+    fn answer_look(&mut self, asked: LookAsked, may_answer: bool) {
+        let LookAsked { from, number, set, rings: (first, last), request } = asked;
+        let range = self.range_in_log(set);
+        let answer = if !may_answer || !self.core.contains(set) {
+            RowsAnswer::NotHere(self.core.leader(set))
+        } else if range.is_some_and(|range| !(range.contains(first) && range.contains(last))) {
+            RowsAnswer::Moved
+        } else {
+            let last_us = self.storage.group_last_us(set);
+            let mut named = request.iter().flat_map(|request| &request.mutations);
+            let refused = named.find_map(|it| self.storage.foresee(set, it).err());
+            RowsAnswer::Looked(Looked { last_us, refused: refused.as_ref().map(to_fault) })
+        };
+        self.answer_rows(from, number, answer);
     }
 
     /// With every tick: sets that could not tell are asked again, until the batch's time is up.
@@ -196,37 +384,31 @@ impl Host {
                         (looking.done)(WriteOutcome::TimedOut);
                     }
                 }
-                false => self.look(number),
+                false => {
+                    if let Some(looking) = self.batches.looking.get_mut(&number) {
+                        let again = std::mem::take(&mut looking.again);
+                        looking.open.retain(|set| !again.contains(set));
+                    }
+                    self.look(number);
+                }
             }
         }
     }
 
-    /// This node's members have everything that was committed in the batch's sets before it came.
-    fn decide_batch(&mut self, number: u64) {
+    /// Everything that was given in the batch's sets before it came is known.
+    fn decide_batch(&mut self, number: u64, sets: &[SetId]) {
         let Some(looking) = self.batches.looking.remove(&number) else { return };
-        // What was asked may have been split meanwhile: the half that holds a key now is asked, too.
-        let Some(sets) = self.sets_of(&looking.request) else {
-            return (looking.done)(WriteOutcome::Done(Err(CommitError::Moved)));
-        };
-        if sets != looking.sets && looking.asks {
-            let fresh = sets.iter().filter(|set| !looking.sets.contains(set));
-            let fresh: BTreeSet<SetId> =
-                fresh.copied().filter(|set| self.core.contains(*set)).collect();
-            let looking = Looking { sets, open: fresh.clone(), again: fresh, ..looking };
-            self.batches.looking.insert(number, looking);
-            return self.look(number);
-        }
-        let Looking { mut request, deadline_ms, done, .. } = looking;
+        let Looking { mut request, told, last_us, deadline_ms, done, .. } = looking;
         for (set, mutation) in sets.iter().zip(&request.mutations) {
             if mutation.names_positions()
+                && told.get(set) != Some(&true)
                 && let Err(refused) = self.storage.foresee(*set, mutation)
             {
                 return done(WriteOutcome::Done(Err(refused)));
             }
         }
         if !breaks(Rule::TimeBatchesByClock) {
-            let last_us = sets.iter().map(|set| self.storage.group_last_us(*set)).max();
-            let _ = request.time_after(last_us.unwrap_or(i64::MIN));
+            let _ = request.time_after(last_us);
         }
         let Some(first) = sets.first() else { return };
         let number = self.requests.add(*first, request, deadline_ms, done);

@@ -9,7 +9,7 @@ use types::{NodeId, SetId};
 use super::{Attempt, Host, NodeMessage, ProposalAnswer};
 use crate::group::behind::Behind;
 use crate::group::driver::is_fresh;
-use crate::group::reads::{RowsAnswer, RowsAsked, RowsOutcome};
+use crate::group::reads::{AskedFor, Going, RowsAnswer, RowsAsked, RowsOutcome};
 use crate::group::seats::{Seat, Seats};
 
 /// So many leaders of sets without a member here are remembered; then all are forgotten.
@@ -216,7 +216,7 @@ impl Host {
     }
 
     /// The nodes that can be asked for rows: those that are alive, the leader first.
-    fn readers_of(&self, set: SetId) -> Vec<NodeId> {
+    pub(super) fn readers_of(&self, set: SetId) -> Vec<NodeId> {
         let (mut nodes, _) = self.members_of(set);
         let own = self.node;
         nodes.retain(|node| self.is_alive(*node) && (*node != own || self.core.contains(set)));
@@ -227,13 +227,24 @@ impl Host {
 
     pub(super) fn attempt_read(&mut self, number: u64) {
         let Some(set) = self.reads.set_of(number) else { return };
-        let members = self.readers_of(set);
+        let members = match self.reads.is_look(number) {
+            true => self.lookers_of(set),
+            false => self.readers_of(set),
+        };
         let Some(going) = self.reads.attempt(number, &members, self.now.ms) else { return };
-        let (set, is_strong, body) = (going.set, going.is_strong, going.body);
-        match going.node == self.node {
-            true => self.serve(self.node, number, set, is_strong, body),
-            false => {
-                self.outbox.push((going.node, NodeMessage::Read { number, set, is_strong, body }))
+        let Going { node, set, asked_for } = going;
+        match (asked_for, node == self.node) {
+            (AskedFor::Rows { is_strong, body }, true) => {
+                self.serve(node, number, set, is_strong, body);
+            }
+            (AskedFor::Rows { is_strong, body }, false) => {
+                self.outbox.push((node, NodeMessage::Read { number, set, is_strong, body }));
+            }
+            (AskedFor::Look { rings, body }, true) => {
+                self.serve_look((node, number), set, rings, body);
+            }
+            (AskedFor::Look { rings, body }, false) => {
+                self.outbox.push((node, NodeMessage::Look { number, set, rings, body }));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use storage::CommitResult;
-use types::{NodeId, ReplicaId, SetId};
+use types::{NodeId, ReplicaId, RingToken, SetId};
 
 use crate::group::load::{BudgetMessage, TrafficMessage};
 use crate::group::reads::RowsAnswer;
@@ -76,7 +76,18 @@ pub enum NodeMessage {
         /// See [`types::travel::decode_read_request`].
         body: Bytes,
     },
-    /// What became of a read.
+    /// A batch is to be decided: how far is a set of it whose member the other node has?
+    Look {
+        /// The sender's number of it, among its reads.
+        number: u64,
+        /// Which set.
+        set: SetId,
+        /// The least and the largest position of the ring that the batch has in it.
+        rings: (RingToken, RingToken),
+        /// The mutations among them that name positions in lists: see [`storage::Request::from_bytes`]. Nothing if there are none.
+        body: Bytes,
+    },
+    /// What became of a read, or of a look.
     Rows {
         /// The number of the one who sent it.
         number: u64,

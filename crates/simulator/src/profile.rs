@@ -1,0 +1,100 @@
+//! What a seed is about. Half of all seeds mix everything; each of the others has more of one kind of trouble than a mixture can have, because
+//! some rules matter only where several rare things come together.
+
+use node_log::simulated_disk::Random;
+
+use crate::faults::{
+    CAMPAIGN, CLOCK, CUT_ONE_WAY, FLUSH_OR_MERGE, KEEP_IMAGE, KILL, LEAP, LOSE_DISK, MOVE, PAUSE,
+    POWER_LOSS, SPLIT,
+};
+
+/// What a seed is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Everything, as it comes.
+    Mixed,
+    /// Votes, and those who gave them begin again at once.
+    Elections,
+    /// Members that come and go; those that stay and those that go are parted just then.
+    Moves,
+    /// Splits, and machines that lose their power at them.
+    Splits,
+    /// Disks that come back as they were.
+    Images,
+    /// Clocks far apart, and a time that leaps.
+    Clocks,
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// One key, with the time of its leader.
+    Plain,
+    /// All keys of a group.
+    Batch,
+    /// Keys that are written alone, and by batches over any of them.
+    Shared,
+    /// One key, with a time of the client's.
+    Timed,
+}
+
+impl Profile {
+    /// It follows from the last digit, so that seeds of one kind are easily found.
+    pub(crate) fn of(seed: u64) -> Profile {
+        match seed % 10 {
+            5 => Profile::Elections,
+            6 => Profile::Moves,
+            7 => Profile::Splits,
+            8 => Profile::Images,
+            9 => Profile::Clocks,
+            _ => Profile::Mixed,
+        }
+    }
+
+    /// How many machines and sets there are.
+    pub(crate) fn size(self, random: &mut Random) -> (u64, u64) {
+        let (nodes, sets) = (random.below(4), random.below(3));
+        match self {
+            Profile::Mixed => (3 + nodes, 1 + sets),
+            Profile::Elections => (3 + nodes / 2, 1 + sets / 2),
+            Profile::Moves => (6, 1 + sets),
+            Profile::Splits => (4 + nodes / 2, 1 + sets / 2),
+            Profile::Images => (4, 1 + sets / 2),
+            Profile::Clocks => (4 + nodes / 2, 3),
+        }
+    }
+
+    /// How many voters every set has, if that does not vary.
+    pub(crate) fn voters(self) -> Option<usize> {
+        match self {
+            // Of three the vote of one decides.
+            Profile::Elections | Profile::Moves | Profile::Images => Some(3),
+            Profile::Mixed | Profile::Splits | Profile::Clocks => None,
+        }
+    }
+
+    /// What goes wrong two times out of three.
+    pub(crate) fn faults(self) -> &'static [u64] {
+        match self {
+            Profile::Mixed => &[],
+            Profile::Elections => &[CAMPAIGN, CAMPAIGN, CAMPAIGN, PAUSE, POWER_LOSS],
+            Profile::Moves => &[MOVE, MOVE, MOVE, LOSE_DISK, FLUSH_OR_MERGE, FLUSH_OR_MERGE],
+            Profile::Splits => &[SPLIT, SPLIT, MOVE, MOVE, PAUSE, KILL],
+            Profile::Images => &[KEEP_IMAGE, KEEP_IMAGE, KEEP_IMAGE, CUT_ONE_WAY],
+            Profile::Clocks => &[CLOCK, LEAP, LEAP, CUT_ONE_WAY, CUT_ONE_WAY, KILL, SPLIT],
+        }
+    }
+
+    pub(crate) fn topic(self, random: &mut Random) -> Topic {
+        let draw = random.below(12);
+        match (self, draw) {
+            (Profile::Clocks, 6..9) => Topic::Plain,
+            (Profile::Clocks, 3..6 | 9..) => Topic::Shared,
+            (Profile::Moves, 4..8) => Topic::Timed,
+            (_, 0..3) => Topic::Batch,
+            (_, 3) => Topic::Shared,
+            (_, 4) => Topic::Timed,
+            _ => Topic::Plain,
+        }
+    }
+}
