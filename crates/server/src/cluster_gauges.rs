@@ -10,7 +10,7 @@ use crate::metrics::Gauge;
 /// other nodes, which are few (`NODES_MAX`).
 type OfPeer = (&'static str, &'static str, bool, fn(&PeerStatus) -> Option<u64>);
 
-const OF_PEERS: [OfPeer; 9] = [
+const OF_PEERS: [OfPeer; 11] = [
     (
         "helenus_mesh_peer_connected",
         "Whether there is a connection to the node, and one from it: 2 if both.",
@@ -37,6 +37,18 @@ const OF_PEERS: [OfPeer; 9] = [
         "Bytes that were sent to the node, before encryption.",
         true,
         |it| Some(it.sent_bytes),
+    ),
+    (
+        "helenus_mesh_peer_bulk_plain_bytes_total",
+        "Bytes of rows of whole sets that were sent to the node, before they were compressed.",
+        true,
+        |it| Some(it.lanes.bulk.plain_bytes),
+    ),
+    (
+        "helenus_mesh_peer_bulk_sent_bytes_total",
+        "Bytes of rows of whole sets that were sent to the node, as they went over the wire, before encryption.",
+        true,
+        |it| Some(it.lanes.bulk.sent_bytes),
     ),
     (
         "helenus_mesh_peer_received_bytes_total",

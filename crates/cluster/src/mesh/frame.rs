@@ -6,14 +6,17 @@ use bytes::{Buf, Bytes, BytesMut};
 use replica::group::NodeMessage;
 use types::codec::{Decoder, Malformed};
 
+use super::pack::unpack;
+
 /// A length stands before every frame and every message.
 pub const LENGTH_BYTES: usize = 4;
-/// Length, kind, number of messages.
-const HEAD_BYTES: usize = LENGTH_BYTES + 1 + 4;
+/// Length, kind, number of messages; or, of what is packed, how long it is when it is not.
+pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + 1 + 4;
 
-const KIND_MESSAGES: u8 = 1;
+pub(super) const KIND_MESSAGES: u8 = 1;
 const KIND_PROBE: u8 = 2;
 const KIND_ECHO: u8 = 3;
+pub(super) const KIND_PACKED: u8 = 4;
 
 /// What a probe or an echo takes, with its length.
 pub const PROBE_FRAME_BYTES: usize = LENGTH_BYTES + 1 + 8;
@@ -83,12 +86,18 @@ impl From<Malformed> for FrameError {
 pub struct FrameReader {
     buffer: BytesMut,
     frame_bytes_max: usize,
+    takes_packed: bool,
 }
 
 impl FrameReader {
     /// Refuses frames that are longer, their own length not counted.
     pub fn new(frame_bytes_max: usize) -> FrameReader {
-        FrameReader { buffer: BytesMut::new(), frame_bytes_max }
+        FrameReader { buffer: BytesMut::new(), frame_bytes_max, takes_packed: false }
+    }
+
+    /// Takes packed frames as well, if both sides agreed on that. To others they are of an unknown kind.
+    pub fn taking_packed(self, takes_packed: bool) -> FrameReader {
+        FrameReader { takes_packed, ..self }
     }
 
     /// Where to put what is read next; there is room.
@@ -120,39 +129,58 @@ impl FrameReader {
             self.buffer.advance(LENGTH_BYTES);
             self.buffer.split_to(bytes).freeze()
         };
-        decode(frame).map(Some)
+        self.decode(frame).map(Some)
+    }
+
+    fn decode(&self, frame: Bytes) -> Result<Frame, FrameError> {
+        let mut decoder = Decoder::new(frame);
+        match decoder.byte()? {
+            KIND_PACKED if self.takes_packed => {
+                let bytes = decoder.u32()? as usize;
+                let block = decoder.rest();
+                let mut plain = Decoder::new(unpack(&block, bytes, self.frame_bytes_max)?);
+                let messages = decode_messages(&mut plain)?;
+                ended(&plain, Frame::Messages(messages))
+            }
+            kind => decode_plain(kind, decoder),
+        }
     }
 }
 
-fn decode(frame: Bytes) -> Result<Frame, FrameError> {
-    let mut decoder = Decoder::new(frame);
-    let frame = match decoder.byte()? {
-        KIND_MESSAGES => {
-            let count = decoder.u32()?;
-            if count > FRAME_MESSAGES_MAX {
-                return Err(FrameError::TooManyMessages(count));
-            }
-            let mut messages = Vec::new();
-            let mut begin = HEAD_BYTES;
-            for _ in 0..count {
-                if begin >= MESSAGES_BEGIN_MAX {
-                    return Err(FrameError::Malformed);
-                }
-                let length = decoder.u32()? as usize;
-                begin = begin.saturating_add(LENGTH_BYTES).saturating_add(length);
-                let message = decoder.take(length)?;
-                // Who knows more may say more.
-                if !NodeMessage::is_later(&message) {
-                    messages.push(NodeMessage::decode(message)?);
-                }
-            }
-            Frame::Messages(messages)
+fn ended(decoder: &Decoder, frame: Frame) -> Result<Frame, FrameError> {
+    if decoder.is_done() { Ok(frame) } else { Err(FrameError::Malformed) }
+}
+
+fn decode_messages(decoder: &mut Decoder) -> Result<Vec<NodeMessage>, FrameError> {
+    let count = decoder.u32()?;
+    if count > FRAME_MESSAGES_MAX {
+        return Err(FrameError::TooManyMessages(count));
+    }
+    let mut messages = Vec::new();
+    let mut begin = HEAD_BYTES;
+    for _ in 0..count {
+        if begin >= MESSAGES_BEGIN_MAX {
+            return Err(FrameError::Malformed);
         }
+        let length = decoder.u32()? as usize;
+        begin = begin.saturating_add(LENGTH_BYTES).saturating_add(length);
+        let message = decoder.take(length)?;
+        // Who knows more may say more.
+        if !NodeMessage::is_later(&message) {
+            messages.push(NodeMessage::decode(message)?);
+        }
+    }
+    Ok(messages)
+}
+
+fn decode_plain(kind: u8, mut decoder: Decoder) -> Result<Frame, FrameError> {
+    let frame = match kind {
+        KIND_MESSAGES => Frame::Messages(decode_messages(&mut decoder)?),
         KIND_PROBE => Frame::Probe(u64::from_be_bytes(decoder.array()?)),
         KIND_ECHO => Frame::Echo(u64::from_be_bytes(decoder.array()?)),
         kind => return Err(FrameError::UnknownKind(kind)),
     };
-    if decoder.is_done() { Ok(frame) } else { Err(FrameError::Malformed) }
+    ended(&decoder, frame)
 }
 
 /// A frame with a number that comes back as an echo.
@@ -223,7 +251,7 @@ impl FrameWriter {
 }
 
 /// Lengths are below `frame_bytes_max`, which four bytes can tell (see `MeshBounds`).
-fn put_u32(bytes: &mut [u8], at: usize, number: usize) {
+pub(super) fn put_u32(bytes: &mut [u8], at: usize, number: usize) {
     let number = u32::try_from(number).unwrap_or(u32::MAX);
     if let Some(place) = bytes.get_mut(at..at + LENGTH_BYTES) {
         place.copy_from_slice(&number.to_be_bytes());

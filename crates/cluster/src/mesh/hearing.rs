@@ -20,6 +20,7 @@ use super::frame::{Frame, FrameError, FrameReader, echo_frame};
 use super::hello::{First, Hello, Refusal};
 use super::peer::{HearingGuard, Peer};
 use super::told::Subject;
+use super::trust;
 use crate::Fingerprint;
 
 /// How long to wait when the system has no descriptor left for a connection.
@@ -199,7 +200,8 @@ async fn listen(
     guard: &HearingGuard,
     mut stream: TlsStream<TcpStream>,
 ) -> HearingError {
-    let mut reader = FrameReader::new(shared.bounds.frame_bytes_max);
+    let packs = trust::agreed(stream.get_ref().1.alpn_protocol()).packs;
+    let mut reader = FrameReader::new(shared.bounds.frame_bytes_max).taking_packed(packs);
     let mut looks = interval(shared.bounds.silence_max);
     let mut has_heard = true;
     loop {

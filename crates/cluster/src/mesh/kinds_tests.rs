@@ -41,7 +41,7 @@ async fn what_another_version_does_not_know_is_not_sent() {
     let other = ByHand::new(2);
     node.mesh.set_peers(vec![other.address()]);
     // It says nothing of what it knows, as versions did before there was that.
-    let (mut stream, _) = other.greet_without_kinds(&node, hello(other.id)).await.unwrap();
+    let (mut stream, _) = other.greet_knowing(&node, hello(other.id), &[]).await.unwrap();
     until("it is linked", || node.status(other.id).connected).await;
     assert!(node.mesh.knows(other.id, KINDS_FIRST) && !node.mesh.knows(other.id, KINDS_KNOWN));
     let say = |number| {
@@ -91,9 +91,15 @@ fn a_message_of_a_later_version_is_passed_over() {
 
 #[test]
 fn what_was_agreed_on_is_read() {
-    assert_eq!(trust::told_kinds(None), None);
-    assert_eq!(trust::told_kinds(Some(b"h2")), None);
-    assert_eq!(trust::told_kinds(Some(b"helenus-mesh-")), None);
-    assert_eq!(trust::told_kinds(Some(b"helenus-mesh-999")), None);
-    assert_eq!(trust::told_kinds(Some(b"helenus-mesh-21")), Some(21));
+    let agreed = |protocol: &[u8]| {
+        let agreed = trust::agreed(Some(protocol));
+        (agreed.kinds, agreed.packs)
+    };
+    assert_eq!(trust::agreed(None), trust::Agreed::default());
+    assert_eq!(agreed(b"h2"), (None, false));
+    assert_eq!(agreed(b"helenus-mesh-"), (None, false));
+    assert_eq!(agreed(b"helenus-mesh-999"), (None, false));
+    assert_eq!(agreed(b"helenus-mesh-+lz4"), (None, false));
+    assert_eq!(agreed(b"helenus-mesh-21"), (Some(21), false));
+    assert_eq!(agreed(b"helenus-mesh-21+lz4"), (Some(21), true));
 }

@@ -6,13 +6,15 @@ use tokio::io::AsyncReadExt;
 use types::SetId;
 
 use super::frame::{Frame, FrameReader};
+use super::pack_tests::noise;
 use super::tests::{ByHand, Node, hello, request, until, within};
 use super::*;
 
 const CHUNK_BYTES: usize = 512 * 1024;
 
+/// A chunk that packing does not make smaller.
 fn chunk(sequence: u32) -> NodeMessage {
-    let bytes = Bytes::from(vec![sequence as u8; CHUNK_BYTES]);
+    let bytes = noise(u64::from(sequence) + 1, CHUNK_BYTES);
     let (number, set, sum, is_last) = (1, SetId(1), 0, false);
     NodeMessage::Transfer(TransferMessage::Chunk { number, set, sequence, bytes, sum, is_last })
 }
@@ -63,7 +65,8 @@ async fn bulk_stands_before_nothing() {
         (other.id, ping(2)),
     ]);
     let mut came = Vec::new();
-    let mut reader = FrameReader::new(MeshBounds::default().frame_bytes_max);
+    let bytes_max = MeshBounds::default().frame_bytes_max;
+    let mut reader = FrameReader::new(bytes_max).taking_packed(true);
     within("all of it", async {
         while came.len() < CHUNKS as usize + 5 {
             assert!(stream.read_buf(reader.room()).await.unwrap() > 0);

@@ -19,6 +19,7 @@ use tokio_rustls::client::TlsStream;
 use super::Shared;
 use super::frame::{Frame, FrameError, FrameReader, PROBE_FRAME_BYTES, probe_frame};
 use super::hello::{Hello, Refusal};
+use super::pack::pack;
 use super::peer::Peer;
 use super::queue::PIECE_BYTES;
 use super::told::Subject;
@@ -114,7 +115,8 @@ async fn be_connected(
     if shared.told.is_new(Subject::Node(peer.node), "connected") {
         tracing::info!(peer = %peer.node, address = %peer.address(), "connected to a node");
     }
-    peer.tell_kinds(trust::told_kinds(stream.get_ref().1.alpn_protocol()));
+    let agreed = trust::agreed(stream.get_ref().1.alpn_protocol());
+    peer.tell_kinds(agreed.kinds);
     let connected_at = Instant::now();
     let guard = peer.begin_link();
     let probe = Probe::default();
@@ -122,7 +124,7 @@ async fn be_connected(
     let error = tokio::select! {
         biased;
         error = read_echoes(shared, peer, &probe, reading) => error,
-        error = write(shared, peer, &probe, writing) => error,
+        error = write(shared, peer, &probe, agreed.packs, writing) => error,
     };
     drop(guard);
     // One that is accepted and broken again and again is no better than one that is refused.
@@ -221,6 +223,7 @@ async fn write(
     shared: &Shared,
     peer: &Peer,
     probe: &Probe,
+    packs: bool,
     mut stream: impl AsyncWrite + Unpin,
 ) -> LinkError {
     let bounds = &shared.bounds;
@@ -237,7 +240,10 @@ async fn write(
             probe_due.as_mut().reset(probe_at);
         }
         written = peer.next_piece(written.as_ref());
-        if let Some(piece) = &written {
+        if let Some(piece) = &mut written {
+            if packs {
+                pack(piece);
+            }
             if let Err(error) = write_whole(&mut stream, &piece.bytes, bounds.silence_max).await {
                 return error;
             }

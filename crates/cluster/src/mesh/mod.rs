@@ -12,6 +12,7 @@ mod hello;
 pub mod join;
 pub mod lanes;
 mod link;
+pub mod pack;
 mod peer;
 mod queue;
 mod told;
@@ -25,6 +26,8 @@ mod join_tests;
 mod kinds_tests;
 #[cfg(test)]
 mod lanes_tests;
+#[cfg(test)]
+mod pack_tests;
 #[cfg(test)]
 mod tests;
 
@@ -198,6 +201,8 @@ pub struct LaneStatus {
     pub queued_messages: u64,
     /// Bytes that were written, before encryption.
     pub sent_bytes: u64,
+    /// ... and before they were packed.
+    pub plain_bytes: u64,
     /// Messages that were not sent.
     pub dropped: u64,
 }

@@ -58,6 +58,7 @@ struct Counted {
 #[derive(Default)]
 struct LaneCounted {
     sent_bytes: AtomicU64,
+    plain_bytes: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -152,8 +153,11 @@ impl Peer {
         if let Some(last) = last {
             queue.written(last);
             for lane in Lane::ALL {
-                let bytes = last.shares.of(lane).bytes as u64;
-                self.counted.lanes.of(lane).sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+                let plain_bytes = last.shares.of(lane).bytes as u64;
+                let sent_bytes = last.written_bytes(lane) as u64;
+                let counted = self.counted.lanes.of(lane);
+                counted.plain_bytes.fetch_add(plain_bytes, Ordering::Relaxed);
+                counted.sent_bytes.fetch_add(sent_bytes, Ordering::Relaxed);
             }
             self.counted.sent_frames.fetch_add(last.frames, Ordering::Relaxed);
         }
@@ -196,6 +200,7 @@ impl Peer {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut lanes = counted.lanes.map(|lane| LaneStatus {
             sent_bytes: read(&lane.sent_bytes),
+            plain_bytes: read(&lane.plain_bytes),
             dropped: read(&lane.dropped),
             ..LaneStatus::default()
         });

@@ -24,7 +24,12 @@ pub(crate) struct Share {
 pub(crate) struct Piece {
     pub(crate) bytes: Vec<u8>,
     pub(crate) frames: u64,
+    /// Before they were packed, as the queue counts them.
     pub(crate) shares: PerLane<Share>,
+    /// Whose the bytes are, in their order, before they were packed.
+    pub(crate) runs: Vec<(Lane, usize)>,
+    /// By so much the frames of bulk became smaller when they were packed.
+    pub(crate) saved_bytes: usize,
 }
 
 /// What waits in one lane.
@@ -102,6 +107,7 @@ impl Queue {
             Some(piece) if piece.bytes.len() + bytes <= PIECE_BYTES => {
                 piece.bytes.extend_from_slice(&frame);
                 piece.frames += 1;
+                piece.add_run(lane, bytes);
                 let share = piece.shares.of_mut(lane);
                 share.bytes += bytes;
                 share.messages += messages;
@@ -110,7 +116,8 @@ impl Queue {
                 if bytes > PIECE_BYTES {
                     frame.shrink_to_fit();
                 }
-                let mut piece = Piece { bytes: frame, frames: 1, shares: PerLane::default() };
+                let mut piece = Piece { bytes: frame, frames: 1, ..Piece::default() };
+                piece.add_run(lane, bytes);
                 *piece.shares.of_mut(lane) = Share { bytes, messages };
                 queue.pieces.push_back(piece);
             }
@@ -165,9 +172,26 @@ impl Queue {
 }
 
 impl Piece {
+    fn add_run(&mut self, lane: Lane, bytes: usize) {
+        match self.runs.last_mut() {
+            Some((last, run_bytes)) if *last == lane => *run_bytes += bytes,
+            Some(_) | None => self.runs.push((lane, bytes)),
+        }
+    }
+
+    /// What was written of a lane.
+    pub(crate) fn written_bytes(&self, lane: Lane) -> usize {
+        let plain_bytes = self.shares.of(lane).bytes;
+        match lane {
+            Lane::Bulk => plain_bytes.saturating_sub(self.saved_bytes),
+            Lane::Consensus | Lane::Requests => plain_bytes,
+        }
+    }
+
     fn append(&mut self, other: &Piece) {
         self.bytes.extend_from_slice(&other.bytes);
         self.frames += other.frames;
+        other.runs.iter().for_each(|(lane, bytes)| self.add_run(*lane, *bytes));
         for lane in Lane::ALL {
             let (share, more) = (self.shares.of_mut(lane), other.shares.of(lane));
             share.bytes += more.bytes;

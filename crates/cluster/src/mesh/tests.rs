@@ -134,6 +134,10 @@ pub(super) type Dialed = tokio_rustls::client::TlsStream<TcpStream>;
 /// Dials a node by hand, up to the handshake.
 pub(super) async fn dial(identity: &Identity, to: &Node) -> std::io::Result<Dialed> {
     let config = trust::dialing(identity, to.identity.fingerprint()).unwrap();
+    dial_with(config, to).await
+}
+
+pub(super) async fn dial_with(config: rustls::ClientConfig, to: &Node) -> std::io::Result<Dialed> {
     let stream = TcpStream::connect(to.mesh.address()).await?;
     let name = ServerName::try_from("helenus").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
@@ -149,7 +153,14 @@ pub(super) async fn greet(
     to: &Node,
     hello: Hello,
 ) -> std::io::Result<(Dialed, Hello)> {
-    let mut stream = within("a handshake", dial(identity, to)).await?;
+    let stream = within("a handshake", dial(identity, to)).await?;
+    say_hello(stream, hello).await
+}
+
+pub(super) async fn say_hello(
+    mut stream: Dialed,
+    hello: Hello,
+) -> std::io::Result<(Dialed, Hello)> {
     hello.write(&mut stream).await?;
     let answer = within("a hello", Hello::read(&mut stream)).await?;
     Ok((stream, answer))
@@ -202,14 +213,15 @@ impl ByHand {
         within("a handshake", TlsAcceptor::from(Arc::new(config)).accept(stream)).await
     }
 
-    /// As versions did that said nothing of the messages that they know.
-    pub(super) async fn greet_without_kinds(
+    /// As versions did that told other things of what they know, or nothing.
+    pub(super) async fn greet_knowing(
         &self,
         from: &Node,
         answer: Hello,
+        protocols: &[&[u8]],
     ) -> std::io::Result<(Accepted, Hello)> {
         let mut config = self.accepting(from);
-        config.alpn_protocols.clear();
+        config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
         let stream = self.accept_with(config).await?;
         ByHand::answer(stream, answer).await
     }

@@ -67,18 +67,43 @@ pub(crate) fn dialing(identity: &Identity, key: Fingerprint) -> Result<ClientCon
 /// nothing is lost.
 const PROTOCOL: &[u8] = b"helenus-mesh-";
 
-/// The kinds of messages that versions knew which may be in one cluster with this one, the latest first: the last number of each.
-const KINDS_OF_VERSIONS: [u8; 2] = [KINDS_KNOWN, 21];
+/// How the protocols end of those who take packed frames.
+const PACKED: &[u8] = b"+lz4";
 
-fn protocols() -> Vec<Vec<u8>> {
-    let name = |kinds: u8| [PROTOCOL, kinds.to_string().as_bytes()].concat();
-    KINDS_OF_VERSIONS.into_iter().map(name).collect()
+/// What both sides know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// The last kind of message; `None` with a node of a version that does not tell.
+    pub(crate) kinds: Option<u8>,
+    /// Whether frames may be packed.
+    pub(crate) packs: bool,
 }
 
-/// The last kind of message that both sides know, from the protocol that was agreed on.
-pub(crate) fn told_kinds(protocol: Option<&[u8]>) -> Option<u8> {
-    let number = protocol?.strip_prefix(PROTOCOL)?;
-    std::str::from_utf8(number).ok()?.parse().ok()
+/// What versions knew that may be in one cluster with this one, the latest first.
+const VERSIONS: [Agreed; 2] = [
+    Agreed { kinds: Some(KINDS_KNOWN), packs: true },
+    Agreed { kinds: Some(21), packs: false },
+];
+
+fn protocols() -> Vec<Vec<u8>> {
+    let name = |version: Agreed| {
+        let kinds = version.kinds.unwrap_or(KINDS_KNOWN).to_string();
+        [PROTOCOL, kinds.as_bytes(), if version.packs { PACKED } else { &[] }].concat()
+    };
+    VERSIONS.into_iter().map(name).collect()
+}
+
+/// What the protocol says that was agreed on.
+pub(crate) fn agreed(protocol: Option<&[u8]>) -> Agreed {
+    let Some(version) = protocol.and_then(|it| it.strip_prefix(PROTOCOL)) else {
+        return Agreed::default();
+    };
+    let (number, packs) = match version.strip_suffix(PACKED) {
+        Some(number) => (number, true),
+        None => (version, false),
+    };
+    let kinds = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+    Agreed { kinds, packs: packs && kinds.is_some() }
 }
 
 fn builder(
