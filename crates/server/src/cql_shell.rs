@@ -1,14 +1,16 @@
 //! `helenus cql`: what its arguments mean. The shell itself is the crate `shell`.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use roles::DEFAULT_SUPERUSER;
 use shell::records::Format;
 use shell::{Input, Options, RowFormat, Target, Trust};
 
-use crate::config::{Config, TlsMode};
+use crate::config::{Authenticator, Config, TlsMode};
 use crate::fail;
 use crate::tls::{own_certificate_path, read_certificates};
 use crate::transfer::own_address;
@@ -110,11 +112,25 @@ pub(crate) fn asked(matches: &ArgMatches) -> CqlShell {
     }
 }
 
+/// What to type for a shell at the node of this configuration, which listens there.
+pub(crate) fn line(config: &Config, listens: SocketAddr, folder: &Path) -> String {
+    let mut line = format!("helenus cql {}", own_address(Some(listens)));
+    if config.tls.mode == TlsMode::Required {
+        let own = || own_certificate_path(folder);
+        let certificate = config.tls.certificate.clone().unwrap_or_else(own);
+        line += &format!(" --ca {}", certificate.display());
+    }
+    if config.auth.authenticator == Authenticator::Password {
+        line += &format!(" -u {DEFAULT_SUPERUSER}");
+    }
+    line
+}
+
 /// Runs it.
 pub(crate) fn run(config: &Config, shell: CqlShell) -> ExitCode {
-    let started = shell.options(config).and_then(|options| {
-        shell::run(options).map_err(|error| error.to_string())
-    });
+    let started = shell
+        .options(config)
+        .and_then(|options| shell::run(options).map_err(|error| error.to_string()));
     match started {
         Ok(code) => ExitCode::from(code),
         Err(error) => fail(&error),
@@ -178,7 +194,8 @@ impl CqlShell {
 /// An address with a port. One of version 6 has one only behind brackets.
 fn with_port(address: &str, port: Option<u16>) -> String {
     let is_bare_v6 = address.matches(':').count() > 1 && !address.starts_with('[');
-    let has_port = !is_bare_v6 && address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let has_port = !is_bare_v6
+        && address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     if has_port {
         return address.to_owned();
     }

@@ -23,7 +23,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("helenus-shell-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("helenus-shell-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Scratch(path)
     }
@@ -93,7 +94,11 @@ fn the_tasks_of_a_day_print_what_cqlsh_prints() {
     let expected = std::fs::read_to_string(golden.join("shell.out")).unwrap();
     let (tasks, expected) = (sections(&tasks), sections(&expected));
     assert!(tasks.len() >= 50, "only {} tasks", tasks.len());
-    assert_eq!(tasks.len(), expected.len(), "shell.out is not that of shell.tasks: record it again");
+    assert_eq!(
+        tasks.len(),
+        expected.len(),
+        "shell.out is not that of shell.tasks: record it again"
+    );
     let node = Node::start(Path::new(BINARY), &[]).unwrap();
     let folder = Scratch::new("golden");
     let mut differences = Vec::new();
@@ -105,7 +110,12 @@ fn the_tasks_of_a_day_print_what_cqlsh_prints() {
             differences.push(format!("expected {expected}\ngot {told}"));
         }
     }
-    assert!(differences.is_empty(), "{} tasks differ:\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} tasks differ:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
 }
 
 const SCHEMA: &str = "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}; \
@@ -127,12 +137,31 @@ fn rows_for_other_programs() {
          {\"id\": 2, \"note\": \"\", \"place\": null, \"took\": null}\n"
     );
     assert_eq!(
-        good(&node, &folder.0, &["--csv", "-k", "shop", "-e", "SELECT id, note, place, took FROM orders WHERE id IN (1, 2);"]),
+        good(
+            &node,
+            &folder.0,
+            &[
+                "--csv",
+                "-k",
+                "shop",
+                "-e",
+                "SELECT id, note, place, took FROM orders WHERE id IN (1, 2);"
+            ]
+        ),
         "id,note,place,took\n1,\"a \"\"note\"\", \\ it's\nlong\",\"[0.1, -2.0]\",1h30m\n2,\"\",,\n"
     );
+    // Remarks do not come between the rows.
+    let (output, errors, _) =
+        run(&node, &folder.0, &["--csv", "-e", "COST ON; SELECT id FROM shop.orders WHERE id = 1"]);
+    assert_eq!(output, "id\n1\n");
+    assert!(errors.starts_with("COST set to ON\ncost: 1.00 RU, "), "{errors}");
     // A pipe, and what it holds at its end.
-    let mut child =
-        shell(&node, &folder.0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = shell(&node, &folder.0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"USE shop;\nSELECT id\nFROM orders\nWHERE id = 1;\nDESCRIBE TABLES\nSELECT id FROM orders").unwrap();
     drop(input);
@@ -148,24 +177,45 @@ fn tables_are_copied_to_files_and_back() {
     good(&node, &folder.0, &["-e", SCHEMA]);
     let all = "SELECT * FROM shop.orders";
     let before = good(&node, &folder.0, &["--json", "-e", all]);
-    for options in ["", "WITH HEADER = true", "WITH DELIMITER = '|' AND QUOTE = '''' AND HEADER = TRUE AND BOOLSTYLE = 'yes,no'"] {
-        let copied = good(&node, &folder.0, &["-e", &format!("COPY shop.orders TO 'orders.csv' {options}")]);
+    for options in [
+        "",
+        "WITH HEADER = true",
+        "WITH DELIMITER = '|' AND QUOTE = '''' AND HEADER = TRUE AND BOOLSTYLE = 'yes,no'",
+    ] {
+        let copied =
+            good(&node, &folder.0, &["-e", &format!("COPY shop.orders TO 'orders.csv' {options}")]);
         assert!(copied.starts_with("2 rows exported in "), "{copied}");
         good(&node, &folder.0, &["-e", "TRUNCATE shop.orders"]);
-        let copied = good(&node, &folder.0, &["-k", "shop", "-e", &format!("COPY orders FROM 'orders.csv' {options}")]);
+        let copied = good(
+            &node,
+            &folder.0,
+            &["-k", "shop", "-e", &format!("COPY orders FROM 'orders.csv' {options}")],
+        );
         assert!(copied.starts_with("2 rows imported in "), "{copied}");
         assert_eq!(good(&node, &folder.0, &["--json", "-e", all]), before, "{options}");
     }
-    let csv = good(&node, &folder.0, &["-e", "COPY shop.orders (id, price, ok) TO STDOUT WITH HEADER = true AND NULL = '-'"]);
+    let csv = good(
+        &node,
+        &folder.0,
+        &["-e", "COPY shop.orders (id, price, ok) TO STDOUT WITH HEADER = true AND NULL = '-'"],
+    );
     let mut lines: Vec<&str> = csv.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["1,1.50,True", "2,-,-", "id,price,ok"]);
     // A line that cannot be read is told, and what stood before it is there.
     std::fs::write(folder.0.join("wrong.csv"), "7,seven\n8,eight\nnine,9\n10,ten\n").unwrap();
-    let (_, errors, code) = run(&node, &folder.0, &["-e", "COPY shop.orders (id, note) FROM 'wrong.csv'"]);
+    let (_, errors, code) =
+        run(&node, &folder.0, &["-e", "COPY shop.orders (id, note) FROM 'wrong.csv'"]);
     assert_eq!(code, 2);
-    assert!(errors.contains("line 3: column id") && errors.contains("2 rows before it are imported"), "{errors}");
-    let there = good(&node, &folder.0, &["--csv", "-e", "SELECT id FROM shop.orders WHERE id IN (7, 8, 9, 10)"]);
+    assert!(
+        errors.contains("line 3: column id") && errors.contains("2 rows before it are imported"),
+        "{errors}"
+    );
+    let there = good(
+        &node,
+        &folder.0,
+        &["--csv", "-e", "SELECT id FROM shop.orders WHERE id IN (7, 8, 9, 10)"],
+    );
     assert_eq!(there, "id\n7\n8\n");
     // From what is piped in.
     let mut child = shell(&node, &folder.0)
@@ -200,25 +250,56 @@ fn cost_tracing_source_and_capture() {
     let lines: Vec<&str> = output.lines().collect();
     assert_eq!(lines[0], "COST set to ON");
     assert!(lines[1].starts_with("cost: 4.95 RU, ") && lines[1].ends_with(" ms"), "{output}");
-    assert!(lines[2].starts_with("plan: write a new row in shop.orders") && lines[2].ends_with("(estimated 4.95 RU)"), "{output}");
-    assert!(output.contains("(1 rows)\ncost: 1.00 RU, ") && output.contains("plan: read a row of shop.orders by its key"), "{output}");
+    assert!(
+        lines[2].starts_with("plan: write a new row in shop.orders")
+            && lines[2].ends_with("(estimated 4.95 RU)"),
+        "{output}"
+    );
+    assert!(
+        output.contains("(1 rows)\ncost: 1.00 RU, ")
+            && output.contains("plan: read a row of shop.orders by its key"),
+        "{output}"
+    );
 
-    let output = good(&node, &folder.0, &["-e", "TRACING ON; SELECT id FROM shop.orders WHERE id = 9"]);
+    let output =
+        good(&node, &folder.0, &["-e", "TRACING ON; SELECT id FROM shop.orders WHERE id = 9"]);
     assert!(output.contains("Tracing session: ") && output.contains(" activity "), "{output}");
     assert!(output.contains("Request complete | "), "{output}");
 
-    std::fs::write(folder.0.join("inner.cql"), "SELECT id FROM shop.orders WHERE id = 1;\n\nSELECT nothing FROM shop.orders;\n").unwrap();
-    let (output, errors, code) = run(&node, &folder.0, &["-e", "SOURCE 'inner.cql'; SELECT id FROM shop.orders WHERE id = 2"]);
+    std::fs::write(
+        folder.0.join("inner.cql"),
+        "SELECT id FROM shop.orders WHERE id = 1;\n\nSELECT nothing FROM shop.orders;\n",
+    )
+    .unwrap();
+    let (output, errors, code) = run(
+        &node,
+        &folder.0,
+        &["-e", "SOURCE 'inner.cql'; SELECT id FROM shop.orders WHERE id = 2"],
+    );
     assert!(output.contains("\n  1\n") && output.contains("\n  2\n") && code == 2, "{output}");
     assert!(errors.starts_with("inner.cql:3:InvalidRequest: "), "{errors}");
 
-    good(&node, &folder.0, &["-e", "CAPTURE 'kept'; SELECT id FROM shop.orders WHERE id = 1; CAPTURE OFF"]);
-    assert_eq!(std::fs::read_to_string(folder.0.join("kept")).unwrap(), "\n id\n----\n  1\n\n(1 rows)\n");
+    good(
+        &node,
+        &folder.0,
+        &["-e", "CAPTURE 'kept'; SELECT id FROM shop.orders WHERE id = 1; CAPTURE OFF"],
+    );
+    assert_eq!(
+        std::fs::read_to_string(folder.0.join("kept")).unwrap(),
+        "\n id\n----\n  1\n\n(1 rows)\n"
+    );
 
-    let output = good(&node, &folder.0, &["-e", "SHOW VERSION; SHOW HOST; HELP COPY; EXIT; SELECT nothing"]);
+    let output =
+        good(&node, &folder.0, &["-e", "SHOW VERSION; SHOW HOST; HELP COPY; EXIT; SELECT nothing"]);
     let lines: Vec<&str> = output.lines().collect();
-    assert!(lines[0].starts_with("[helenus cql ") && lines[0].ends_with("| Native protocol v5]"), "{output}");
-    assert!(lines[1].starts_with("Connected to ") && lines[1].ends_with(&node.address()), "{output}");
+    assert!(
+        lines[0].starts_with("[helenus cql ") && lines[0].ends_with("| Native protocol v5]"),
+        "{output}"
+    );
+    assert!(
+        lines[1].starts_with("Connected to ") && lines[1].ends_with(&node.address()),
+        "{output}"
+    );
 }
 
 #[test]
@@ -235,12 +316,20 @@ fn who_cannot_come_in_is_told_what_to_do() {
     assert!(errors.contains("and/or password are incorrect") && code == 1, "{errors}");
     std::fs::write(folder.0.join("secret"), "cassandra\n").unwrap();
     let count = "SELECT count(*) FROM system_auth.roles";
-    for arguments in [["-u", "cassandra", "-p", "cassandra"], ["-u", "cassandra", "--password-file", "secret"]] {
-        let (output, errors, code) = run(&node, &folder.0, &[&arguments[..], &["--csv", "-e", count]].concat());
+    for arguments in
+        [["-u", "cassandra", "-p", "cassandra"], ["-u", "cassandra", "--password-file", "secret"]]
+    {
+        let (output, errors, code) =
+            run(&node, &folder.0, &[&arguments[..], &["--csv", "-e", count]].concat());
         assert!(output.starts_with("count\n") && code == 0, "{output} {errors}");
     }
     let mut command = shell(&node, &folder.0);
-    command.env("HELENUS_CQL_PASSWORD", "cassandra").args(["-u", "cassandra", "-e", "LOGIN nobody 'x'; LIST ROLES"]);
+    command.env("HELENUS_CQL_PASSWORD", "cassandra").args([
+        "-u",
+        "cassandra",
+        "-e",
+        "LOGIN nobody 'x'; LIST ROLES",
+    ]);
     let (output, errors, code) = texts(&command.output().unwrap());
     assert!(errors.contains("and/or password are incorrect") && code == 2, "{errors}");
     assert!(output.contains("cassandra"), "the login of before goes on: {output}");
@@ -253,10 +342,19 @@ fn with_tls_and_a_password() {
     let folder = Scratch::new("tls");
     // Shown once, as the last word.
     let greeting = node.output().unwrap();
-    std::fs::write(folder.0.join("secret"), greeting.split_whitespace().next_back().unwrap()).unwrap();
+    std::fs::write(folder.0.join("secret"), greeting.split_whitespace().next_back().unwrap())
+        .unwrap();
     let data_dir = node.data_dir().to_str().unwrap();
     let certificate = node.data_dir().join("tls/certificate.pem");
-    let ask = ["-u", "cassandra", "--password-file", "secret", "--csv", "-e", "SELECT key FROM system.local"];
+    let ask = [
+        "-u",
+        "cassandra",
+        "--password-file",
+        "secret",
+        "--csv",
+        "-e",
+        "SELECT key FROM system.local",
+    ];
     for trust in [
         &["--tls", "--data-dir", data_dir][..],
         &["--ca", certificate.to_str().unwrap()],
@@ -268,8 +366,63 @@ fn with_tls_and_a_password() {
     assert!(errors.contains("the node wants TLS: give --tls") && code == 1, "{errors}");
     let other = Node::start(Path::new(BINARY), &["--profile", "cosmos"]).unwrap();
     let foreign = other.data_dir().join("tls/certificate.pem");
-    let (_, errors, code) = run(&node, &folder.0, &[&["--ca", foreign.to_str().unwrap()], &ask[..]].concat());
+    let (_, errors, code) =
+        run(&node, &folder.0, &[&["--ca", foreign.to_str().unwrap()], &ask[..]].concat());
     assert!(errors.contains("certificate") && code == 1, "{errors}");
+}
+
+/// The page of the guide: its commands run as they are printed, and print what it says, but for times.
+#[test]
+fn the_guide_is_true() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/cql.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let node = Node::start(Path::new(BINARY), &[]).unwrap();
+    let folder = Scratch::new("guide");
+    let path = format!(
+        "{}:{}",
+        Path::new(BINARY).parent().unwrap().display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let untimed = |text: &str| {
+        let line =
+            |line: &str| match line.strip_suffix(" ms").and_then(|line| line.rsplit_once(' ')) {
+                Some((before, _)) => format!("{before} # ms\n"),
+                None => format!("{line}\n"),
+            };
+        text.lines().map(line).collect::<String>()
+    };
+    let mut lines = page.lines();
+    let (mut file, mut output, mut compared) = (None, String::new(), 0);
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix("<!-- file: ") {
+            file = name.strip_suffix(" -->");
+        }
+        let Some(language) = line.strip_prefix("```") else { continue };
+        let block: String = lines
+            .by_ref()
+            .take_while(|line| *line != "```")
+            .map(|line| format!("{line}\n"))
+            .collect();
+        match language {
+            "sql" => std::fs::write(folder.0.join(file.take().unwrap()), block).unwrap(),
+            // What opens a shell for a person is tried elsewhere.
+            "sh" if !block.contains("-e ") && !block.contains("-f ") => {}
+            "sh" => {
+                let mut command = Command::new("sh");
+                command.args(["-ec", &block]).current_dir(&folder.0).stdin(Stdio::null());
+                command.env("PATH", &path).env("HELENUS_SERVER_LISTEN", node.address());
+                let ran = texts(&command.output().unwrap());
+                assert_eq!((ran.1.as_str(), ran.2), ("", 0), "{block}");
+                output = ran.0;
+            }
+            "text" => {
+                assert_eq!(untimed(&output), untimed(&block));
+                compared += 1;
+            }
+            other => panic!("a block in {other}"),
+        }
+    }
+    assert_eq!(compared, 5);
 }
 
 /// A shell on a terminal of its own: what is typed, and what is seen.
@@ -287,7 +440,11 @@ impl Typed {
         unlockpt(&controller).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
         let open = || {
-            let file = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+            let file = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(name.to_str().unwrap())
+                .unwrap();
             Stdio::from(file)
         };
         let child = command
@@ -347,7 +504,10 @@ fn a_person_at_a_terminal() {
     typed.type_keys("SELECT id, note\rFROM ord\tWHERE id = 2;\r");
     let seen = typed.wait_for("(1 rows)");
     // Numbers are green, the key's name is red.
-    assert!(seen.contains("\x1b[0;1;32m2\x1b[0m") && seen.contains("\x1b[0;1;31mid\x1b[0m"), "{seen:?}");
+    assert!(
+        seen.contains("\x1b[0;1;32m2\x1b[0m") && seen.contains("\x1b[0;1;31mid\x1b[0m"),
+        "{seen:?}"
+    );
     typed.wait_for("cql:shop> ");
     // What was begun is dropped.
     typed.type_keys("SELECT broken FROM\x03");

@@ -162,7 +162,11 @@ mod tests {
             CqlType::User { definition: Arc::new(user), frozen },
         ] {
             let class = protocol::marshal_name(&cql_type);
-            assert_eq!(known_class(&CqlType::Custom(class.as_str().into())), Some(cql_type), "{class}");
+            assert_eq!(
+                known_class(&CqlType::Custom(class.as_str().into())),
+                Some(cql_type),
+                "{class}"
+            );
         }
         for unknown in ["org.example.MyType", "VectorType(FloatType)", "ListType(Int32Type", ""] {
             assert_eq!(known_class(&CqlType::Custom(unknown.into())), None, "{unknown}");

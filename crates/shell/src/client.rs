@@ -241,9 +241,7 @@ impl Client {
                 return Err(ClientError::TlsWanted);
             }
             let frame = self.decoder.decode(&mut self.incoming);
-            if let Some(frame) =
-                frame.map_err(|error| ClientError::Broken(format!("{error:?}")))?
-            {
+            if let Some(frame) = frame.map_err(|error| ClientError::Broken(format!("{error:?}")))? {
                 let stream = frame.stream;
                 let message = ResponseMessage::decode(&frame)
                     .map_err(|error| ClientError::Broken(error.to_string()))?;
@@ -314,8 +312,7 @@ impl Client {
         row_count: i32,
         paging_state: Option<&[u8]>,
     ) -> Result<Rows, ClientError> {
-        let ask =
-            Ask { page_size: Some(row_count), paging_state, ..Ask::new(text, consistency) };
+        let ask = Ask { page_size: Some(row_count), paging_state, ..Ask::new(text, consistency) };
         rows(self.run(&ask)?.response)
     }
 
@@ -372,5 +369,58 @@ fn unexpected(response: Response) -> ClientError {
     match response {
         Response::Error(error) => ClientError::Refused(error),
         other => ClientError::Unexpected(format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Takes connections one after the other: refuses those of version 5 as an old node does, and is
+    /// ready for those of version 4.
+    fn old_node(listener: &TcpListener) -> Vec<Version> {
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut decoder = FrameDecoder::for_requests(RESPONSE_BYTES_MAX);
+            let mut incoming = BytesMut::new();
+            let frame = loop {
+                if let Some(frame) = decoder.decode(&mut incoming).unwrap() {
+                    break frame;
+                }
+                let mut chunk = [0; 4096];
+                let count = stream.read(&mut chunk).unwrap();
+                incoming.extend_from_slice(&chunk[..count]);
+            };
+            seen.push(frame.version);
+            let response = match frame.version {
+                Version::V4 => Response::Ready,
+                _ => Response::Error(ErrorResponse::new(
+                    ErrorKind::Protocol,
+                    "Invalid or unsupported protocol version (5); the lowest supported version is 3 and the greatest is 4",
+                )),
+            };
+            let mut answer = BytesMut::new();
+            ResponseMessage::new(response).encode(Version::V4, frame.stream, &mut answer);
+            stream.write_all(&answer).unwrap();
+        }
+        seen
+    }
+
+    #[test]
+    fn an_old_node_is_spoken_to_in_its_version() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = Target {
+            address: listener.local_addr().unwrap().to_string(),
+            login: None,
+            trust: None,
+            patience: Duration::from_secs(10),
+        };
+        let node = std::thread::Builder::new().spawn(move || old_node(&listener)).unwrap();
+        let client = Client::connect(&target).unwrap();
+        assert_eq!(client.version(), Version::V4);
+        assert_eq!(node.join().unwrap(), [Version::V5, Version::V4]);
     }
 }

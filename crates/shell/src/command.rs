@@ -84,9 +84,26 @@ pub(crate) fn parse(text: &str) -> Result<Command, String> {
         .to_uppercase();
     let is_ours = matches!(
         first.as_str(),
-        "HELP" | "?" | "CONSISTENCY" | "SERIAL" | "TRACING" | "EXPAND" | "COST" | "PAGING"
-            | "SOURCE" | "CAPTURE" | "COPY" | "LOGIN" | "SHOW" | "HISTORY" | "CLEAR" | "CLS"
-            | "EXIT" | "QUIT" | "DESCRIBE" | "DESC"
+        "HELP"
+            | "?"
+            | "CONSISTENCY"
+            | "SERIAL"
+            | "TRACING"
+            | "EXPAND"
+            | "COST"
+            | "PAGING"
+            | "SOURCE"
+            | "CAPTURE"
+            | "COPY"
+            | "LOGIN"
+            | "SHOW"
+            | "HISTORY"
+            | "CLEAR"
+            | "CLS"
+            | "EXIT"
+            | "QUIT"
+            | "DESCRIBE"
+            | "DESC"
     );
     if !is_ours {
         return Ok(Command::Statement);
@@ -154,9 +171,9 @@ pub(crate) fn parse(text: &str) -> Result<Command, String> {
         },
         "HISTORY" => match words.as_slice() {
             [] => Command::History(None),
-            [count] => Command::History(Some(
-                count.parse().map_err(|_| improper("HISTORY [COUNT]"))?,
-            )),
+            [count] => {
+                Command::History(Some(count.parse().map_err(|_| improper("HISTORY [COUNT]"))?))
+            }
             _ => return Err(improper("HISTORY [COUNT]")),
         },
         "CLEAR" | "CLS" => Command::Clear,
@@ -217,7 +234,9 @@ fn copy(tokens: &[Token]) -> Option<Copy> {
     };
     let file = match file {
         Token::Text(file) => Some(file.clone()),
-        Token::Word(word) if word.eq_ignore_ascii_case(if is_import { "stdin" } else { "stdout" }) => {
+        Token::Word(word)
+            if word.eq_ignore_ascii_case(if is_import { "stdin" } else { "stdout" }) =>
+        {
             None
         }
         _ => return None,

@@ -6,31 +6,162 @@ use crate::names::{Keyspace, Names};
 
 /// What a statement or command begins with.
 const FIRST_WORDS: [&str; 33] = [
-    "ALTER", "APPLY BATCH", "BEGIN BATCH", "BEGIN UNLOGGED BATCH", "CAPTURE", "CLEAR", "CONSISTENCY", "COPY", "COST",
-    "CREATE", "DELETE", "DESCRIBE", "DROP", "EXIT", "EXPAND", "EXPLAIN", "GRANT", "HELP", "HISTORY", "INSERT INTO",
-    "LIST", "LOGIN", "PAGING", "QUIT", "REVOKE", "SELECT", "SERIAL CONSISTENCY", "SHOW", "SOURCE", "TRACING",
-    "TRUNCATE", "UPDATE", "USE",
+    "ALTER",
+    "APPLY BATCH",
+    "BEGIN BATCH",
+    "BEGIN UNLOGGED BATCH",
+    "CAPTURE",
+    "CLEAR",
+    "CONSISTENCY",
+    "COPY",
+    "COST",
+    "CREATE",
+    "DELETE",
+    "DESCRIBE",
+    "DROP",
+    "EXIT",
+    "EXPAND",
+    "EXPLAIN",
+    "GRANT",
+    "HELP",
+    "HISTORY",
+    "INSERT INTO",
+    "LIST",
+    "LOGIN",
+    "PAGING",
+    "QUIT",
+    "REVOKE",
+    "SELECT",
+    "SERIAL CONSISTENCY",
+    "SHOW",
+    "SOURCE",
+    "TRACING",
+    "TRUNCATE",
+    "UPDATE",
+    "USE",
 ];
 /// Keywords inside of statements.
 const KEYWORDS: [&str; 62] = [
-    "ADD", "ALLOW FILTERING", "AND", "AS", "ASC", "AUTHORIZE", "BATCH", "BY", "CALLED", "CLUSTERING ORDER BY", "CONTAINS",
-    "CONTAINS KEY", "COUNTER", "CUSTOM", "DESC", "DISTINCT", "DROP", "EXISTS", "FROM", "FROZEN", "FULL", "GROUP BY", "IF",
-    "IF EXISTS", "IF NOT EXISTS", "IN", "INDEX", "INTO", "JSON", "KEY", "KEYSPACE", "LIKE", "LIMIT", "LOGIN",
-    "MATERIALIZED VIEW", "NORECURSIVE", "NOT", "NULL", "ON", "OPTIONS", "ORDER BY", "PARTITION", "PASSWORD",
-    "PER PARTITION LIMIT", "PRIMARY KEY", "RENAME", "ROLE", "SET", "STATIC", "SUPERUSER", "TABLE", "TIMESTAMP", "TO",
-    "TOKEN", "TTL", "TYPE", "USING", "USING TTL", "VALUES", "WHERE", "WITH", "WRITETIME",
+    "ADD",
+    "ALLOW FILTERING",
+    "AND",
+    "AS",
+    "ASC",
+    "AUTHORIZE",
+    "BATCH",
+    "BY",
+    "CALLED",
+    "CLUSTERING ORDER BY",
+    "CONTAINS",
+    "CONTAINS KEY",
+    "COUNTER",
+    "CUSTOM",
+    "DESC",
+    "DISTINCT",
+    "DROP",
+    "EXISTS",
+    "FROM",
+    "FROZEN",
+    "FULL",
+    "GROUP BY",
+    "IF",
+    "IF EXISTS",
+    "IF NOT EXISTS",
+    "IN",
+    "INDEX",
+    "INTO",
+    "JSON",
+    "KEY",
+    "KEYSPACE",
+    "LIKE",
+    "LIMIT",
+    "LOGIN",
+    "MATERIALIZED VIEW",
+    "NORECURSIVE",
+    "NOT",
+    "NULL",
+    "ON",
+    "OPTIONS",
+    "ORDER BY",
+    "PARTITION",
+    "PASSWORD",
+    "PER PARTITION LIMIT",
+    "PRIMARY KEY",
+    "RENAME",
+    "ROLE",
+    "SET",
+    "STATIC",
+    "SUPERUSER",
+    "TABLE",
+    "TIMESTAMP",
+    "TO",
+    "TOKEN",
+    "TTL",
+    "TYPE",
+    "USING",
+    "USING TTL",
+    "VALUES",
+    "WHERE",
+    "WITH",
+    "WRITETIME",
 ];
 const TYPES: [&str; 27] = [
-    "ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration", "float", "frozen<", "inet",
-    "int", "list<", "map<", "set<", "smallint", "text", "time", "timestamp", "timeuuid", "tinyint", "tuple<", "uuid",
-    "varchar", "varint", "vector<",
+    "ascii",
+    "bigint",
+    "blob",
+    "boolean",
+    "counter",
+    "date",
+    "decimal",
+    "double",
+    "duration",
+    "float",
+    "frozen<",
+    "inet",
+    "int",
+    "list<",
+    "map<",
+    "set<",
+    "smallint",
+    "text",
+    "time",
+    "timestamp",
+    "timeuuid",
+    "tinyint",
+    "tuple<",
+    "uuid",
+    "varchar",
+    "varint",
+    "vector<",
 ];
 const LEVELS: [&str; 11] = [
-    "ALL", "ANY", "EACH_QUORUM", "LOCAL_ONE", "LOCAL_QUORUM", "LOCAL_SERIAL", "ONE", "QUORUM", "SERIAL", "THREE", "TWO",
+    "ALL",
+    "ANY",
+    "EACH_QUORUM",
+    "LOCAL_ONE",
+    "LOCAL_QUORUM",
+    "LOCAL_SERIAL",
+    "ONE",
+    "QUORUM",
+    "SERIAL",
+    "THREE",
+    "TWO",
 ];
 const COPY_OPTIONS: [&str; 14] = [
-    "BOOLSTYLE", "CHUNKSIZE", "DELIMITER", "DOUBLEPRECISION", "ESCAPE", "FLOATPRECISION", "HEADER", "MAXROWS", "NULL",
-    "PAGESIZE", "QUOTE", "SKIPCOLS", "SKIPROWS", "TTL",
+    "BOOLSTYLE",
+    "CHUNKSIZE",
+    "DELIMITER",
+    "DOUBLEPRECISION",
+    "ESCAPE",
+    "FLOATPRECISION",
+    "HEADER",
+    "MAXROWS",
+    "NULL",
+    "PAGESIZE",
+    "QUOTE",
+    "SKIPCOLS",
+    "SKIPROWS",
+    "TTL",
 ];
 /// Words behind which the name of a table stands.
 const BEFORE_TABLES: [&str; 9] =
@@ -65,6 +196,12 @@ pub(crate) fn complete(
         .collect();
     found.sort();
     found.dedup();
+    // One word is meant: the next one may follow.
+    if let [only] = found.as_mut_slice()
+        && only.ends_with(|c: char| c.is_alphanumeric() || c == '"')
+    {
+        only.push(' ');
+    }
     (start, found)
 }
 
@@ -121,7 +258,10 @@ struct Context<'a> {
 impl Context<'_> {
     fn back(&self, distance: usize) -> String {
         let index = self.words.len().checked_sub(distance);
-        index.and_then(|index| self.words.get(index)).map(|word| word.to_uppercase()).unwrap_or_default()
+        index
+            .and_then(|index| self.words.get(index))
+            .map(|word| word.to_uppercase())
+            .unwrap_or_default()
     }
 
     fn candidates(&self) -> Vec<String> {
@@ -139,8 +279,18 @@ impl Context<'_> {
             ("USE", _) | (_, "KEYSPACE") => self.keyspaces(""),
             ("DESCRIBE" | "DESC", "DESCRIBE" | "DESC") => {
                 let mut found = list(&[
-                    "KEYSPACES", "TABLES", "TYPES", "FUNCTIONS", "AGGREGATES", "KEYSPACE", "TABLE", "INDEX", "TYPE",
-                    "SCHEMA", "FULL SCHEMA", "CLUSTER",
+                    "KEYSPACES",
+                    "TABLES",
+                    "TYPES",
+                    "FUNCTIONS",
+                    "AGGREGATES",
+                    "KEYSPACE",
+                    "TABLE",
+                    "INDEX",
+                    "TYPE",
+                    "SCHEMA",
+                    "FULL SCHEMA",
+                    "CLUSTER",
                 ]);
                 found.extend(self.tables());
                 found
@@ -184,7 +334,12 @@ impl Context<'_> {
     /// Tables of the current keyspace, and keyspaces whose tables may be meant.
     fn tables(&self) -> Vec<String> {
         let mut found = self.keyspaces(".");
-        found.extend(self.current().into_iter().flat_map(|it| it.tables.keys()).map(|it| quote_if_needed(it)));
+        found.extend(
+            self.current()
+                .into_iter()
+                .flat_map(|it| it.tables.keys())
+                .map(|it| quote_if_needed(it)),
+        );
         found
     }
 
@@ -193,7 +348,11 @@ impl Context<'_> {
     }
 
     fn indexes(&self) -> Vec<String> {
-        self.current().into_iter().flat_map(|it| &it.indexes).map(|it| quote_if_needed(it)).collect()
+        self.current()
+            .into_iter()
+            .flat_map(|it| &it.indexes)
+            .map(|it| quote_if_needed(it))
+            .collect()
     }
 
     /// What a keyspace holds.
@@ -214,7 +373,10 @@ impl Context<'_> {
     /// The columns of the table that the statement names; of all tables of the keyspace if it names none yet.
     fn columns(&self) -> Vec<String> {
         let place = self.words.iter().position(|word| {
-            matches!(word.to_uppercase().as_str(), "FROM" | "INTO" | "UPDATE" | "TABLE" | "COPY" | "ON")
+            matches!(
+                word.to_uppercase().as_str(),
+                "FROM" | "INTO" | "UPDATE" | "TABLE" | "COPY" | "ON"
+            )
         });
         let name = |distance: usize| self.words.get(place? + distance).map(|word| stored(word));
         let is_qualified = name(2).as_deref() == Some(".");
@@ -239,42 +401,52 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let set =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let mut names = Names::default();
         let shop = names.keyspaces.entry("shop".to_owned()).or_default();
         shop.tables.insert("orders".to_owned(), set(&["id", "note", "Total"]));
         shop.tables.insert("customers".to_owned(), set(&["id", "name"]));
         shop.types = set(&["address"]);
-        shop.indexes = set(&["by_note"]);
+        shop.indexes = set(&["by_note "]);
         names.keyspaces.entry("system".to_owned()).or_default();
         names
     }
 
     fn check(text: &str, keyspace: Option<&str>, start: usize, expect: &[&str]) {
-        assert_eq!(complete(text, &names(), keyspace), (start, expect.iter().map(|s| (*s).to_owned()).collect()), "{text}");
+        assert_eq!(
+            complete(text, &names(), keyspace),
+            (start, expect.iter().map(|s| (*s).to_owned()).collect()),
+            "{text}"
+        );
     }
 
     #[test]
     fn words_are_completed_by_what_stands_before_them() {
         let shop = Some("shop");
-        check("SEL", None, 0, &["SELECT"]);
-        check("sel", None, 0, &["select"]);
-        check("INSERT INTO x (a) VALUES (1); DESC", None, 30, &["DESCRIBE"]);
-        check("SELECT * FROM o", shop, 14, &["orders"]);
+        check("SEL", None, 0, &["SELECT "]);
+        check("sel", None, 0, &["select "]);
+        check("INSERT INTO x (a) VALUES (1); DESC", None, 30, &["DESCRIBE "]);
+        check("SELECT * FROM o", shop, 14, &["orders "]);
         check("SELECT * FROM s", None, 14, &["shop.", "system."]);
         check("SELECT * FROM shop.", None, 19, &["customers", "orders"]);
-        check("SELECT * FROM shop.orders WHERE n", None, 32, &["not", "note", "null"].map(|w| w).as_slice());
+        check(
+            "SELECT * FROM shop.orders WHERE n",
+            None,
+            32,
+            &["norecursive", "not", "note", "null"].as_slice(),
+        );
         check("SELECT * FROM orders WHERE to", shop, 27, &["to", "token"]);
-        check("SELECT * FROM orders WHERE \"T", shop, 27, &["\"Total\""]);
+        check("SELECT * FROM orders WHERE \"T", shop, 27, &["\"Total\" "]);
         check("UPDATE orders SET no", shop, 18, &["norecursive", "not", "note"]);
         check("USE s", None, 4, &["shop", "system"]);
         check("CONSISTENCY LOCAL_", None, 12, &["LOCAL_ONE", "LOCAL_QUORUM", "LOCAL_SERIAL"]);
         check("EXPAND O", None, 7, &["OFF", "ON"]);
         check("CREATE TABLE t (a var", shop, 18, &["varchar", "varint"]);
-        check("CREATE TABLE t (a addr", shop, 18, &["address"]);
-        check("DESCRIBE TYPE a", shop, 14, &["address"]);
-        check("DROP INDEX shop.", None, 16, &["by_note"]);
-        check("COPY orders TO 'x' WITH HEAD", shop, 24, &["HEADER"]);
+        check("CREATE TABLE t (a addr", shop, 18, &["address "]);
+        check("DESCRIBE TYPE a", shop, 14, &["address "]);
+        check("DROP INDEX shop.", None, 16, &["by_note "]);
+        check("COPY orders TO 'x' WITH HEAD", shop, 24, &["HEADER "]);
         check("SELECT * FROM nothing.", None, 22, &[]);
     }
 }

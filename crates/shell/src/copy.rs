@@ -53,7 +53,9 @@ impl Options {
                 false => options.set(name, value)? || options.set_of_export(name, value)?,
             };
             if !known {
-                return Err(format!("COPY has no option {name} here; HELP COPY tells which it has"));
+                return Err(format!(
+                    "COPY has no option {name} here; HELP COPY tells which it has"
+                ));
             }
         }
         Ok(options)
@@ -67,9 +69,9 @@ impl Options {
             "ESCAPE" => self.dialect.escape = character(name, value)?,
             "NULL" => value.clone_into(&mut self.style.null),
             "BOOLSTYLE" => {
-                let (yes, no) = value
-                    .split_once(',')
-                    .ok_or_else(|| format!("{name} = '{value}': two words with a comma between them"))?;
+                let (yes, no) = value.split_once(',').ok_or_else(|| {
+                    format!("{name} = '{value}': two words with a comma between them")
+                })?;
                 self.style.true_and_false = [yes.trim().to_owned(), no.trim().to_owned()];
             }
             _ => return Ok(false),
@@ -95,7 +97,8 @@ impl Options {
             "MAXROWS" => self.rows_max = Some(number(name, value, 0, u64::MAX)?),
             "SKIPROWS" => self.rows_skipped = number(name, value, 0, u64::MAX)?,
             "SKIPCOLS" => {
-                self.columns_skipped = value.split(',').map(|name| name.trim().to_owned()).collect();
+                self.columns_skipped =
+                    value.split(',').map(|name| name.trim().to_owned()).collect();
             }
             "TTL" => self.ttl_s = Some(number(name, value, 0, u32::MAX)?),
             _ => return Ok(false),
@@ -159,14 +162,18 @@ impl Session {
 
     fn shape(&mut self, copy: &Copy) -> Result<TableShape, String> {
         let keyspace = copy.keyspace.clone().or_else(|| self.keyspace.clone());
-        let keyspace = keyspace.ok_or("Not in any keyspace: USE one, or name it, as in KEYSPACE.TABLE")?;
+        let keyspace =
+            keyspace.ok_or("Not in any keyspace: USE one, or name it, as in KEYSPACE.TABLE")?;
         let shape = self
             .ask(|client| TableShape::read(client, &keyspace, &copy.table))
             .map_err(|error| error.to_string())?
             .ok_or_else(|| format!("Table {keyspace}.{} not found", copy.table))?;
         for name in &copy.columns {
             if shape.index_of(name).is_none() {
-                return Err(format!("Invalid column name {name}: {} has none", shape.display_name()));
+                return Err(format!(
+                    "Invalid column name {name}: {} has none",
+                    shape.display_name()
+                ));
             }
         }
         Ok(shape)
@@ -179,7 +186,9 @@ impl Session {
             Some(file) => {
                 let path = at_home(file);
                 let opened = File::create(&path);
-                Some(BufWriter::new(opened.map_err(|error| format!("Can't open {file:?}: {error}"))?))
+                Some(BufWriter::new(
+                    opened.map_err(|error| format!("Can't open {file:?}: {error}"))?,
+                ))
             }
             None => None,
         };
@@ -230,7 +239,9 @@ impl Session {
         let input: Box<dyn BufRead> = match &copy.file {
             Some(file) => {
                 let opened = File::open(at_home(file));
-                Box::new(BufReader::new(opened.map_err(|error| format!("Can't open {file:?}: {error}"))?))
+                Box::new(BufReader::new(
+                    opened.map_err(|error| format!("Can't open {file:?}: {error}"))?,
+                ))
             }
             None => Box::new(BufReader::new(UntilDot::new(Box::new(io::stdin().lock())))),
         };
@@ -242,7 +253,8 @@ impl Session {
         if options.has_header {
             let header = reader.record(true)?;
             if copy.columns.is_empty() {
-                names = header.unwrap_or_default().into_iter().map(Option::unwrap_or_default).collect();
+                names =
+                    header.unwrap_or_default().into_iter().map(Option::unwrap_or_default).collect();
             }
         }
         let mut order = Vec::new();
@@ -300,7 +312,9 @@ impl Session {
                 });
                 if let Err(error) = asked {
                     let line = failed.unwrap_or(0);
-                    return Err(format!("line {line}: {error}; {count} rows before it are imported"));
+                    return Err(format!(
+                        "line {line}: {error}; {count} rows before it are imported"
+                    ));
                 }
                 count += waiting.len() as u64;
                 waiting.clear();
@@ -412,7 +426,8 @@ mod tests {
 
     #[test]
     fn options_are_taken_or_refused() {
-        let taken = options(true, &[("HEADER", "true"), ("DELIMITER", "\\t"), ("MAXROWS", "-1")]).unwrap();
+        let taken =
+            options(true, &[("HEADER", "true"), ("DELIMITER", "\\t"), ("MAXROWS", "-1")]).unwrap();
         assert!(taken.has_header && taken.rows_max.is_none());
         assert_eq!(taken.dialect.delimiter, '\t');
         for (is_import, name, value) in [

@@ -20,7 +20,8 @@ fn describe_refusal(error: &ErrorResponse) -> String {
     let (class, summary) = names(&error.kind);
     let message = &error.message;
     let code = error.kind.code();
-    let whole = format!("{class}: Error from server: code={code:04x} [{summary}] message=\"{message}\"");
+    let whole =
+        format!("{class}: Error from server: code={code:04x} [{summary}] message=\"{message}\"");
     match &error.kind {
         ErrorKind::AlreadyExists { keyspace, table } if table.is_empty() => {
             format!("{class}: Keyspace '{keyspace}' already exists")
@@ -97,14 +98,26 @@ mod tests {
             let error = ClientError::Refused(ErrorResponse::new(kind, "no"));
             assert_eq!(describe(&error), expect);
         };
-        check(ErrorKind::Invalid, "InvalidRequest: Error from server: code=2200 [Invalid query] message=\"no\"");
+        check(
+            ErrorKind::Invalid,
+            "InvalidRequest: Error from server: code=2200 [Invalid query] message=\"no\"",
+        );
         check(ErrorKind::Syntax, "SyntaxException: no");
         check(ErrorKind::Config, "ConfigurationException: no");
-        check(ErrorKind::Unauthorized, "Unauthorized: Error from server: code=2100 [Unauthorized] message=\"no\"");
+        check(
+            ErrorKind::Unauthorized,
+            "Unauthorized: Error from server: code=2100 [Unauthorized] message=\"no\"",
+        );
         let (keyspace, table) = ("shop".to_owned(), String::new());
-        check(ErrorKind::AlreadyExists { keyspace, table }, "AlreadyExists: Keyspace 'shop' already exists");
+        check(
+            ErrorKind::AlreadyExists { keyspace, table },
+            "AlreadyExists: Keyspace 'shop' already exists",
+        );
         let (keyspace, table) = ("shop".to_owned(), "carts".to_owned());
-        check(ErrorKind::AlreadyExists { keyspace, table }, "AlreadyExists: Table 'shop.carts' already exists");
+        check(
+            ErrorKind::AlreadyExists { keyspace, table },
+            "AlreadyExists: Table 'shop.carts' already exists",
+        );
         check(
             ErrorKind::Unavailable { consistency: Consistency::Quorum, required: 2, alive: 1 },
             "Unavailable: Error from server: code=1000 [Unavailable exception] message=\"no\" \

@@ -156,14 +156,15 @@ impl Session {
             (None, None) => self.screen.say("Currently not capturing query output."),
             (Some(CaptureChange::Off), Some(_)) => self.screen.end_capture(),
             (Some(CaptureChange::Off), None) => self.fail("Not currently capturing output."),
-            (Some(CaptureChange::To(_)), Some(file)) => self.fail(&format!(
-                "Already capturing output to {file}. Use CAPTURE OFF to disable."
-            )),
+            (Some(CaptureChange::To(_)), Some(file)) => self
+                .fail(&format!("Already capturing output to {file}. Use CAPTURE OFF to disable.")),
             (Some(CaptureChange::To(file)), None) => {
                 let path = at_home(&file).display().to_string();
                 match self.screen.capture(&path) {
                     Ok(()) => self.screen.say(&format!("Now capturing query output to '{path}'.")),
-                    Err(error) => self.fail(&format!("Could not open '{path}' for append: {error}")),
+                    Err(error) => {
+                        self.fail(&format!("Could not open '{path}' for append: {error}"))
+                    }
                 }
             }
         }
@@ -307,7 +308,10 @@ fn describe_names(rows: &Rows, names_keyspaces: bool) -> String {
     for (keyspace, names) in &keyspaces {
         out.push('\n');
         if names_keyspaces {
-            out.push_str(&format!("Keyspace {keyspace}\n---------{}\n", "-".repeat(keyspace.len())));
+            out.push_str(&format!(
+                "Keyspace {keyspace}\n---------{}\n",
+                "-".repeat(keyspace.len())
+            ));
         }
         out.push_str(&columnize(names, NAMES_WIDTH));
     }

@@ -8,15 +8,25 @@ use types::value::parse_text;
 const DEPTH_MAX: usize = 64;
 
 /// The bytes of a field.
-pub(crate) fn parse_field(ty: &CqlType, text: &str, yes_and_no: &[String; 2]) -> Result<Vec<u8>, String> {
+pub(crate) fn parse_field(
+    ty: &CqlType,
+    text: &str,
+    yes_and_no: &[String; 2],
+) -> Result<Vec<u8>, String> {
     parse(ty, text, yes_and_no, DEPTH_MAX)
 }
 
-fn parse(ty: &CqlType, text: &str, yes_and_no: &[String; 2], depth_left: usize) -> Result<Vec<u8>, String> {
+fn parse(
+    ty: &CqlType,
+    text: &str,
+    yes_and_no: &[String; 2],
+    depth_left: usize,
+) -> Result<Vec<u8>, String> {
     let Some(depth_left) = depth_left.checked_sub(1) else {
         return Err("nested too deeply".to_owned());
     };
-    let inner = |ty: &CqlType, text: &str| parse(ty, unquoted(ty, text)?.as_ref(), yes_and_no, depth_left);
+    let inner =
+        |ty: &CqlType, text: &str| parse(ty, unquoted(ty, text)?.as_ref(), yes_and_no, depth_left);
     let mut out = Vec::new();
     match ty {
         CqlType::Text | CqlType::Ascii => return parse_text(ty, text).map_err(|e| e.to_string()),
@@ -70,8 +80,11 @@ fn parse(ty: &CqlType, text: &str, yes_and_no: &[String; 2], depth_left: usize) 
             for (name, ty) in &definition.fields {
                 values.push(named(name).map(|value| inner(ty, value)).transpose()?);
             }
-            let known = |name: &str| definition.fields.iter().any(|(field, _)| field.as_ref() == name);
-            if let Some((name, _)) = given.iter().find(|(name, _)| !known(name.trim().trim_matches('"'))) {
+            let known =
+                |name: &str| definition.fields.iter().any(|(field, _)| field.as_ref() == name);
+            if let Some((name, _)) =
+                given.iter().find(|(name, _)| !known(name.trim().trim_matches('"')))
+            {
                 return Err(format!("{} has no field {}", definition.name, name.trim()));
             }
             write_tuple(&values, &mut out);
@@ -92,7 +105,9 @@ fn parse(ty: &CqlType, text: &str, yes_and_no: &[String; 2], depth_left: usize) 
             return types::value::text::parse_hex(digits).map_err(|error| error.to_string());
         }
         // A counter is written as the number it is added by.
-        CqlType::Counter => return parse_text(&CqlType::BigInt, text.trim()).map_err(|e| e.to_string()),
+        CqlType::Counter => {
+            return parse_text(&CqlType::BigInt, text.trim()).map_err(|e| e.to_string());
+        }
         native => return parse_text(native, text.trim()).map_err(|error| error.to_string()),
     }
     Ok(out)
@@ -197,7 +212,10 @@ mod tests {
             (CqlType::Set { element: Arc::new(CqlType::Int), frozen }, "{1, 2}"),
             (map, "{'2026-11-17 15:45:22.000+0000': ['::1', '127.0.0.1']}"),
             (CqlType::Tuple(Arc::from([CqlType::Int, CqlType::Text])), "(1, null)"),
-            (CqlType::User { definition: Arc::clone(&definition), frozen }, "{a: null, b: ['x:y']}"),
+            (
+                CqlType::User { definition: Arc::clone(&definition), frozen },
+                "{a: null, b: ['x:y']}",
+            ),
             (CqlType::Vector { element: Arc::new(CqlType::Float), dimension: 2 }, "[1.0, 0.25]"),
         ] {
             let bytes = parse_field(&ty, text, &words()).unwrap();

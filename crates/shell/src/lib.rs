@@ -81,7 +81,10 @@ pub struct Options {
 pub enum StartError {
     Client(ClientError),
     /// A file, or the terminal.
-    Io { what: String, error: io::Error },
+    Io {
+        what: String,
+        error: io::Error,
+    },
 }
 
 impl std::fmt::Display for StartError {
@@ -109,7 +112,8 @@ pub fn run(options: Options) -> Result<u8, StartError> {
     let Options { mut target, role_without_password, keyspace, input, .. } = options;
     if let Some(role) = role_without_password {
         let secret = ask_secret(&format!("Password of {role}: ")).map_err(|error| {
-            let what = "cannot ask for a password; set HELENUS_CQL_PASSWORD or give --password-file";
+            let what =
+                "cannot ask for a password; set HELENUS_CQL_PASSWORD or give --password-file";
             StartError::Io { what: what.to_owned(), error }
         })?;
         target.login = Some((role, secret));
@@ -126,13 +130,12 @@ pub fn run(options: Options) -> Result<u8, StartError> {
             Some((what, text.trim_start_matches('\u{feff}').to_owned()))
         }
     };
-    let screen = Screen::new(is_interactive, options.may_colour);
+    let is_for_programs = options.row_format != RowFormat::Table;
+    let screen = Screen::new(is_interactive, options.may_colour, is_for_programs);
     let mut session = Session::open(target, keyspace, options.row_format, screen, options.now)
         .map_err(StartError::Client)?;
     let done = match text {
-        Some((name, text)) => {
-            session.run_text(&name, &text, 0).and_then(|_| session.end())
-        }
+        Some((name, text)) => session.run_text(&name, &text, 0).and_then(|_| session.end()),
         None if is_interactive => {
             // A person has seen the errors; the end of the session is no failure.
             interactive::run(session, options.history.as_deref()).map(|_| false)

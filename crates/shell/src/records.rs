@@ -32,11 +32,7 @@ impl Dialect {
 }
 
 /// The first line of a CSV file.
-pub fn write_names<'n>(
-    dialect: Dialect,
-    names: impl Iterator<Item = &'n str>,
-    out: &mut String,
-) {
+pub fn write_names<'n>(dialect: Dialect, names: impl Iterator<Item = &'n str>, out: &mut String) {
     for (index, name) in names.enumerate() {
         if index > 0 {
             out.push(dialect.delimiter);
@@ -47,12 +43,7 @@ pub fn write_names<'n>(
 }
 
 /// A row. In CSV nothing between two commas is null, and an empty text stands in quotes.
-pub fn write_row(
-    format: Format,
-    columns: &[ColumnSpec],
-    row: &[Option<&[u8]>],
-    out: &mut String,
-) {
+pub fn write_row(format: Format, columns: &[ColumnSpec], row: &[Option<&[u8]>], out: &mut String) {
     match format {
         Format::Csv => {
             for (index, (column, value)) in columns.iter().zip(row).enumerate() {
@@ -119,7 +110,9 @@ impl Dialect {
                 loop {
                     match characters.next() {
                         None => return Record::Open,
-                        Some(character) if character == self.escape && self.escape != self.quote => {
+                        Some(character)
+                            if character == self.escape && self.escape != self.quote =>
+                        {
                             match characters.next() {
                                 None => return Record::Open,
                                 Some(escaped) => field.push(escaped),
@@ -271,7 +264,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         for dialect in [Dialect::STANDARD, BACKSLASH] {
-            for field in ["a", "", "it's", "\"", "a,b;c", "two\nlines\r\n", " blank ", "\\", "\\'", "'"] {
+            for field in
+                ["a", "", "it's", "\"", "a,b;c", "two\nlines\r\n", " blank ", "\\", "\\'", "'"]
+            {
                 let mut text = String::new();
                 dialect.write_field(field, &mut text);
                 text.push(dialect.delimiter);

@@ -14,10 +14,12 @@ pub(crate) struct Screen {
     /// Whether a person types the statements, and reads the answers.
     pub(crate) is_interactive: bool,
     is_coloured: bool,
+    /// Whether results are for a program, and nothing may stand between them.
+    is_for_programs: bool,
 }
 
 impl Screen {
-    pub(crate) fn new(is_interactive: bool, may_colour: bool) -> Screen {
+    pub(crate) fn new(is_interactive: bool, may_colour: bool, is_for_programs: bool) -> Screen {
         let is_dumb = matches!(std::env::var("TERM").as_deref(), Ok("dumb" | "") | Err(_));
         // What no-color.org asks of every program.
         let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -25,6 +27,7 @@ impl Screen {
             out: BufWriter::new(io::stdout()),
             captured: None,
             is_interactive,
+            is_for_programs,
             is_coloured: may_colour && !is_dumb && !is_unwanted && io::stdout().is_terminal(),
         }
     }
@@ -52,8 +55,20 @@ impl Screen {
         }
     }
 
+    /// What accompanies a result.
+    pub(crate) fn beside(&mut self, text: &str) -> io::Result<()> {
+        if self.is_for_programs {
+            self.flush()?;
+            return io::stderr().write_all(text.as_bytes());
+        }
+        self.result(text)
+    }
+
     /// A remark that is never captured.
     pub(crate) fn say(&mut self, text: &str) -> io::Result<()> {
+        if self.is_for_programs {
+            return self.beside(&format!("{text}\n"));
+        }
         self.out.write_all(text.as_bytes())?;
         self.out.write_all(b"\n")
     }

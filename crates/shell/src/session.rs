@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use protocol::{ColumnSpec, Consistency, Response, ResponseMessage, Rows};
+use protocol::{ColumnSpec, Consistency, ErrorKind, Response, ResponseMessage, Rows};
 
 use crate::client::{Ask, Client, ClientError, Target, charge_of, text_value};
 use crate::errors::describe;
@@ -107,13 +107,18 @@ impl Session {
     }
 
     /// A fresh connection, in the keyspace that is in use.
-    pub(crate) fn connect(&mut self) -> Result<(), ClientError> {
+    fn fresh(&self) -> Result<Client, ClientError> {
         let mut client = Client::connect(&self.target)?;
         if let Some(keyspace) = &self.keyspace {
             let text = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
             client.run(&Ask::new(&text, Consistency::One))?;
         }
-        self.client = Some(client);
+        Ok(client)
+    }
+
+    /// Connects, in place of the connection that is there.
+    pub(crate) fn connect(&mut self) -> Result<(), ClientError> {
+        self.client = Some(self.fresh()?);
         Ok(())
     }
 
@@ -122,13 +127,13 @@ impl Session {
         &mut self,
         question: impl FnOnce(&mut Client) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
-        if self.client.is_none() {
-            self.connect()?;
-        }
-        let Some(client) = &mut self.client else { return Err(ClientError::LoginWanted) };
-        let answer = question(client);
-        if answer.as_ref().is_err_and(ClientError::is_end) {
-            self.client = None;
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => self.fresh()?,
+        };
+        let answer = question(&mut client);
+        if !answer.as_ref().is_err_and(ClientError::is_end) {
+            self.client = Some(client);
         }
         answer
     }
@@ -192,9 +197,9 @@ impl Session {
             }
         }
         if !warnings.is_empty() {
-            self.screen.result("\nWarnings :\n")?;
+            self.screen.beside("\nWarnings :\n")?;
             for warning in warnings {
-                self.screen.result(&format!("{warning}\n\n"))?;
+                self.screen.beside(&format!("{warning}\n\n"))?;
             }
         }
         if self.settings.cost {
@@ -241,11 +246,8 @@ impl Session {
         if let RowFormat::File(format) = self.settings.row_format {
             return self.show_as_file(format, rows, is_first);
         }
-        // An answer of nothing to say, such as that of EXPLAIN of nothing.
-        if !is_select && rows.row_count == 0 {
-            return Ok(());
-        }
-        if rows.row_count == 0 && !is_first {
+        // The last page may be empty; so may be an answer that is no result.
+        if rows.row_count == 0 && !(is_select && is_first) {
             return Ok(());
         }
         if is_first {
@@ -316,10 +318,13 @@ impl Session {
             }
             _ => BTreeMap::new(),
         };
-        let colour =
-            |name: &str| colours.get(name).copied().unwrap_or(Colour::Magenta);
+        let colour = |name: &str| colours.get(name).copied().unwrap_or(Colour::Magenta);
         let cells = |row: Vec<Option<&[u8]>>| -> Vec<Painted> {
-            columns.iter().zip(row).map(|(column, value)| style.cell(&column.cql_type, value)).collect()
+            columns
+                .iter()
+                .zip(row)
+                .map(|(column, value)| style.cell(&column.cql_type, value))
+                .collect()
         };
         Table {
             names: columns
@@ -370,8 +375,8 @@ impl Session {
         let rows = match self.ask(|client| client.query(&text, &[])) {
             Ok(rows) => rows,
             Err(ClientError::Refused(error)) if self.explains.is_none() => {
-                // A node that does not know the word says so; the statement itself may be wrong, too.
-                if error.kind == protocol::ErrorKind::Syntax && error.message.contains("EXPLAIN") {
+                // A node that does not know the word stumbles over the first one.
+                if error.kind == ErrorKind::Syntax && error.message.starts_with("line 1:0 ") {
                     self.explains = Some(false);
                 }
                 return Vec::new();
@@ -403,10 +408,10 @@ impl Session {
             None => String::new(),
         };
         let line = self.screen.paint(Colour::Cyan, &format!("cost: {charge}{time_ms:.1} ms"));
-        self.screen.result(&format!("{line}\n"))?;
+        self.screen.beside(&format!("{line}\n"))?;
         for step in &cost.plan {
             let line = self.screen.paint(Colour::Cyan, &format!("plan: {step}"));
-            self.screen.result(&format!("{line}\n"))?;
+            self.screen.beside(&format!("{line}\n"))?;
         }
         Ok(())
     }

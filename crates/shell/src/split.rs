@@ -239,7 +239,11 @@ mod tests {
     fn a_batch_is_one_statement() {
         let batch = "BEGIN BATCH\n INSERT 1;\n INSERT 2;\nAPPLY BATCH";
         check(&format!("{batch}; X;"), &[(1, batch), (4, "X")], None);
-        check("begin unlogged batch a; apply batch;", &[(1, "begin unlogged batch a; apply batch")], None);
+        check(
+            "begin unlogged batch a; apply batch;",
+            &[(1, "begin unlogged batch a; apply batch")],
+            None,
+        );
         check("BEGIN BATCH INSERT 1;", &[], Some("BEGIN BATCH INSERT 1;"));
     }
 

@@ -57,9 +57,8 @@ impl Table {
         let mut out = String::new();
         let line = |cells: Vec<Painted>, blanks: Side| {
             let cells = cells.into_iter().zip(widths);
-            let cells = cells.map(|(cell, width)| {
-                cell.cut(*width).padded(*width, blanks, layout.is_coloured)
-            });
+            let cells = cells
+                .map(|(cell, width)| cell.cut(*width).padded(*width, blanks, layout.is_coloured));
             cells.collect::<Vec<String>>().join(" | ")
         };
         if layout.has_header {
@@ -86,7 +85,8 @@ impl Table {
             let _ = writeln!(out, "@ Row {}\n{rule}", layout.rows_before + index + 1);
             for (name, value) in self.names.iter().zip(row) {
                 let name = name.padded(name_width, Side::Right, layout.is_coloured);
-                let _ = writeln!(out, " {name} | {}", value.padded(0, Side::Right, layout.is_coloured));
+                let _ =
+                    writeln!(out, " {name} | {}", value.padded(0, Side::Right, layout.is_coloured));
             }
             out.push('\n');
         }
@@ -178,8 +178,12 @@ mod tests {
         let layout = Layout { width_max: Some(24), ..LAYOUT };
         let long = "0123456789012345678901234567890";
         let text = table(&["id", "text"], &[&["1", long]]).render(&layout);
-        assert_eq!(text, " id | text\n----+-----------------\n  1 | 012345678901234…\n".replace("-----------------\n", "------------------\n").replace("012345678901234…", "01234567890123…"), "{text}");
-        assert!(text.lines().all(|line| unicode_width::UnicodeWidthStr::width(line) <= 24), "{text}");
+        let rule = "-".repeat(19);
+        assert_eq!(text, format!(" id | text\n----+{rule}\n  1 | 0123456789012345…\n"));
+        assert!(
+            text.lines().all(|line| unicode_width::UnicodeWidthStr::width(line) <= 24),
+            "{text}"
+        );
         // Too many columns: one below the other.
         let names = ["abcdefg"; 9];
         let text = table(&names, &[&["abcdefgh"; 9]]).render(&layout);

@@ -37,7 +37,7 @@ impl Session {
                     };
                     let title = self.screen.paint(Colour::Magenta, "Tracing session: ");
                     let text = table.render(&layout);
-                    return self.screen.result(&format!("\n{title}{name}\n\n{text}\n"));
+                    return self.screen.beside(&format!("\n{title}{name}\n\n{text}\n"));
                 }
                 Ok(None) if (self.now)().saturating_duration_since(started) < COMPLETE_WITHIN => {
                     sleep(LOOK_EVERY);

@@ -111,9 +111,7 @@ impl Style {
             }
             CqlType::Tuple(parts) => {
                 let mut values = TupleIter::new(bytes).map_while(Result::ok);
-                self.sequence('(', ')', parts.iter(), |ty| {
-                    self.part(ty, values.next().flatten())
-                })
+                self.sequence('(', ')', parts.iter(), |ty| self.part(ty, values.next().flatten()))
             }
             CqlType::User { definition, .. } => {
                 let mut values = TupleIter::new(bytes).map_while(Result::ok);
@@ -398,7 +396,8 @@ mod tests {
         check(&CqlType::Set { element: Arc::new(CqlType::Text), frozen }, &bytes, "{'b', 'it''s'}");
 
         let mut bytes = Vec::new();
-        let map = CqlType::Map { key: Arc::new(CqlType::Text), value: Arc::new(CqlType::Int), frozen };
+        let map =
+            CqlType::Map { key: Arc::new(CqlType::Text), value: Arc::new(CqlType::Int), frozen };
         write_map(&CqlType::Text, &mut vec![(text("x"), int(1))], &mut bytes);
         check(&map, &bytes, "{'x': 1}");
 

@@ -51,7 +51,9 @@ impl<'s> Lines<'s> {
         let mut values: RowValues = vec![None; self.shape.columns.len()];
         match self.format {
             Format::Csv => {
-                let Some(record) = self.reader.record(self.order.len() == 1)? else { return Ok(None) };
+                let Some(record) = self.reader.record(self.order.len() == 1)? else {
+                    return Ok(None);
+                };
                 if record.len() != self.order.len() {
                     return Err(format!(
                         "line {}: {} fields, but the first line names {} columns",

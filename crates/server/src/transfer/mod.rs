@@ -159,7 +159,9 @@ impl Transfer {
             None => None,
             Some(path) => {
                 let certificates = read_certificates(path).map_err(|error| {
-                    format!("cannot reach a node on {address}: {error}; name it with --host ADDR:PORT")
+                    format!(
+                        "cannot reach a node on {address}: {error}; name it with --host ADDR:PORT"
+                    )
                 })?;
                 Some(Trust::Certificates(certificates))
             }
