@@ -74,6 +74,30 @@ pub(crate) struct Copy {
     pub(crate) options: Vec<(String, String)>,
 }
 
+/// What the commands of the shell begin with.
+const OWN_WORDS: [&str; 20] = [
+    "HELP",
+    "?",
+    "CONSISTENCY",
+    "SERIAL",
+    "TRACING",
+    "EXPAND",
+    "COST",
+    "PAGING",
+    "SOURCE",
+    "CAPTURE",
+    "COPY",
+    "LOGIN",
+    "SHOW",
+    "HISTORY",
+    "CLEAR",
+    "CLS",
+    "EXIT",
+    "QUIT",
+    "DESCRIBE",
+    "DESC",
+];
+
 /// Reads a command. The error is for the person who typed it.
 pub(crate) fn parse(text: &str) -> Result<Command, String> {
     let first: String = text
@@ -82,30 +106,7 @@ pub(crate) fn parse(text: &str) -> Result<Command, String> {
         .take_while(|c| c.is_alphanumeric() || *c == '_' || *c == '?')
         .collect::<String>()
         .to_uppercase();
-    let is_ours = matches!(
-        first.as_str(),
-        "HELP"
-            | "?"
-            | "CONSISTENCY"
-            | "SERIAL"
-            | "TRACING"
-            | "EXPAND"
-            | "COST"
-            | "PAGING"
-            | "SOURCE"
-            | "CAPTURE"
-            | "COPY"
-            | "LOGIN"
-            | "SHOW"
-            | "HISTORY"
-            | "CLEAR"
-            | "CLS"
-            | "EXIT"
-            | "QUIT"
-            | "DESCRIBE"
-            | "DESC"
-    );
-    if !is_ours {
+    if !OWN_WORDS.contains(&first.as_str()) {
         return Ok(Command::Statement);
     }
     let improper = |hint: &str| format!("Improper {} command: {hint}", first.to_lowercase());
@@ -131,16 +132,9 @@ pub(crate) fn parse(text: &str) -> Result<Command, String> {
         "TRACING" => Command::Tracing(switch(&words)?),
         "EXPAND" => Command::Expand(switch(&words)?),
         "COST" => Command::Cost(switch(&words)?),
-        "PAGING" => Command::Paging(match words.as_slice() {
-            [] => None,
-            ["ON"] => Some(PagingChange::On),
-            ["OFF"] => Some(PagingChange::Off),
-            [rows] => match rows.parse() {
-                Ok(rows) if rows > 0 => Some(PagingChange::Rows(rows)),
-                _ => return Err(improper("PAGING [ON|OFF|ROWS]")),
-            },
-            _ => return Err(improper("PAGING [ON|OFF|ROWS]")),
-        }),
+        "PAGING" => {
+            Command::Paging(paging(&words).ok_or_else(|| improper("PAGING [ON|OFF|ROWS]"))?)
+        }
         "SOURCE" => match rest {
             [Token::Text(file)] => Command::Source(file.clone()),
             _ => return Err(improper("SOURCE 'FILE'")),
@@ -179,15 +173,33 @@ pub(crate) fn parse(text: &str) -> Result<Command, String> {
         "CLEAR" | "CLS" => Command::Clear,
         "EXIT" | "QUIT" => Command::Exit,
         // DESCRIBE and DESC
-        _ => Command::Describe(match words.first().copied() {
-            Some("KEYSPACES") => DescribeKind::Keyspaces,
-            Some("TABLES" | "COLUMNFAMILIES" | "TYPES" | "FUNCTIONS" | "AGGREGATES") => {
-                DescribeKind::Names
-            }
-            Some("CLUSTER") => DescribeKind::Cluster,
-            _ => DescribeKind::Definitions,
-        }),
+        _ => Command::Describe(described(&words)),
     })
+}
+
+/// A change, or none; `None` if it is neither.
+fn paging(words: &[&str]) -> Option<Option<PagingChange>> {
+    match words {
+        [] => Some(None),
+        ["ON"] => Some(Some(PagingChange::On)),
+        ["OFF"] => Some(Some(PagingChange::Off)),
+        [rows] => {
+            let rows = rows.parse().ok().filter(|rows| *rows > 0)?;
+            Some(Some(PagingChange::Rows(rows)))
+        }
+        _ => None,
+    }
+}
+
+fn described(words: &[&str]) -> DescribeKind {
+    match words.first().copied() {
+        Some("KEYSPACES") => DescribeKind::Keyspaces,
+        Some("TABLES" | "COLUMNFAMILIES" | "TYPES" | "FUNCTIONS" | "AGGREGATES") => {
+            DescribeKind::Names
+        }
+        Some("CLUSTER") => DescribeKind::Cluster,
+        _ => DescribeKind::Definitions,
+    }
 }
 
 fn level(
