@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::admin::{AskedPlace, Split};
 use crate::config::{ConfigError, Loaded, Sources, load};
+use crate::cql_shell::{self, CqlShell};
 use crate::demo::Demo;
 use crate::jobs::Manner;
 use crate::nodes::NodeOrder;
@@ -55,6 +56,8 @@ pub(crate) enum Order {
     Upkeep(Upkeep),
     /// Write a table to a file, or read it from one.
     Transfer(Transfer),
+    /// A shell, for people and scripts.
+    Cql(Box<CqlShell>),
     /// Have the running node split a physical partition.
     Split(Split),
     /// Reckon what the workload of a file needs and costs, or, without one, that of the node.
@@ -93,7 +96,8 @@ Examples:
   helenus partitions                           the ring and its physical partitions
   helenus demo --nodes 4                       a cluster on this machine
   helenus token                                let one more node join
-  cqlsh 127.0.0.1 9042                         connect";
+  helenus cql                                  a shell; cqlsh works as well
+  helenus cql -e 'SELECT * FROM shop.orders' --json";
 
 const START_EXAMPLES: &str = "\
 Examples:
@@ -179,6 +183,9 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         Some(("estimate", matches)) => {
             let file = matches.get_one::<String>("file").map(PathBuf::from);
             settled(Order::Estimate(file), matches)
+        }
+        Some(("cql", matches)) => {
+            settled(Order::Cql(Box::new(cql_shell::asked(matches))), matches)
         }
         Some(("split", matches)) => settled(Order::Split(asked_split(matches)), matches),
         Some((command, matches)) => match upkeep::asked(command, matches) {
@@ -322,6 +329,7 @@ fn command() -> Command {
         )
         .subcommands(upkeep::commands().map(|command| command.args(setting_arguments())))
         .subcommands(transfer::commands().map(|command| command.args(setting_arguments())))
+        .subcommand(cql_shell::command().args(setting_arguments()))
         .subcommand(partitions_command())
         .subcommand(split_command())
         .subcommand(estimate_command())

@@ -303,11 +303,9 @@ impl Nodes {
         let first = kept.first().and_then(|(_, it)| it.own()).map(|own| own.clients);
         let first = first.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, demo.port)));
         tell(&format!(
-            "connect with: cqlsh {} {}\n\
+            "connect with: helenus cql {first}\n\
              a node that ended is started again with: helenus start --data-dir {}/nodeN\n\
              stop with Ctrl-C\n",
-            first.ip(),
-            first.port(),
             root.display()
         ));
         loop {

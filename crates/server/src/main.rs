@@ -6,7 +6,7 @@
 //! wiring), [`world`] (the real clock and machine), [`door`], [`connection`] and [`session`] (one
 //! client), [`statements`] (what it asks for) with [`reply`] (the only place that knows error codes),
 //! [`roles`], [`kept_time`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
-//! [`cluster_node`] with [`membership`] (a node that is not alone), [`demo`], [`sets`], [`metrics`], [`admin`], [`upkeep`] and [`transfer`] with [`progress`] and [`log`].
+//! [`cluster_node`] with [`membership`] (a node that is not alone), [`demo`], [`sets`], [`metrics`], [`admin`], [`upkeep`], [`transfer`] and [`cql_shell`] with [`progress`] and [`log`].
 mod admin;
 mod auth;
 mod cli;
@@ -15,6 +15,7 @@ mod cluster_gauges;
 mod cluster_node;
 mod config;
 mod connection;
+mod cql_shell;
 mod demo;
 mod door;
 mod estimate;
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
     };
     let data_dir = &loaded.config.server.data_dir;
     // What is exported is the user's own; everything else is nobody else's to read.
-    if !matches!(order, Order::Transfer(_)) {
+    if !matches!(order, Order::Transfer(_) | Order::Cql(_)) {
         world::keep_files_private();
     }
     match order {
@@ -95,6 +96,7 @@ fn main() -> ExitCode {
         Order::Flush => chore(data_dir, Question::Flush, "flushed\n"),
         Order::Compact => chore(data_dir, Question::Compact, "compacted\n"),
         Order::Transfer(transfer) => transfer::run(&loaded.config, transfer),
+        Order::Cql(shell) => cql_shell::run(&loaded.config, *shell),
         Order::Upkeep(upkeep) => upkeep::run(&loaded.config, upkeep),
         Order::Partitions { space, watch } => partitions::show(data_dir, space, watch),
         Order::Estimate(file) => {

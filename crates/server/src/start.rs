@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::admin::{self, Answerer, Question};
 use crate::config::{Loaded, TlsMode};
 use crate::connection::ConnectionLimits;
+use crate::cql_shell;
 use crate::door::{self, Door};
 use crate::estimate;
 use crate::facts::RELEASE_VERSION;
@@ -201,7 +202,8 @@ async fn serve(
     record_usage(&node);
     let counting = tokio::spawn(count_rates(Arc::clone(&node)));
     let keeping_time = kept_time.clone().map(|kept| tokio::spawn(keep_time(kept)));
-    greet(address, &folder, node.account_key.as_deref());
+    let shell = cql_shell::line(&loaded.config, address, &folder);
+    greet(address, &folder, &shell, node.account_key.as_deref());
     let ended = tokio::select! {
         () = signals.wait(certificates.as_deref()) => Ending::Stopped,
         why = ends_by_itself(&node) => why,
@@ -407,15 +409,14 @@ async fn balance(node: Arc<Node>, interval: std::time::Duration) {
 }
 
 /// A few lines: what runs, where, and how to go on.
-fn greet(address: SocketAddr, folder: &Path, account_key: Option<&str>) {
+fn greet(address: SocketAddr, folder: &Path, shell: &str, account_key: Option<&str>) {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let (host, port) = (address.ip(), address.port());
     let version = env!("CARGO_PKG_VERSION");
     let text = format!(
         "Helenus {version}, compatible with Cassandra {RELEASE_VERSION}\n\
          listening on {address}\n\
          data in {}\n\
-         connect with: cqlsh {host} {port}\n\
+         connect with: {shell}\n\
          stop with Ctrl-C\n",
         folder.display()
     );

@@ -7,7 +7,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use crate::{assert_none, root};
 
 /// The table of ARCHITECTURE.md: a crate, and the crates it may use. Every crate may use `types`.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("types", &[]),
     ("protocol", &[]),
     ("cql", &[]),
@@ -23,6 +23,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("simulator", &["schema", "node-log", "tree", "storage", "replica"]),
     ("coordinator", &["plan", "partition", "replica", "units"]),
     ("cluster", &["partition", "replica"]),
+    ("shell", &["protocol", "cql"]),
     (
         "server",
         &[
@@ -37,6 +38,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "replica",
             "coordinator",
             "cluster",
+            "shell",
         ],
     ),
 ];

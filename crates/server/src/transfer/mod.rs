@@ -4,29 +4,28 @@
 //! Values are written as `SELECT JSON` writes them; in CSV texts stand as they are, and nothing between
 //! two commas is null, while `""` is an empty text. Timestamps and times to live are not kept.
 //!
-//! Reading order: `cells` (a value as text and back), `lines` (rows in a file), `client` (the wire),
-//! `secure` (TLS), `statement` (what is asked).
+//! The client, its files and its statements are those of `helenus cql`, in the crate `shell`; `lines` matches the rows of
+//! a file with the columns of a table.
 
-mod cells;
-mod client;
 mod lines;
-mod secure;
-mod statement;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use self::client::{Client, Login};
+use protocol::Consistency;
+use shell::records::{Dialect, Format, write_names, write_row};
+use shell::{Client, ClientError, TableShape, Target, Trust, Writers};
+
 use self::lines::Lines;
-use self::statement::TableShape;
 use crate::config::{Config, TlsMode};
 use crate::progress::Progress;
-use crate::tls::own_certificate_path;
+use crate::tls::{own_certificate_path, read_certificates};
 use crate::{fail, say_error};
 
 /// Rows of one page of an export.
@@ -34,11 +33,16 @@ const PAGE_ROWS: i32 = 1_000;
 /// Rows of an import that are on their way at once.
 const ROWS_IN_FLIGHT: usize = 128;
 
-/// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Csv,
-    Json,
+/// How long a node may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const LEVEL: Consistency = Consistency::LocalQuorum;
+
+/// Who logs in, where the node wants to know, and whether that is encrypted.
+struct Login {
+    user: Option<String>,
+    password: Option<String>,
+    /// The file of the certificates that are trusted; none: no TLS.
+    trusted: Option<PathBuf>,
 }
 
 /// A table that goes out or comes in.
@@ -139,14 +143,31 @@ impl Transfer {
             Some(host) => host.clone(),
             None => own_address(config.server.listen),
         };
-        let mut client = Client::connect(&address, &self.login)?;
-        let shape = TableShape::read(&mut client, keyspace, table)?;
+        let mut client = Client::connect(&self.target(address)?).map_err(told)?;
+        let shape = TableShape::read(&mut client, keyspace, table).map_err(told)?;
+        let shape = shape.ok_or_else(|| format!("there is no table {keyspace}.{table}"))?;
         let format = self.format.unwrap_or_else(|| by_name(self.file.as_deref()));
         if self.is_export {
             self.export(&mut client, &shape, format)
         } else {
             self.import(&mut client, &shape, format)
         }
+    }
+
+    fn target(&self, address: String) -> Result<Target, String> {
+        let trust = match &self.login.trusted {
+            None => None,
+            Some(path) => {
+                let certificates = read_certificates(path).map_err(|error| {
+                    format!(
+                        "cannot reach a node on {address}: {error}; name it with --host ADDR:PORT"
+                    )
+                })?;
+                Some(Trust::Certificates(certificates))
+            }
+        };
+        let login = self.login.user.clone().zip(self.login.password.clone());
+        Ok(Target { address, login, trust, patience: ANSWER_WITHIN })
     }
 
     fn export(
@@ -169,14 +190,16 @@ impl Transfer {
         let mut paging_state = None;
         let mut text = String::new();
         loop {
-            let page = client.page(&shape.select(), PAGE_ROWS, paging_state.as_deref())?;
+            let page = client
+                .page(&shape.select(&[]), LEVEL, PAGE_ROWS, paging_state.as_deref())
+                .map_err(told)?;
             let columns = page.metadata.columns.clone().unwrap_or_default();
             if count == 0 && paging_state.is_none() && format == Format::Csv {
                 let names = columns.iter().map(|column| column.name.as_ref());
-                lines::write_names(names, &mut text);
+                write_names(Dialect::STANDARD, names, &mut text);
             }
             for row in page.rows() {
-                lines::write_row(format, &columns, &row, &mut text);
+                write_row(format, &columns, &row, &mut text);
                 count += 1;
             }
             out.write_all(text.as_bytes()).map_err(written)?;
@@ -208,7 +231,7 @@ impl Transfer {
         };
         let input: Box<dyn BufRead> = Box::new(BufReader::new(input));
         let mut rows = Lines::new(format, input, shape)?;
-        let mut statements = statement::Writers::new(shape);
+        let mut statements = Writers::new(shape, None);
         let mut progress = Progress::new("bytes", bytes);
         let mut count = 0;
         let mut waiting = Vec::new();
@@ -218,12 +241,13 @@ impl Transfer {
             progress.add(rows.bytes_read() - before);
             let is_end = row.is_none();
             if let Some(row) = row {
-                waiting.push(statements.bind(client, rows.line_number(), &row)?);
+                let bound = statements.bind(client, rows.line_number(), &row);
+                waiting.push(bound.map_err(|error| error.to_string())?);
             }
             if waiting.len() >= ROWS_IN_FLIGHT || is_end {
-                client
-                    .execute_all(&waiting)
-                    .map_err(|error| format!("{error}; {count} rows before it are imported"))?;
+                client.execute_all(&waiting, LEVEL).map_err(|(line, error)| {
+                    format!("line {line}: {error}; {count} rows before it are imported")
+                })?;
                 count += waiting.len() as u64;
                 waiting.clear();
             }
@@ -232,6 +256,17 @@ impl Transfer {
                 return Ok(count);
             }
         }
+    }
+}
+
+/// What went wrong, and what to do about it.
+fn told(error: ClientError) -> String {
+    match error {
+        ClientError::Unreachable { .. } => format!("{error}; name it with --host ADDR:PORT"),
+        ClientError::LoginWanted => format!("{error}: give --user and --password"),
+        ClientError::TlsWanted => format!("{error}: give --tls, or --ca FILE"),
+        ClientError::Broken(_) => format!("{error}; does the node want TLS (--tls)?"),
+        other => other.to_string(),
     }
 }
 
@@ -247,7 +282,7 @@ fn by_name(file: Option<&Path>) -> Format {
 }
 
 /// Where the node of this configuration is reached from here.
-fn own_address(listen: Option<SocketAddr>) -> String {
+pub(crate) fn own_address(listen: Option<SocketAddr>) -> String {
     let mut address = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9042)));
     if address.ip().is_unspecified() {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());

@@ -1,4 +1,4 @@
-//! A value as text, and back.
+//! A value as the text of a file, and back: as `SELECT JSON` writes it.
 
 use serde_json::Value;
 use types::CqlType;
@@ -6,7 +6,7 @@ use types::value::format::to_cql_text_unquoted;
 use types::value::json::{from_json, to_json};
 
 /// The value as JSON. What JSON has no number for is a string.
-pub(super) fn to_json_text(ty: &CqlType, bytes: &[u8]) -> String {
+pub fn to_json_text(ty: &CqlType, bytes: &[u8]) -> String {
     if bytes.is_empty() && !matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Blob) {
         return "\"\"".to_owned();
     }
@@ -20,7 +20,7 @@ pub(super) fn to_json_text(ty: &CqlType, bytes: &[u8]) -> String {
 }
 
 /// The value as the text of a CSV field.
-pub(super) fn to_field(ty: &CqlType, bytes: &[u8]) -> String {
+pub fn to_field(ty: &CqlType, bytes: &[u8]) -> String {
     match ty {
         CqlType::Ascii | CqlType::Text => String::from_utf8_lossy(bytes).into_owned(),
         _ => {
@@ -48,7 +48,7 @@ fn is_json_field(ty: &CqlType) -> bool {
 }
 
 /// Reads JSON. Numbers keep all their digits, which CQL's own reader rounds as Cassandra's does.
-pub(super) fn read_json(text: &str) -> Result<Value, String> {
+pub fn read_json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map(exact).map_err(|error| error.to_string())
 }
 
@@ -65,7 +65,7 @@ fn exact(json: Value) -> Value {
 }
 
 /// The bytes of a JSON value; `None` for null.
-pub(super) fn of_json(ty: &CqlType, json: &Value) -> Result<Option<Vec<u8>>, String> {
+pub fn of_json(ty: &CqlType, json: &Value) -> Result<Option<Vec<u8>>, String> {
     let is_text = matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Blob);
     if !is_text && json.as_str() == Some("") {
         return Ok(Some(Vec::new()));
@@ -76,7 +76,7 @@ pub(super) fn of_json(ty: &CqlType, json: &Value) -> Result<Option<Vec<u8>>, Str
 }
 
 /// The bytes of a CSV field.
-pub(super) fn of_field(ty: &CqlType, field: &str) -> Result<Option<Vec<u8>>, String> {
+pub fn of_field(ty: &CqlType, field: &str) -> Result<Option<Vec<u8>>, String> {
     if is_json_field(ty) && !field.is_empty() {
         let json = read_json(field)?;
         return of_json(ty, &json);
