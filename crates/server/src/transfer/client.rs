@@ -12,6 +12,7 @@ use protocol::{
 };
 
 use super::secure::Stream;
+use crate::password::{Credentials, VARIABLE};
 
 const RESPONSE_BYTES_MAX: usize = 256 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -22,8 +23,7 @@ const TLS_ALERT: u8 = 21;
 
 /// Who logs in, where the node wants to know, and whether that is encrypted.
 pub(super) struct Login {
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+    pub(super) credentials: Credentials,
     /// The file of the certificates that are trusted; none: no TLS.
     pub(super) trusted: Option<PathBuf>,
 }
@@ -89,9 +89,10 @@ impl Client {
     }
 
     fn log_in(&mut self, login: &Login) -> Result<(), String> {
-        let (Some(user), Some(password)) = (&login.user, &login.password) else {
-            return Err("the node wants a login: give --user and --password".to_owned());
+        let Some(user) = &login.credentials.user else {
+            return Err("the node wants a login: give --user, and a password with --password-file, HELENUS_PASSWORD or when asked".to_owned());
         };
+        let password = login.credentials.password(std::env::var(VARIABLE).ok())?;
         let token = [b"\0", user.as_bytes(), b"\0", password.as_bytes()].concat();
         self.push(0, Request::AuthResponse(Some(&token)));
         self.flush()?;

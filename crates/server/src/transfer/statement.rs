@@ -1,9 +1,10 @@
 //! What is asked of the node: the columns of a table, its rows, and the writes of an import.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use protocol::PreparedResponse;
-use types::CqlType;
+use protocol::{ColumnSpec, PreparedResponse};
+use types::{CqlType, UserType};
 
 use super::client::{Bound, Client, text_value};
 use super::lines::RowValues;
@@ -33,6 +34,40 @@ pub(super) struct TableShape {
 /// A name as CQL takes it whatever is in it.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The protocol tells vectors, and in version 4 durations, by the names of their classes only: as the types that they are.
+pub(super) fn with_types(mut columns: Vec<ColumnSpec>) -> Vec<ColumnSpec> {
+    for column in &mut columns {
+        column.cql_type = known_type(&column.cql_type);
+    }
+    columns
+}
+
+fn known_type(told: &CqlType) -> CqlType {
+    let inner = |ty: &Arc<CqlType>| Arc::new(known_type(ty));
+    match told {
+        // A class that is none of ours stays what it is: bytes.
+        CqlType::Custom(class) => schema::parse_class(class).unwrap_or_else(|_| told.clone()),
+        CqlType::List { element, frozen } => {
+            CqlType::List { element: inner(element), frozen: *frozen }
+        }
+        CqlType::Set { element, frozen } => {
+            CqlType::Set { element: inner(element), frozen: *frozen }
+        }
+        CqlType::Map { key, value, frozen } => {
+            CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen }
+        }
+        CqlType::Tuple(parts) => CqlType::Tuple(parts.iter().map(known_type).collect()),
+        CqlType::User { definition, frozen } => {
+            let mut definition = UserType::clone(definition);
+            for (_, field) in &mut definition.fields {
+                *field = known_type(field);
+            }
+            CqlType::User { definition: Arc::new(definition), frozen: *frozen }
+        }
+        other => other.clone(),
+    }
 }
 
 impl TableShape {
@@ -67,7 +102,7 @@ impl TableShape {
             return Err(format!("there is no table {}", shape.display_name()));
         }
         let prepared = client.prepare(&shape.select())?;
-        for column in prepared.result.columns.unwrap_or_default() {
+        for column in with_types(prepared.result.columns.unwrap_or_default()) {
             let kind = kinds.get(column.name.as_ref()).copied().unwrap_or(Kind::Regular);
             let name = column.name.to_string();
             shape.columns.push(Column { name, cql_type: column.cql_type, kind });
