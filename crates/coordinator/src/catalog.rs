@@ -203,7 +203,10 @@ impl Catalog {
         {
             facts.journal = self.world.journal();
         }
-        if table.keyspace.as_ref() == "system_views" {
+        if table.keyspace.as_ref() == "system_views"
+            || table.keyspace.as_ref() == "system_helenus"
+                && matches!(table.name.as_ref(), "status" | "slow_statements")
+        {
             facts.view = self.world.view(&table.name);
         }
         if table.keyspace.as_ref() == "system_auth" {

@@ -20,6 +20,7 @@ use crate::frame::{
 use crate::group::{Gone, GroupState};
 use crate::options::{CommitMode, Driver, LogOptions};
 use crate::recovery::Recovered;
+use crate::timings::{TimingSum, Timings};
 use crate::writer::{self, DurableSink, Pen, SharedPen};
 
 /// Spare files wait under names that begin so until they become segments.
@@ -159,6 +160,8 @@ pub struct Shared<J> {
     /// The latest second of an entry. Changes under the lock.
     now_s: AtomicU32,
     pub failed: OnceLock<Arc<str>>,
+    /// How long syncs took.
+    pub sync_times: Timings,
 }
 
 /// What was appended and not yet taken by the writer, and where the log ends.
@@ -302,6 +305,7 @@ impl<J: Send + 'static> Log<J> {
             synced: AtomicU64::new(recovered.end),
             now_s: AtomicU32::new(recovered.now_s),
             failed: OnceLock::new(),
+            sync_times: Timings::default(),
         });
         let pen = writer::new_pen(&shared, sink);
         let threads = match options.driver {
@@ -505,6 +509,11 @@ impl<J: Send + 'static> Log<J> {
     /// Where the log ends.
     pub fn end(&self) -> Position {
         self.shared.gathering.lock().next
+    }
+
+    /// How often it was synced, and how long that took.
+    pub fn sync_times(&self) -> TimingSum {
+        self.shared.sync_times.sum()
     }
 
     /// How many bytes the log must keep.

@@ -32,6 +32,7 @@ pub mod recovery;
 /// A disk that can lose power, for tests and simulations.
 pub mod simulated_disk;
 pub mod survey;
+mod timings;
 mod writer;
 
 #[cfg(test)]
@@ -55,4 +56,5 @@ pub use gather::{
 pub use group::{Configuration, EntryPlace, GroupState, GroupTable, RecoveredGroup, Slot};
 pub use group_append::{GroupAppend, GroupEntry};
 pub use options::{CommitMode, Driver, LogOptions};
+pub use timings::{TIMING_BOUNDS_US, TimingSum, Timings};
 pub use writer::DurableSink;

@@ -451,8 +451,9 @@ impl<J: Send + 'static> Pen<J> {
         if let Some(file) = &mut self.file {
             file.sync()?;
         }
-        self.usual_sync =
-            (self.usual_sync * 3 + (self.shared.elapsed)().saturating_sub(started)) / 4;
+        let took = (self.shared.elapsed)().saturating_sub(started);
+        self.shared.sync_times.add(took);
+        self.usual_sync = (self.usual_sync * 3 + took) / 4;
         self.is_dirty = false;
         Ok(())
     }

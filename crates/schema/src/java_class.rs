@@ -16,7 +16,7 @@ use crate::type_text::TYPE_DEPTH_MAX;
 const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
 /// The type that a class name stands for. The empty name is `blob`, as in Cassandra.
-pub(crate) fn parse_class(text: &str) -> Result<CqlType, SchemaError> {
+pub fn parse_class(text: &str) -> Result<CqlType, SchemaError> {
     if text.is_empty() {
         return Ok(CqlType::Blob);
     }

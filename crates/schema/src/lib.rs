@@ -26,6 +26,7 @@ pub use ddl::{
 pub use describe::{DescribeResult, describe};
 pub use difference::Difference;
 pub use error::SchemaError;
+pub use java_class::parse_class;
 pub use model::{
     Column, ColumnKind, DroppedColumn, Index, IndexTarget, Keyspace, KeyspaceKind, Schema, Table,
     TableShape,

@@ -29,6 +29,8 @@ pub(crate) enum Question {
     Status,
     Flush,
     Compact,
+    /// End: what is under way is finished, what is in memory is made durable.
+    Stop,
     /// Keep everything as it is now, under that name.
     Snapshot(String),
     /// The physical partitions of `KEYSPACE` or `KEYSPACE.TABLE`; all without one.
@@ -79,6 +81,7 @@ impl Question {
             Question::Status => vec!["status".to_owned()],
             Question::Flush => vec!["flush".to_owned()],
             Question::Compact => vec!["compact".to_owned()],
+            Question::Stop => vec!["stop".to_owned()],
             Question::Workload => vec!["workload".to_owned()],
             Question::Snapshot(name) => vec!["snapshot".to_owned(), name.clone()],
             Question::Partitions(space) => {
@@ -128,6 +131,7 @@ impl Question {
             ["status"] => Some(Question::Status),
             ["flush"] => Some(Question::Flush),
             ["compact"] => Some(Question::Compact),
+            ["stop"] => Some(Question::Stop),
             ["workload"] => Some(Question::Workload),
             ["snapshot", name] => Some(Question::Snapshot((*name).to_owned())),
             ["partitions"] => Some(Question::Partitions(None)),
@@ -241,18 +245,6 @@ fn with_short_path<T>(data_dir: &Path, open: impl FnOnce(&Path) -> io::Result<T>
     open(&short)
 }
 
-/// The answer for a person: one line per fact, names first.
-pub(crate) fn describe(answer: &Value) -> String {
-    let Some(facts) = answer.as_object() else { return format!("{answer}\n") };
-    let width = facts.keys().map(String::len).max().unwrap_or(0);
-    facts.iter().fold(String::new(), |mut out, (name, value)| {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let name = name.replace('_', " ");
-        out.push_str(&format!("{name:width$}  {value}\n"));
-        out
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,6 +273,7 @@ mod tests {
         let split = |place| Question::Split(Split { space: "ks.t".to_owned(), place });
         for question in [
             Question::Status,
+            Question::Stop,
             Question::Partitions(None),
             Question::Nodes,
             Question::Sets(None),
@@ -299,11 +292,5 @@ mod tests {
         }
         assert_eq!(Question::parse("[\"split\"]"), None);
         assert_eq!(Question::parse("status"), None);
-    }
-
-    #[test]
-    fn facts_are_aligned() {
-        let text = describe(&json!({ "a": 1, "a_longer": "text" }));
-        assert_eq!(text, "a         1\na longer  text\n");
     }
 }

@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap_complete::Shell;
 
 use crate::admin::{AskedPlace, Split};
 use crate::config::{ConfigError, Loaded, Sources, load};
 use crate::cql_shell::{self, CqlShell};
 use crate::demo::Demo;
+use crate::handbook;
 use crate::jobs::Manner;
 use crate::nodes::NodeOrder;
 use crate::nodes::joining::{Join, Token};
-use crate::transfer::{self, Transfer};
+use crate::transfer::{self, AskedNode, Transfer};
 use crate::upkeep::{self, Upkeep};
+use crate::version;
 
 /// What the user asked for.
 pub(crate) enum Order {
@@ -36,7 +39,15 @@ pub(crate) enum Order {
     Status {
         /// As the JSON object the node answered.
         json: bool,
+        /// Which node, where it is not that of the data folder.
+        node: AskedNode,
     },
+    /// Have the running node end.
+    Stop,
+    /// Print what is known without a node.
+    Print(String),
+    /// Write all manual pages into a folder.
+    Man(PathBuf),
     /// Have the running node write its memory to sorted files.
     Flush,
     /// Have the running node merge its sorted files.
@@ -70,6 +81,8 @@ pub(crate) enum CommandError {
     Unreadable { path: PathBuf, error: std::io::Error },
     /// The configuration is wrong.
     Config(ConfigError),
+    /// There is no such page.
+    Handbook(String),
 }
 
 impl std::fmt::Display for CommandError {
@@ -79,6 +92,7 @@ impl std::fmt::Display for CommandError {
                 write!(f, "cannot read the configuration file {}: {error}", path.display())
             }
             CommandError::Config(error) => error.fmt(f),
+            CommandError::Handbook(error) => f.write_str(error),
         }
     }
 }
@@ -91,6 +105,7 @@ Examples:
   helenus start --config helenus.toml --set log.level=info
   HELENUS_STORAGE_COMMIT=periodic helenus      a setting from the environment
   helenus status                               how the node in ./data is doing
+  helenus stop                                 end it
   helenus snapshot monday                      keep everything as it is now
   helenus check                                verify the data of a stopped node
   helenus partitions                           the ring and its physical partitions
@@ -161,7 +176,8 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         }
         Some(("config", matches)) => settled(Order::Config, matches),
         Some(("status", matches)) => {
-            settled(Order::Status { json: matches.get_flag("json") }, matches)
+            let (json, node) = (matches.get_flag("json"), AskedNode::of(matches));
+            settled(Order::Status { json, node }, matches)
         }
         Some(("set", matches)) => {
             let set = matches.get_one::<u32>("id").copied();
@@ -174,6 +190,19 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
             true => settled(Order::DemoAdd(asked_demo(matches)), matches),
             false => settled(Order::Demo(asked_demo(matches)), matches),
         },
+        Some(("stop", matches)) => settled(Order::Stop, matches),
+        Some(("version", _)) => printed(format!("helenus {}\n", version::LONG)),
+        Some(("completions", matches)) => match matches.get_one::<Shell>("shell") {
+            Some(shell) => printed(handbook::completions(command(), *shell)),
+            None => printed(String::new()),
+        },
+        Some(("man", matches)) => match matches.get_one::<String>("to") {
+            Some(folder) => unsettled(Order::Man(PathBuf::from(folder))),
+            None => {
+                let name = matches.get_one::<String>("command").map(String::as_str);
+                printed(handbook::page(command(), name).map_err(CommandError::Handbook)?)
+            }
+        },
         Some(("flush", matches)) => settled(Order::Flush, matches),
         Some(("compact", matches)) => settled(Order::Compact, matches),
         Some(("partitions", matches)) => {
@@ -184,9 +213,7 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
             let file = matches.get_one::<String>("file").map(PathBuf::from);
             settled(Order::Estimate(file), matches)
         }
-        Some(("cql", matches)) => {
-            settled(Order::Cql(Box::new(cql_shell::asked(matches))), matches)
-        }
+        Some(("cql", matches)) => settled(Order::Cql(Box::new(cql_shell::asked(matches))), matches),
         Some(("split", matches)) => settled(Order::Split(asked_split(matches)), matches),
         Some((command, matches)) => match upkeep::asked(command, matches) {
             Some(upkeep) => settled(Order::Upkeep(upkeep), matches),
@@ -196,6 +223,16 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
             },
         },
     }
+}
+
+/// An order that no setting matters for, however wrong they are.
+fn unsettled(order: Order) -> Result<(Order, Loaded), CommandError> {
+    let loaded = load(&Sources::default()).map_err(CommandError::Config)?;
+    Ok((order, loaded))
+}
+
+fn printed(text: String) -> Result<(Order, Loaded), CommandError> {
+    unsettled(Order::Print(text))
 }
 
 fn asked_manner(matches: &ArgMatches) -> Manner {
@@ -262,13 +299,12 @@ fn number(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name("N").help(help)
 }
 
-fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new("helenus")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(version::LONG)
         .about("A database that speaks Apache Cassandra's query language and protocol.\nWithout a command it starts a node.")
         .after_help(EXAMPLES)
         .args_conflicts_with_subcommands(true)
-        .disable_help_subcommand(true)
         .args(setting_arguments())
         .subcommand(
             Command::new("start")
@@ -297,8 +333,9 @@ fn command() -> Command {
         .subcommand(
             Command::new("status")
                 .about("Show how the running node is doing")
-                .after_help("The node is found by its data folder:\n  helenus status --data-dir /var/lib/helenus")
+                .after_help("Examples:\n  helenus status --data-dir /var/lib/helenus          the node that runs on this folder\n  helenus status --host db.example:9042 --user ann    one that is reached over the network\n  helenus status --json                               with plain numbers of bytes and seconds")
                 .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
+                .args(transfer::node_arguments())
                 .args(setting_arguments()),
         )
         .subcommand(
@@ -317,6 +354,14 @@ fn command() -> Command {
                 .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
                 .args(setting_arguments()),
         )
+        .subcommand(
+            Command::new("stop")
+                .about("Have the running node finish what is under way, make everything durable and end; waits until it has")
+                .after_help("Examples:\n  helenus stop --data-dir /var/lib/helenus\n\nIt does what SIGTERM does. `helenus drain` before it, where the node is one of a cluster, and nobody notices.")
+                .args(setting_arguments()),
+        )
+        .subcommand(Command::new("version").about("Print version, commit and build"))
+        .subcommands(handbook::commands())
         .subcommand(
             Command::new("flush")
                 .about("Have the running node write what is in memory to sorted files")

@@ -8,70 +8,74 @@ use crate::metrics::Gauge;
 
 /// What is told of each link: a name, what it is, whether it only grows, and how it is read. There are as many of each as there are
 /// other nodes, which are few (`NODES_MAX`).
-type OfPeer = (&'static str, &'static str, bool, fn(&PeerStatus) -> Option<u64>);
+type OfPeer = (&'static str, &'static str, bool, fn(&PeerStatus) -> Option<f64>);
 
 const OF_PEERS: [OfPeer; 11] = [
     (
         "helenus_mesh_peer_connected",
         "Whether there is a connection to the node, and one from it: 2 if both.",
         false,
-        |it| Some(u64::from(it.connected) + u64::from(it.heard)),
+        |it| Some(f64::from(u8::from(it.connected) + u8::from(it.heard))),
     ),
     (
-        "helenus_mesh_peer_round_trip_microseconds",
+        "helenus_mesh_peer_round_trip_seconds",
         "The time to the node and back, measured every second; not told while there is no connection.",
         false,
-        |it| it.round_trip_us,
+        |it| it.round_trip_us.map(seconds),
     ),
     ("helenus_mesh_peer_queued_bytes", "Bytes that wait to be sent to the node.", false, |it| {
-        Some(it.queued_bytes)
+        Some(it.queued_bytes as f64)
     }),
     (
         "helenus_mesh_peer_queued_messages",
         "Messages that wait to be sent to the node.",
         false,
-        |it| Some(it.queued_messages),
+        |it| Some(it.queued_messages as f64),
     ),
     (
         "helenus_mesh_peer_sent_bytes_total",
         "Bytes that were sent to the node, before encryption.",
         true,
-        |it| Some(it.sent_bytes),
+        |it| Some(it.sent_bytes as f64),
     ),
     (
         "helenus_mesh_peer_bulk_plain_bytes_total",
         "Bytes of rows of whole sets that were sent to the node, before they were compressed.",
         true,
-        |it| Some(it.lanes.bulk.plain_bytes),
+        |it| Some(it.lanes.bulk.plain_bytes as f64),
     ),
     (
         "helenus_mesh_peer_bulk_sent_bytes_total",
         "Bytes of rows of whole sets that were sent to the node, as they went over the wire, before encryption.",
         true,
-        |it| Some(it.lanes.bulk.sent_bytes),
+        |it| Some(it.lanes.bulk.sent_bytes as f64),
     ),
     (
         "helenus_mesh_peer_received_bytes_total",
         "Bytes that came from the node, after decryption.",
         true,
-        |it| Some(it.received_bytes),
+        |it| Some(it.received_bytes as f64),
     ),
     (
         "helenus_mesh_peer_sent_frames_total",
         "Frames of messages that were sent to the node.",
         true,
-        |it| Some(it.sent_frames),
+        |it| Some(it.sent_frames as f64),
     ),
     ("helenus_mesh_peer_dropped_total", "Messages to the node that were not sent.", true, |it| {
-        Some(it.dropped)
+        Some(it.dropped as f64)
     }),
     (
         "helenus_mesh_peer_reconnects_total",
         "Connections to the node that were made after the first.",
         true,
-        |it| Some(it.reconnects),
+        |it| Some(it.reconnects as f64),
     ),
 ];
+
+fn seconds(microseconds: u64) -> f64 {
+    microseconds as f64 / 1e6
+}
 
 impl ClusterNode {
     /// What is counted of members and links.
@@ -132,10 +136,10 @@ impl ClusterNode {
                 "Bytes that wait to be sent to other nodes.",
                 sum(&|it| it.queued_bytes),
             ),
-            gauge(
-                "helenus_mesh_round_trip_microseconds",
+            Gauge::new(
+                "helenus_mesh_round_trip_seconds",
                 "The longest time to another node and back.",
-                links.iter().filter_map(|it| it.round_trip_us).max().unwrap_or(0),
+                seconds(links.iter().filter_map(|it| it.round_trip_us).max().unwrap_or(0)),
             ),
             counter(
                 "helenus_forwarded_requests_total",
@@ -168,8 +172,12 @@ fn peer_gauges(links: &[PeerStatus]) -> Vec<Gauge> {
     let mut gauges = Vec::new();
     for (name, help, is_counter, read) in OF_PEERS {
         let of_link = |link: &PeerStatus| {
-            let value = read(link)? as f64;
-            Some(Gauge { name, help, is_counter, value, node: Some(link.node.0) })
+            let value = read(link)?;
+            let gauge = match is_counter {
+                true => Gauge::counter(name, help, value),
+                false => Gauge::new(name, help, value),
+            };
+            Some(gauge.with("node", link.node.0.to_string()))
         };
         gauges.extend(links.iter().filter_map(of_link));
     }

@@ -1,24 +1,20 @@
 //! `helenus cql`: what its arguments mean. The shell itself is the crate `shell`.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use roles::DEFAULT_SUPERUSER;
 use shell::records::Format;
-use shell::{Input, Options, RowFormat, Target, Trust};
+use shell::{Input, Options, RowFormat, Trust};
 
-use crate::config::{Authenticator, Config, TlsMode};
+use crate::config::Config;
 use crate::fail;
-use crate::tls::{own_certificate_path, read_certificates};
-use crate::transfer::own_address;
+use crate::password::Credentials;
+use crate::transfer::AskedNode;
 use crate::world;
 
 const PORT_DEFAULT: u16 = 9042;
-/// The variable that holds a password.
-const PASSWORD_VARIABLE: &str = "HELENUS_CQL_PASSWORD";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,21 +26,16 @@ Examples:
   helenus cql --tls                                  trusts the certificate of the node of these settings
   helenus cql db.example --ca ca.pem
 
-A password is asked for, or taken from HELENUS_CQL_PASSWORD or --password-file: others may see the arguments of a
+A password is asked for, or taken from HELENUS_PASSWORD or --password-file: others may see the arguments of a
 process. What is typed is kept in ~/.helenus/cql_history, lines with passwords are not.
 In the shell: COST ON shows charge, time and plan of each statement, EXPAND ON one value a line.";
 
 /// What was asked for.
 pub(crate) struct CqlShell {
-    address: Option<String>,
-    port: Option<u16>,
-    role: Option<String>,
-    password: Option<String>,
-    password_file: Option<PathBuf>,
-    keyspace: Option<String>,
-    tls: bool,
-    ca: Option<PathBuf>,
+    node: AskedNode,
+    /// Whoever answers is trusted.
     insecure: bool,
+    keyspace: Option<String>,
     input: Input,
     row_format: RowFormat,
     patience_s: u64,
@@ -63,7 +54,7 @@ pub(crate) fn command() -> Command {
     Command::new("cql")
         .about("A shell: type statements, or run them from a file; for Cassandra, too")
         .after_help(EXAMPLES)
-        .arg(Arg::new("address").value_name("ADDRESS").help("The node: HOST or HOST:PORT [default: server.listen]"))
+        .arg(Arg::new("address").value_name("ADDRESS").help("The node: HOST or HOST:PORT [default: the one that runs on --data-dir, else server.listen]"))
         .arg(Arg::new("port").value_name("PORT").value_parser(clap::value_parser!(u16)).help("Its port, where the address has none [default: 9042]"))
         .arg(value("user", "ROLE", "The role to log in as").short('u'))
         .arg(value("password", "PASSWORD", "Its password; asked for without one").short('p').conflicts_with("password-file"))
@@ -94,36 +85,22 @@ pub(crate) fn asked(matches: &ArgMatches) -> CqlShell {
         (false, true) => RowFormat::File(Format::Csv),
         (false, false) => RowFormat::Table,
     };
+    let port = matches.get_one::<u16>("port").copied();
     CqlShell {
-        address: text("address"),
-        port: matches.get_one::<u16>("port").copied(),
-        role: text("user"),
-        password: text("password"),
-        password_file: text("password-file").map(PathBuf::from),
-        keyspace: text("keyspace"),
-        tls: matches.get_flag("tls"),
-        ca: text("ca").map(PathBuf::from),
+        node: AskedNode {
+            host: text("address").map(|address| with_port(&address, port)),
+            credentials: Credentials::of(matches),
+            trusted: text("ca").map(PathBuf::from),
+            tls: matches.get_flag("tls"),
+        },
         insecure: matches.get_flag("insecure"),
+        keyspace: text("keyspace"),
         input,
         row_format,
         patience_s: matches.get_one::<u64>("request-timeout").copied().unwrap_or(10),
         may_colour: !matches.get_flag("no-color"),
         keeps_history: !matches.get_flag("no-history"),
     }
-}
-
-/// What to type for a shell at the node of this configuration, which listens there.
-pub(crate) fn line(config: &Config, listens: SocketAddr, folder: &Path) -> String {
-    let mut line = format!("helenus cql {}", own_address(Some(listens)));
-    if config.tls.mode == TlsMode::Required {
-        let own = || own_certificate_path(folder);
-        let certificate = config.tls.certificate.clone().unwrap_or_else(own);
-        line += &format!(" --ca {}", certificate.display());
-    }
-    if config.auth.authenticator == Authenticator::Password {
-        line += &format!(" -u {DEFAULT_SUPERUSER}");
-    }
-    line
 }
 
 /// Runs it.
@@ -139,29 +116,14 @@ pub(crate) fn run(config: &Config, shell: CqlShell) -> ExitCode {
 
 impl CqlShell {
     fn options(self, config: &Config) -> Result<Options, String> {
-        let trust = self.trust(config)?;
-        let address = match &self.address {
-            Some(address) => with_port(address, self.port),
-            None => own_address(config.server.listen),
-        };
-        let password = match (&self.password, &self.password_file) {
-            (Some(password), _) => Some(password.clone()),
-            (None, Some(path)) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
-                Some(text.lines().next().unwrap_or_default().to_owned())
-            }
-            (None, None) => std::env::var(PASSWORD_VARIABLE).ok(),
-        };
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let (login, role_without_password) = match (self.role, password) {
-            (Some(role), Some(password)) => (Some((role, password)), None),
-            (role, _) => (None, role),
-        };
         let patience = Duration::from_secs(self.patience_s);
+        let mut target = self.node.target(config, patience)?;
+        if self.insecure {
+            target.trust = Some(Trust::Anyone);
+        }
+        let home = std::env::var_os("HOME").map(PathBuf::from);
         Ok(Options {
-            target: Target { address, login, trust, patience },
-            role_without_password,
+            target,
             keyspace: self.keyspace,
             input: self.input,
             row_format: self.row_format,
@@ -171,23 +133,6 @@ impl CqlShell {
                 .map(|home| home.join(".helenus").join("cql_history")),
             now: world::now,
         })
-    }
-
-    fn trust(&self, config: &Config) -> Result<Option<Trust>, String> {
-        if self.insecure {
-            return Ok(Some(Trust::Anyone));
-        }
-        let is_asked = self.tls || self.address.is_none() && config.tls.mode == TlsMode::Required;
-        let own = || own_certificate_path(&config.server.data_dir);
-        let path = match &self.ca {
-            Some(path) => path.clone(),
-            None if is_asked => config.tls.certificate.clone().unwrap_or_else(own),
-            None => return Ok(None),
-        };
-        let certificates = read_certificates(&path).map_err(|error| {
-            format!("{error}; --ca FILE names another, --insecure trusts anybody")
-        })?;
-        Ok(Some(Trust::Certificates(certificates)))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::events::EventHub;
 use crate::membership::Member;
 use crate::session::CQL_VERSION;
 use crate::statements::schema_change;
+use crate::version::VERSION;
 use crate::views::Views;
 use crate::world::{self, Uuids};
 
@@ -41,7 +42,11 @@ pub(crate) struct NodeWorld {
     cluster: OnceLock<ClusterSource>,
     journal: OnceLock<JournalSource>,
     views: OnceLock<Views>,
+    status: OnceLock<StatusSource>,
 }
+
+/// Tells the rows of `system_helenus.status`.
+type StatusSource = Box<dyn Fn() -> Vec<NamedRow> + Send + Sync>;
 
 /// Tells roles and permissions.
 type AuthSource = Box<dyn Fn() -> AuthFacts + Send + Sync>;
@@ -86,7 +91,7 @@ impl NodeWorld {
             partitioner: PARTITIONER.to_owned(),
             gossip_generation: i32::try_from(started_us / 1_000_000).unwrap_or(i32::MAX),
             truncated_at: BTreeMap::new(),
-            helenus_version: env!("CARGO_PKG_VERSION").to_owned(),
+            helenus_version: VERSION.to_owned(),
             data_dir: config.server.data_dir.display().to_string(),
             profile: match config.profile {
                 Profile::Default => "default".to_owned(),
@@ -108,8 +113,19 @@ impl NodeWorld {
             cluster: Default::default(),
             journal: Default::default(),
         };
-        let (statements, auth, cluster, journal, views) = Default::default();
-        NodeWorld { lasting, uuids, hub, clients, statements, auth, cluster, journal, views }
+        let (statements, auth, cluster, journal, views, status) = Default::default();
+        NodeWorld {
+            lasting,
+            uuids,
+            hub,
+            clients,
+            statements,
+            auth,
+            cluster,
+            journal,
+            views,
+            status,
+        }
     }
 
     /// From now on prepared statements can be shown.
@@ -133,6 +149,11 @@ impl NodeWorld {
         if let Some(views) = self.views.get() {
             views.tick();
         }
+    }
+
+    /// From now on it can be shown how the node is doing.
+    pub(crate) fn set_status(&self, source: StatusSource) {
+        let _ = self.status.set(source);
     }
 
     /// From now on what is counted can be shown.
@@ -178,7 +199,10 @@ impl coordinator::World for NodeWorld {
     }
 
     fn view(&self, table: &str) -> Vec<NamedRow> {
-        self.views.get().map(|views| views.rows(table)).unwrap_or_default()
+        match table {
+            "status" => self.status.get().map(|tell| tell()).unwrap_or_default(),
+            _ => self.views.get().map(|views| views.rows(table)).unwrap_or_default(),
+        }
     }
 
     fn statements(&self) -> Vec<StatementFacts> {
@@ -194,6 +218,8 @@ impl coordinator::World for NodeWorld {
     }
 
     fn on_schema_change(&self, event: &SchemaEvent) {
+        let SchemaEvent { kind, target, keyspace, name } = event;
+        tracing::info!(change = ?kind, of = ?target, %keyspace, %name, "a definition changed");
         self.hub.publish(Event::SchemaChange(schema_change(event)));
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
+use std::net::IpAddr;
 
 use parking_lot::Mutex;
+use roles::LoginError;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
@@ -50,6 +52,59 @@ pub(crate) fn install(log: &Log) {
         }
         LogFormat::Json => {
             registry.with(lines.json().flatten_event(true).with_filter(level)).init()
+        }
+    }
+}
+
+/// Lines of one kind, so many a second.
+pub(crate) struct Throttle {
+    per_second: u32,
+    /// The second, what was admitted in it, and what was left out since.
+    state: Mutex<(u64, u32, u64)>,
+}
+
+impl Throttle {
+    pub(crate) const fn new(per_second: u32) -> Throttle {
+        Throttle { per_second, state: Mutex::new((0, 0, 0)) }
+    }
+
+    /// Whether one more may be written, and how many were not before it.
+    pub(crate) fn admit(&self, now_us: u64) -> Option<u64> {
+        let second = now_us / 1_000_000;
+        let (of, admitted, left_out) = &mut *self.state.lock();
+        if *of != second {
+            (*of, *admitted) = (second, 0);
+        }
+        if *admitted >= self.per_second {
+            *left_out += 1;
+            return None;
+        }
+        *admitted += 1;
+        Some(std::mem::take(left_out))
+    }
+}
+
+/// Lines about logins: a pool of connections logs in at once, and so does somebody who guesses.
+const LOGINS_PER_SECOND: u32 = 20;
+/// A name that a client gives may be any text.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Somebody logged in, or did not.
+pub(crate) fn login(address: IpAddr, name: &str, error: Option<&LoginError>) {
+    static RIGHT: Throttle = Throttle::new(LOGINS_PER_SECOND);
+    static WRONG: Throttle = Throttle::new(LOGINS_PER_SECOND);
+    let client = address.to_canonical();
+    let role: String = name.chars().take(NAME_CHARS_MAX).collect();
+    match error {
+        None => {
+            if let Some(left_out) = RIGHT.admit(world::steady_us()) {
+                tracing::info!(%client, ?role, left_out, "a client logged in");
+            }
+        }
+        Some(error) => {
+            if let Some(left_out) = WRONG.admit(world::steady_us()) {
+                tracing::info!(%client, ?role, ?error, left_out, "a login failed");
+            }
         }
     }
 }
@@ -114,5 +169,18 @@ impl Visit for Message {
             "message" => write!(self.text, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_bounded_and_what_is_left_out_is_counted() {
+        let throttle = Throttle::new(2);
+        let at = |second: u64| throttle.admit(second * 1_000_000 + 5);
+        assert_eq!([at(1), at(1), at(1), at(1)], [Some(0), Some(0), None, None]);
+        assert_eq!([at(2), at(2)], [Some(2), Some(0)]);
     }
 }

@@ -22,6 +22,8 @@ mod estimate;
 mod events;
 mod facts;
 mod gather;
+mod greeting;
+mod handbook;
 mod jobs;
 mod kept_time;
 mod load;
@@ -29,8 +31,10 @@ mod log;
 mod membership;
 mod metrics;
 mod node;
+mod node_gauges;
 mod nodes;
 mod partitions;
+mod password;
 mod progress;
 mod recover;
 mod reply;
@@ -38,9 +42,12 @@ mod session;
 mod sets;
 mod start;
 mod statements;
+mod status;
+mod stop;
 mod tls;
 mod transfer;
 mod upkeep;
+mod version;
 mod views;
 mod world;
 
@@ -62,7 +69,7 @@ fn main() -> ExitCode {
     };
     let data_dir = &loaded.config.server.data_dir;
     // What is exported is the user's own; everything else is nobody else's to read.
-    if !matches!(order, Order::Transfer(_) | Order::Cql(_)) {
+    if !matches!(order, Order::Transfer(_) | Order::Cql(_) | Order::Print(_) | Order::Man(_)) {
         world::keep_files_private();
     }
     match order {
@@ -88,11 +95,23 @@ fn main() -> ExitCode {
             recover::run(data_dir, &Question::Recover { lost, is_unsafe }, json)
         }
         Order::Config => say(&config::print(&loaded)),
-        Order::Status { json } => match admin::ask(data_dir, &Question::Status) {
-            Ok(answer) if json => say(&format!("{answer}\n")),
-            Ok(answer) => say(&admin::describe(&answer)),
+        Order::Print(text) => say(&text),
+        Order::Status { json, node } => {
+            let answer = match node.is_named() {
+                true => node.status(&loaded.config),
+                false => admin::ask(data_dir, &Question::Status),
+            };
+            match answer {
+                Ok(answer) if json => say(&format!("{answer}\n")),
+                Ok(answer) => say(&status::describe(&answer)),
+                Err(error) => fail(&error),
+            }
+        }
+        Order::Man(folder) => match handbook::write_pages(cli::command(), &folder) {
+            Ok(count) => say(&format!("{count} pages are in {}\n", folder.display())),
             Err(error) => fail(&error),
         },
+        Order::Stop => stop::run(data_dir),
         Order::Flush => chore(data_dir, Question::Flush, "flushed\n"),
         Order::Compact => chore(data_dir, Question::Compact, "compacted\n"),
         Order::Transfer(transfer) => transfer::run(&loaded.config, transfer),

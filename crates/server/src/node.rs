@@ -27,7 +27,8 @@ use crate::facts::NodeWorld;
 use crate::load::Load;
 use crate::membership::{self, Member, Membership};
 use crate::metrics::Metrics;
-use crate::statements::{Charging, Engine, Parts};
+use crate::statements::{Charging, Engine, Parts, Thresholds};
+use crate::status::{self, Started};
 use crate::views::{self, Views};
 use crate::world::{self, Uuids};
 
@@ -108,6 +109,10 @@ pub(crate) struct Node {
     pub(crate) cluster: Option<Arc<ClusterNode>>,
     /// It ran alone, and starts again as the first node of a cluster.
     pub(crate) begins_cluster: AtomicBool,
+    /// Clients are let in.
+    pub(crate) is_open: AtomicBool,
+    /// Somebody asked it to stop.
+    pub(crate) stop_asked: tokio::sync::Notify,
     lone: LoneNode,
 }
 
@@ -318,6 +323,11 @@ impl Node {
             address,
             load: Arc::clone(&load),
             is_cosmos: config.profile == Profile::Cosmos,
+            slow: Thresholds {
+                slow_after: config.log.slow_after,
+                costly: units::Charge::from_units(config.log.costly_ru as u64),
+                shows_values: config.log.statement_values,
+            },
             data_center: config.server.data_center.as_str().into(),
             gatherer: cluster.as_ref().map(|cluster| cluster.gatherer(&catalog)),
         }));
@@ -345,6 +355,8 @@ impl Node {
             load,
             cluster,
             begins_cluster: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
+            stop_asked: tokio::sync::Notify::new(),
             lone: LoneNode::of(config, address),
         })
     }
@@ -401,6 +413,15 @@ impl Node {
         })?;
         self.begins_cluster.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// From now on `system_helenus.status` tells how the node is doing.
+    pub(crate) fn tell_status(self: &Arc<Self>, started: &Started) {
+        let (node, started) = (Arc::downgrade(self), started.clone());
+        self.world.set_status(Box::new(move || match node.upgrade() {
+            Some(node) => status::rows(&status::facts(&node, &started)),
+            None => Vec::new(),
+        }));
     }
 
     /// Makes everything durable. What comes after is refused.

@@ -1,39 +1,40 @@
 //! From a configuration to a running node, and to a stopped one.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use roles::DEFAULT_SUPERUSER;
 use serde_json::{Value, json};
-use storage::{DataDir, Writing};
+use storage::{AutoSnapshots, DataDir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::admin::{self, Answerer, Question};
-use crate::config::{Loaded, TlsMode};
+use crate::config::{Config, Loaded, TlsMode};
 use crate::connection::ConnectionLimits;
-use crate::cql_shell;
 use crate::door::{self, Door};
 use crate::estimate;
-use crate::facts::RELEASE_VERSION;
+use crate::greeting::Greeting;
 use crate::jobs;
 use crate::kept_time::{self, KeptTime};
 use crate::membership::{self, MESH_PORT, Membership};
-use crate::metrics::{self, Gauge};
+use crate::metrics;
 use crate::node::{Descriptors, Node, StartError};
+use crate::node_gauges::gauges;
 use crate::nodes::joining::{Join, JoinRequest, read_answer};
 use crate::partitions;
 use crate::recover;
 use crate::sets;
 use crate::statements::TICK;
-use crate::tls::{self, Certificates};
+use crate::status::{self, Started};
+use crate::tls::{self, Certificates, OwnNames, TlsError};
 use crate::upkeep;
 use crate::world;
 
@@ -45,6 +46,9 @@ const OLD_IMAGE: &str = "the data folder is an old image of this node: the other
 
 /// How often it is looked whether the data folder still is there.
 const FOLDER_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How often it is looked for snapshots whose time has come.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often the usage of budgets is recorded.
 const USAGE_INTERVAL: Duration = Duration::from_secs(10);
@@ -140,17 +144,7 @@ async fn serve(
     let folder = data_dir.path().to_owned();
     data_dir.make_private();
     // Before the door is open: whoever finds it open finds the certificate beside it.
-    let certificates = match config.tls.mode {
-        TlsMode::Off => None,
-        TlsMode::Optional | TlsMode::Required => {
-            let mut tls = config.tls.clone();
-            if tls.certificate.is_none() {
-                let (certificate, key) = tls::own_certificate(&folder).map_err(StartError::Tls)?;
-                (tls.certificate, tls.key) = (Some(certificate), Some(key));
-            }
-            Certificates::open(&tls, world::now()).map_err(StartError::Tls)?.map(Arc::new)
-        }
-    };
+    let certificates = open_certificates(config, &folder).map_err(StartError::Tls)?.map(Arc::new);
     let wanted = wanted_address(loaded, &data_dir)?;
     let listener = door::listen(wanted).map_err(|error| StartError::Listen {
         setting: "server.listen",
@@ -185,7 +179,10 @@ async fn serve(
     });
     let (stop, stopping) = watch::channel(false);
     // Whoever waits for others can be asked for whom, and what is to become of sets whose others never come.
-    serve_questions(&folder, &node, address);
+    let started = Started { folder: folder.clone(), address, tls: config.tls.mode };
+    serve_questions(&node, &started);
+    node.tell_status(&started);
+    serve_metrics(loaded, &node, &started)?;
     if let Some(cluster) = &node.cluster {
         tokio::spawn(cluster.steward(&node.catalog, node.world.host_number()).run());
     }
@@ -194,7 +191,7 @@ async fn serve(
         return finish(node, kept_time, ended, folder).await;
     }
     let open_door = tokio::spawn(door.open(listener, stopping));
-    serve_metrics(loaded, &node)?;
+    node.is_open.store(true, Ordering::Release);
     node.load.start_heartbeat().map_err(StartError::Runtime)?;
     let balancing = tokio::spawn(balance(Arc::clone(&node), config.partitions.interval));
     warn_of_default_password(&node);
@@ -202,16 +199,18 @@ async fn serve(
     record_usage(&node);
     let counting = tokio::spawn(count_rates(Arc::clone(&node)));
     let keeping_time = kept_time.clone().map(|kept| tokio::spawn(keep_time(kept)));
-    let shell = cql_shell::line(&loaded.config, address, &folder);
-    greet(address, &folder, &shell, node.account_key.as_deref());
+    expire_snapshots(&node, config);
+    greet(&node, config, &started);
     let ended = tokio::select! {
         () = signals.wait(certificates.as_deref()) => Ending::Stopped,
+        () = node.stop_asked.notified() => Ending::Stopped,
         why = ends_by_itself(&node) => why,
     };
     if ended.is_sudden() {
         admin::remove(&folder);
         return finish(node, kept_time, ended, folder).await;
     }
+    node.is_open.store(false, Ordering::Release);
     tracing::info!("stopping");
     balancing.abort();
     counting.abort();
@@ -284,6 +283,7 @@ async fn ends_before(
     tokio::select! {
         () = cluster.ready(&node.catalog, &node.roles) => None,
         () = signals.wait(certificates) => Some(Ending::Stopped),
+        () = node.stop_asked.notified() => Some(Ending::Stopped),
         why = ends_by_itself(node) => Some(why),
     }
 }
@@ -348,7 +348,7 @@ async fn ends_by_itself(node: &Arc<Node>) -> Ending {
             return Ending::OldImage;
         }
         let recovers = node.cluster.as_ref().is_some_and(|cluster| cluster.nodes.starts_again());
-        if recovers || node.begins_cluster.load(std::sync::atomic::Ordering::Acquire) {
+        if recovers || node.begins_cluster.load(Ordering::Acquire) {
             return Ending::StartsAgain;
         }
         let storage = Arc::clone(&node.storage);
@@ -408,27 +408,48 @@ async fn balance(node: Arc<Node>, interval: std::time::Duration) {
     }
 }
 
-/// A few lines: what runs, where, and how to go on.
-fn greet(address: SocketAddr, folder: &Path, shell: &str, account_key: Option<&str>) {
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let version = env!("CARGO_PKG_VERSION");
-    let text = format!(
-        "Helenus {version}, compatible with Cassandra {RELEASE_VERSION}\n\
-         listening on {address}\n\
-         data in {}\n\
-         connect with: {shell}\n\
-         stop with Ctrl-C\n",
-        folder.display()
-    );
-    let text = match account_key {
-        None => text,
-        Some(key) => format!(
-            "{text}the account key, shown this once: log in as {DEFAULT_SUPERUSER} with {key}\n"
-        ),
+/// Tells what runs, where, and how to go on.
+fn greet(node: &Node, config: &Config, started: &Started) {
+    let folder = started.folder.canonicalize().unwrap_or_else(|_| started.folder.clone());
+    let own = tls::own_certificate_path(&folder);
+    let certificate = match (started.tls, &config.tls.certificate) {
+        (TlsMode::Required, Some(given)) => Some(given.as_path()),
+        (TlsMode::Required, None) => Some(own.as_path()),
+        (TlsMode::Off | TlsMode::Optional, _) => None,
     };
+    let text = Greeting {
+        listens: started.address,
+        from_elsewhere: config.server.broadcast_address.or_else(world::outward_address),
+        folder: &folder,
+        certificate,
+        requires_login: node.roles.requires_login(),
+        account_key: node.account_key.as_deref(),
+    }
+    .text();
     // Nobody may be there to read it.
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();
+}
+
+/// The certificates that clients are shown, where they may speak TLS; made if none are given.
+fn open_certificates(config: &Config, folder: &Path) -> Result<Option<Certificates>, TlsError> {
+    let mut tls = config.tls.clone();
+    if tls.mode == TlsMode::Off {
+        return Ok(None);
+    }
+    if tls.certificate.is_none() {
+        let made = tls::own_certificate(folder, &own_names(config), world::now_s())?;
+        (tls.certificate, tls.key) = (Some(made.0), Some(made.1));
+    }
+    Certificates::open(&tls, world::now())
+}
+
+/// Who a certificate is about that the node makes for itself.
+fn own_names(config: &Config) -> OwnNames {
+    let listens = config.server.listen.map(|address| address.ip());
+    let outward = listens.filter(IpAddr::is_unspecified).and_then(|_| world::outward_address());
+    let addresses = [listens, config.server.broadcast_address, outward];
+    OwnNames { host: world::host_name(), addresses: addresses.into_iter().flatten().collect() }
 }
 
 /// The signals that concern a node.
@@ -463,7 +484,7 @@ impl Signals {
     }
 }
 
-fn serve_metrics(loaded: &Loaded, node: &Arc<Node>) -> Result<(), StartError> {
+fn serve_metrics(loaded: &Loaded, node: &Arc<Node>, started: &Started) -> Result<(), StartError> {
     let Some(address) = loaded.config.metrics.listen else { return Ok(()) };
     let listener = match door::listen(address) {
         Ok(listener) => listener,
@@ -476,99 +497,40 @@ fn serve_metrics(loaded: &Loaded, node: &Arc<Node>) -> Result<(), StartError> {
             return Err(StartError::Listen { setting: "metrics.listen", address, error });
         }
     };
-    let node = Arc::clone(node);
     let started_at_s = u64::try_from(node.world.started_at_ms() / 1000).unwrap_or_default();
-    let render = move || metrics::render(&node.metrics, started_at_s, &gauges(&node));
-    tokio::spawn(metrics::serve(listener, Arc::new(render)));
+    let (told, well, open) = (Arc::clone(node), Arc::clone(node), Arc::clone(node));
+    let folder = started.folder.clone();
+    let per_table = loaded.config.metrics.per_table;
+    let pages = metrics::Pages {
+        metrics: Box::new(move |wants_tables| {
+            let gauges = gauges(&told, &folder, per_table || wants_tables);
+            metrics::render(&told.metrics, started_at_s, &gauges)
+        }),
+        health: Box::new(move || status::health(&well)),
+        readiness: Box::new(move || status::readiness(&open)),
+    };
+    tokio::spawn(metrics::serve(listener, Arc::new(pages)));
     Ok(())
 }
 
-/// What the other rooms count.
-fn gauges(node: &Node) -> Vec<Gauge> {
-    let mut gauges = node_gauges(node);
-    if let Some(cluster) = &node.cluster {
-        gauges.extend(cluster.gauges());
-    }
-    gauges
-}
-
-fn node_gauges(node: &Node) -> Vec<Gauge> {
-    let stored = node.storage.statistics();
-    let gauge = |name, help, value: u64| Gauge::new(name, help, value as f64);
-    let disk_bytes = stored.tables.iter().map(|table| table.disk_bytes).sum();
-    vec![
-        gauge("helenus_storage_disk_bytes", "Bytes in sorted files.", disk_bytes),
-        gauge("helenus_storage_log_bytes", "Bytes of the log still needed.", stored.log_bytes),
-        gauge(
-            "helenus_storage_memtable_bytes",
-            "Bytes not yet in sorted files.",
-            stored.memtable_bytes,
-        ),
-        gauge("helenus_storage_row_cache_bytes", "Bytes in the row cache.", stored.row_cache_bytes),
-        gauge(
-            "helenus_storage_head_cache_bytes",
-            "Bytes in the cache of partition heads.",
-            stored.head_cache_bytes,
-        ),
-        gauge("helenus_storage_tables", "Tables with data.", stored.tables.len() as u64),
-        gauge(
-            "helenus_storage_writable",
-            "Whether writes are taken: 1, or 0 while the disk is full or descriptors are short, or after the log failed.",
-            u64::from(stored.writing == Writing::Goes),
-        ),
-        gauge(
-            "helenus_storage_disk_full",
-            "Whether there is no room for writes.",
-            u64::from(stored.writing == Writing::DiskFull),
-        ),
-        gauge(
-            "helenus_storage_damaged_tables",
-            "Tables in whose files damage was met since the start.",
-            stored.damaged.len() as u64,
-        ),
-        gauge(
-            "helenus_requests_held_bytes",
-            "Bytes of large requests and answers under way.",
-            node.load.held_bytes(),
-        ),
-        gauge(
-            "helenus_requests_queue_microseconds",
-            "How long the last heartbeat waited for its turn.",
-            u64::try_from(node.load.delay().as_micros()).unwrap_or(u64::MAX),
-        ),
-        Gauge::counter(
-            "helenus_requests_refused_total",
-            "Requests refused because the node had too much to do.",
-            node.load.refused_count() as f64,
-        ),
-        Gauge::new(
-            "helenus_clock_behind_seconds",
-            "How far the clock of the machine is behind the times that the node gave.",
-            world::clock_behind().as_secs_f64(),
-        ),
-        gauge(
-            "helenus_prepared_statements",
-            "Prepared statements kept.",
-            node.engine.prepared_count() as u64,
-        ),
-    ]
-}
-
-fn serve_questions(folder: &Path, node: &Arc<Node>, address: SocketAddr) {
-    match admin::listen(folder) {
+fn serve_questions(node: &Arc<Node>, started: &Started) {
+    match admin::listen(&started.folder) {
         Ok(listener) => {
-            let (node, folder) = (Arc::clone(node), folder.to_owned());
-            let answerer: Answerer =
-                Arc::new(move |question| answer(&node, &folder, address, question));
+            let (node, started) = (Arc::clone(node), started.clone());
+            let answerer: Answerer = Arc::new(move |question| answer(&node, &started, question));
             tokio::spawn(admin::serve(listener, answerer));
         }
         Err(error) => tracing::warn!(%error, "helenus status, flush and compact will not work"),
     }
 }
 
-fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -> Value {
+fn answer(node: &Node, started: &Started, question: Question) -> Value {
     let outcome = match question {
-        Question::Status => return status(node, folder, address),
+        Question::Status => return status::facts(node, started),
+        Question::Stop => {
+            node.stop_asked.notify_one();
+            return json!({ "process": std::process::id() });
+        }
         Question::Workload => return estimate::recorded(node),
         Question::Flush => node.storage.flush(None),
         Question::Compact => node.storage.compact(None),
@@ -589,60 +551,34 @@ fn answer(node: &Node, folder: &Path, address: SocketAddr, question: Question) -
     }
 }
 
-fn status(node: &Node, folder: &Path, address: SocketAddr) -> Value {
-    let schema = node.catalog.schema();
-    let is_user = |keyspace: &&Arc<schema::Keyspace>| keyspace.kind == schema::KeyspaceKind::User;
-    let keyspaces = schema.keyspaces.values().filter(is_user).count();
-    let tables: usize =
-        schema.keyspaces.values().filter(is_user).map(|keyspace| keyspace.tables.len()).sum();
-    let stored = node.storage.statistics();
-    let disk_bytes: u64 = stored.tables.iter().map(|table| table.disk_bytes).sum();
-    let up_ms = world::now_us() / 1000 - node.world.started_at_ms();
-    json!({
-        "state": state(&stored.writing),
-        "version": env!("CARGO_PKG_VERSION"),
-        "host_id": node.world.host_id(),
-        "address": address.to_string(),
-        "data_dir": folder.display().to_string(),
-        "up_seconds": up_ms / 1000,
-        "schema_version": types::UuidText(schema.version).to_string(),
-        "keyspaces": keyspaces,
-        "tables": tables,
-        "connections": node.metrics.connections_open(),
-        "requests": node.metrics.request_count(),
-        "errors": node.metrics.error_count(),
-        "prepared_statements": node.engine.prepared_count(),
-        "disk_bytes": disk_bytes,
-        "log_bytes": stored.log_bytes,
-        "memtable_bytes": stored.memtable_bytes,
-        "row_cache_bytes": stored.row_cache_bytes,
-        "head_cache_bytes": stored.head_cache_bytes,
-        "resident_bytes": metrics::resident_bytes(),
-        "damaged_tables": damaged_tables(node),
-    })
-}
-
-/// What the node does, in a few words.
-fn state(writing: &Writing) -> String {
-    match writing {
-        Writing::Goes => "running".to_owned(),
-        Writing::DiskFull => {
-            "read-only: the disk is full; it goes on when there is room".to_owned()
-        }
-        Writing::Waits(why) => format!("read-only: {why}; it goes on when that has passed"),
-        Writing::Failed(why) => format!("read-only: the log failed ({why}); restart the node"),
-    }
-}
-
-/// Tables in whose files damage was met since the start.
-fn damaged_tables(node: &Node) -> Vec<String> {
-    let schema = node.catalog.schema();
-    let damaged = node.storage.statistics().damaged;
-    let name = |(id, what): (types::TableId, Arc<str>)| match schema.table_by_id(id) {
-        Some(table) => format!("{}.{}: {what}", table.keyspace, table.name),
-        None => format!("{id}: {what}"),
+/// Removes snapshots of TRUNCATE and DROP when their time has come, as long as the node is there.
+fn expire_snapshots(node: &Arc<Node>, config: &Config) {
+    let storage = Arc::downgrade(&node.storage);
+    let bounds = AutoSnapshots {
+        retention_s: u32::try_from(config.storage.auto_snapshot_retention.as_secs())
+            .unwrap_or(u32::MAX),
+        count_max: config.storage.auto_snapshots_max,
     };
-    damaged.into_iter().map(name).collect()
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(SNAPSHOT_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Some(storage) = storage.upgrade() else { return };
+            let removed = tokio::task::spawn_blocking(move || storage.expire_snapshots(bounds));
+            match removed.await {
+                Ok(Ok(removed)) if removed.is_empty() => {}
+                Ok(Ok(removed)) => {
+                    tracing::info!(
+                        count = removed.len(),
+                        "snapshots of TRUNCATE and DROP were removed: their time had come"
+                    );
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "old snapshots cannot be removed"),
+                Err(_) => tracing::error!("removing old snapshots panicked"),
+            }
+        }
+    });
 }
 
 /// Records every few seconds what budgets were used for, as long as the node is there.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,25 +59,83 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// The node's own certificate in its data folder, made at the first start that needs one. Nobody signed
-/// it: clients must trust it by itself or leave it unchecked, as with the original's emulator.
-pub(crate) fn own_certificate(data_dir: &Path) -> Result<(PathBuf, PathBuf), TlsError> {
+/// How long a certificate lasts that a node makes for itself: the longest that clients of all systems take.
+const OWN_LASTS_S: u64 = 825 * DAY_S;
+/// A start so shortly before its end makes another one.
+const OWN_RENEWED_S: u64 = 30 * DAY_S;
+/// Clocks of clients may be behind.
+const OWN_BEGINS_EARLIER_S: u64 = DAY_S;
+const DAY_S: u64 = 86_400;
+
+/// Who the certificate of a node is about.
+pub(crate) struct OwnNames {
+    /// What the machine is called.
+    pub(crate) host: Option<String>,
+    /// Where clients may reach it, besides the addresses of every machine for itself.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl OwnNames {
+    /// `Helenus HOST`
+    fn common_name(&self) -> String {
+        format!("Helenus {}", self.host.as_deref().unwrap_or("localhost"))
+    }
+
+    /// All names and addresses, each once.
+    fn alternatives(&self) -> Vec<String> {
+        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        let is_name = |name: &&String| {
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.')
+        };
+        let addresses = self.addresses.iter().filter(|address| !address.is_unspecified());
+        let others = self.host.iter().filter(is_name).cloned();
+        for name in others.chain(addresses.map(IpAddr::to_string)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+/// The node's own certificate in its data folder, made at the first start that needs one, and again before it ends.
+/// Nobody signed it: clients must trust it by itself or leave it unchecked, as with the original's emulator.
+pub(crate) fn own_certificate(
+    data_dir: &Path,
+    names: &OwnNames,
+    now_s: u64,
+) -> Result<(PathBuf, PathBuf), TlsError> {
     let folder = data_dir.join("tls");
     let (certificate, key) = (own_certificate_path(data_dir), folder.join("key.pem"));
+    // When it ends; not there for those of version 0.1, which last for two thousand years.
+    let end = folder.join("valid-until");
     if certificate.exists() && key.exists() {
-        return Ok((certificate, key));
+        let ends_s = std::fs::read_to_string(&end).ok().and_then(|text| text.trim().parse().ok());
+        if ends_s.is_none_or(|ends_s: u64| ends_s > now_s.saturating_add(OWN_RENEWED_S)) {
+            return Ok((certificate, key));
+        }
+        tracing::warn!(certificate = %certificate.display(), "the certificate that this node made for itself ends soon: another one is made, which clients must be told to trust");
     }
     let at = |path: &Path| {
         let path = path.to_owned();
         move |error: std::io::Error| TlsError::File { path, message: error.to_string() }
     };
     let unusable = |error: rcgen::Error| TlsError::Unusable { message: error.to_string() };
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).map_err(unusable)?;
+    let mut parameters = rcgen::CertificateParams::new(names.alternatives()).map_err(unusable)?;
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    parameters.distinguished_name.push(rcgen::DnType::CommonName, names.common_name());
+    let at_s = |seconds: u64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+    let ends_s = now_s.saturating_add(OWN_LASTS_S);
+    parameters.not_before = at_s(now_s.saturating_sub(OWN_BEGINS_EARLIER_S));
+    parameters.not_after = at_s(ends_s);
+    let pair = rcgen::KeyPair::generate().map_err(unusable)?;
+    let made = parameters.self_signed(&pair).map_err(unusable)?;
     std::fs::create_dir_all(&folder).map_err(at(&folder))?;
-    for (path, text, mode) in
-        [(&key, made.key_pair.serialize_pem(), 0o600), (&certificate, made.cert.pem(), 0o644)]
-    {
+    for (path, text, mode) in [
+        (&key, pair.serialize_pem(), 0o600),
+        (&certificate, made.pem(), 0o644),
+        (&end, format!("{ends_s}\n"), 0o644),
+    ] {
         let mut options = std::fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(mode).open(path);
         let mut file = file.map_err(at(path))?;
@@ -194,4 +253,38 @@ pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
 
 fn bad(path: &Path, error: &dyn fmt::Display) -> TlsError {
     TlsError::File { path: path.to_owned(), message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_names_its_host_and_is_made_again_before_it_ends() {
+        let folder = std::env::temp_dir().join(format!("helenus-tls-{}", std::process::id()));
+        let names = OwnNames {
+            host: Some("db1".to_owned()),
+            addresses: vec!["10.1.2.3".parse().unwrap(), "0.0.0.0".parse().unwrap()],
+        };
+        assert_eq!(names.common_name(), "Helenus db1");
+        assert_eq!(names.alternatives(), ["localhost", "127.0.0.1", "::1", "db1", "10.1.2.3"]);
+        let now_s = 1_800_000_000;
+        let make = |now_s| {
+            let (certificate, _) = own_certificate(&folder, &names, now_s).unwrap();
+            std::fs::read(certificate).unwrap()
+        };
+        let first = make(now_s);
+        let der = read_certificates(&own_certificate_path(&folder)).unwrap();
+        let holds = |words: &[u8]| der[0].as_ref().windows(words.len()).any(|part| part == words);
+        assert!(holds(b"Helenus db1") && holds(b"db1") && holds(&[10, 1, 2, 3]));
+        // 1 800 000 000 s is 2027-01-15; 825 days later it is 2029-04-19.
+        assert!(holds(b"270114080000Z") && holds(b"290419080000Z"));
+        assert_eq!(make(now_s + OWN_LASTS_S - OWN_RENEWED_S - 1), first);
+        assert_ne!(make(now_s + OWN_LASTS_S - OWN_RENEWED_S), first);
+        // One of version 0.1 does not say when it ends, and stays.
+        let kept = make(now_s);
+        std::fs::remove_file(folder.join("tls/valid-until")).unwrap();
+        assert_eq!(make(now_s + 10 * OWN_LASTS_S), kept);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -52,7 +52,7 @@ pub(crate) fn commands() -> [Command; 5] {
             .arg(name().help("Letters, digits, '-', '_' and '.'")),
         Command::new("snapshots")
             .about("List the snapshots of a data folder, or remove some")
-            .after_help("A node may run on the folder. TRUNCATE and DROP take snapshots by themselves (storage.auto_snapshot), which stay until they are removed.\n\nExamples:\n  helenus snapshots\n  helenus snapshots --remove monday --remove tuesday")
+            .after_help("A node may run on the folder. TRUNCATE and DROP take snapshots by themselves (storage.auto_snapshot), which go after storage.auto_snapshot_retention, the oldest first if there are more than storage.auto_snapshots_max.\n\nExamples:\n  helenus snapshots\n  helenus snapshots --remove monday --remove tuesday")
             .arg(Arg::new("remove").long("remove").value_name("NAME").action(ArgAction::Append).help("Remove this snapshot; may be repeated")),
         Command::new("restore")
             .about("Put a snapshot in the place of everything a stopped node keeps")

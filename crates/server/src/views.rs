@@ -8,14 +8,14 @@ use cql::ast::BatchKind;
 use plan::Access;
 use schema::Table;
 use schema::system::NamedRow;
-use schema::system::values::{bigint, double, int, text, timestamp};
+use schema::system::values::{bigint, double, inet, int, text, timestamp};
 use storage::{Lookups, Storage};
 
 use crate::config::Loaded;
 use crate::load::Load;
 use crate::log;
 use crate::metrics::{Metrics, RequestKind};
-use crate::statements::{Distribution, Engine, Rate, RunningQuery, TableCounters};
+use crate::statements::{Distribution, Engine, Rate, RunningQuery, SlowStatement, TableCounters};
 
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -62,12 +62,34 @@ impl Views {
             "max_partition_size" => self.max_partition_size(),
             "queries" => self.queries(),
             "rows_per_read" => self.per_read(|counters| counters.rows()),
+            "slow_statements" => self.slow_statements(),
             "system_logs" => log::kept().iter().map(log_line).collect(),
             "system_properties" => self.properties.iter().map(property).collect(),
             "thread_pools" => self.thread_pools(),
             "tombstones_per_read" => self.per_read(|counters| counters.tombstones()),
             _ => Vec::new(),
         }
+    }
+
+    fn slow_statements(&self) -> Vec<NamedRow> {
+        let Some(engine) = self.engine.upgrade() else { return Vec::new() };
+        let row = |slow: &SlowStatement| {
+            vec![
+                ("key", text("local")),
+                ("number", bigint(slow.number)),
+                ("at", timestamp(slow.at_ms)),
+                ("charge", double(slow.charge.to_f64())),
+                ("client", inet(slow.client)),
+                ("error", slow.error.and_then(text)),
+                ("query", text(&slow.text)),
+                ("reason", text(slow.reason)),
+                ("role", slow.role.as_deref().and_then(text)),
+                ("rows", bigint(signed(slow.rows))),
+                ("table_name", slow.table.as_deref().and_then(text)),
+                ("took_ms", double(slow.took.as_secs_f64() * 1000.0)),
+            ]
+        };
+        engine.slow_statements().iter().map(row).collect()
     }
 
     /// Works out the rates of caches; to be called every [`TICK`](crate::statements::TICK).

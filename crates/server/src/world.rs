@@ -1,6 +1,7 @@
 //! The real world: clocks, randomness and the machine. Every other file, and every other crate,
 //! takes them as arguments.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -274,6 +275,31 @@ fn next_random(state: &mut [u64; 2]) -> u64 {
     second ^= first;
     *state = [first.rotate_left(24) ^ second ^ (second << 16), second.rotate_left(37)];
     result
+}
+
+/// What the machine is called, if it says so.
+pub(crate) fn host_name() -> Option<String> {
+    let names = rustix::system::uname();
+    let name = names.nodename().to_str().ok()?.trim();
+    (!name.is_empty() && name != "(none)").then(|| name.to_owned())
+}
+
+/// The address that this machine has for others: the one it would send from. Nothing is sent to find out.
+pub(crate) fn outward_address() -> Option<IpAddr> {
+    // Of the networks kept for documentation: no host is there, only the way to it is asked for.
+    let asked = [
+        (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
+        (
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+        ),
+    ];
+    asked.into_iter().find_map(|(own, other)| {
+        let socket = UdpSocket::bind((own, 0)).ok()?;
+        socket.connect((other, 9)).ok()?;
+        let address = socket.local_addr().ok()?.ip();
+        (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+    })
 }
 
 /// Cores this process may use.

@@ -33,11 +33,54 @@ fn check_refused(arguments: &[&str], words: &[&str]) {
 #[test]
 fn help_and_version() {
     let version = helenus(&["--version"]);
-    assert_eq!(version.stdout, format!("helenus {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
-    let help = String::from_utf8(helenus(&["--help"]).stdout).unwrap();
-    for word in ["start", "config", "status", "flush", "compact", "Examples:", "--set"] {
-        assert!(help.contains(word), "{help}");
+    let text = String::from_utf8(version.stdout.clone()).unwrap();
+    let start = format!("helenus {} (", env!("CARGO_PKG_VERSION"));
+    assert!(text.starts_with(&start) && text.ends_with(")\n"), "{text}");
+    // Commit, profile, target.
+    assert_eq!(text.split(", ").count(), 3, "{text}");
+    assert_eq!(helenus(&["version"]).stdout, version.stdout);
+    for words in [["--help"].as_slice(), &["help"]] {
+        let help = String::from_utf8(helenus(words).stdout).unwrap();
+        for word in ["start", "config", "status", "stop", "flush", "compact", "Examples:", "--set"]
+        {
+            assert!(help.contains(word), "{help}");
+        }
     }
+    let help = String::from_utf8(helenus(&["help", "status"]).stdout).unwrap();
+    assert!(help.contains("--host") && help.contains("--data-dir"), "{help}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_all_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let text = String::from_utf8(helenus(&["completions", shell]).stdout).unwrap();
+        for word in ["decommission", "data-dir", "snapshots"] {
+            assert!(text.contains(word), "{shell}: {text}");
+        }
+    }
+    let page = String::from_utf8(helenus(&["man"]).stdout).unwrap();
+    assert!(page.contains(".TH helenus 1") && page.contains("decommission"), "{page}");
+    let page = String::from_utf8(helenus(&["man", "status"]).stdout).unwrap();
+    assert!(page.contains(".TH helenus-status 1"), "{page}");
+    check_refused(&["man", "dance"], &["dance", "helenus help"]);
+    let folder = scratch("man");
+    let pages = folder.join("pages");
+    let output = helenus(&["man", "--to", pages.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    for page in ["helenus.1", "helenus-start.1", "helenus-man.1"] {
+        assert!(pages.join(page).exists(), "{page}");
+    }
+    assert!(!pages.join("helenus-help.1").exists());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The settings that the unit and the package bring.
+#[test]
+fn the_settings_of_the_package_are_accepted() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ops/helenus.toml");
+    let output = helenus(&["config", "--config", file]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("/var/lib/helenus"), "{text}");
 }
 
 #[test]

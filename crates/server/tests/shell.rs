@@ -39,7 +39,7 @@ impl Drop for Scratch {
 fn shell(node: &Node, folder: &Path) -> Command {
     let mut command = Command::new(BINARY);
     command.args(["cql", &node.address(), "--no-history"]).current_dir(folder);
-    command.env_remove("HELENUS_CQL_PASSWORD").stdin(Stdio::null());
+    command.env_remove("HELENUS_PASSWORD").stdin(Stdio::null());
     command
 }
 
@@ -324,7 +324,7 @@ fn who_cannot_come_in_is_told_what_to_do() {
         assert!(output.starts_with("count\n") && code == 0, "{output} {errors}");
     }
     let mut command = shell(&node, &folder.0);
-    command.env("HELENUS_CQL_PASSWORD", "cassandra").args([
+    command.env("HELENUS_PASSWORD", "cassandra").args([
         "-u",
         "cassandra",
         "-e",

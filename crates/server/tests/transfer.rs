@@ -44,7 +44,8 @@ fn helenus(node: &Node, arguments: &[&str], input: Option<&[u8]>) -> (Output, St
 const COLUMNS: &str = "(k int, c text, st text static, a ascii, bi bigint, bl blob, bo boolean, da date, \
      de decimal, dou double, du duration, fl float, ip inet, si smallint, te text, ti time, ts timestamp, \
      tu timeuuid, tiny tinyint, u uuid, va varint, li list<int>, se set<text>, ma map<text, frozen<list<int>>>, \
-     tup tuple<int, text>, ud frozen<pair>, vec vector<float, 3>, \"Mixed Case\" int, PRIMARY KEY (k, c))";
+     tup tuple<int, text>, ud frozen<pair>, vec vector<float, 3>, \
+     deep tuple<vector<float, 2>, duration>, \"Mixed Case\" int, PRIMARY KEY (k, c))";
 
 fn new_node() -> (Node, Client) {
     let node = Node::start(Path::new(BINARY), &[]).unwrap();
@@ -73,12 +74,12 @@ fn new_node() -> (Node, Client) {
 fn fill(client: &mut Client) {
     for statement in [
         "INSERT INTO io.source (k, c, st, a, bi, bl, bo, da, de, dou, du, fl, ip, si, te, ti, ts, tu, tiny, u, va, li, \
-         se, ma, tup, ud, vec, \"Mixed Case\") VALUES (1, 'one', 'static', 'ascii', -9223372036854775808, 0x00ff10, true, \
+         se, ma, tup, ud, vec, deep, \"Mixed Case\") VALUES (1, 'one', 'static', 'ascii', -9223372036854775808, 0x00ff10, true, \
          '2024-02-29', -12345678901234567890.0123456789, 1.7976931348623157e308, 1mo2d3h4ns, -3.4e38, '::1', -32768, \
          'ünïcode, \"quoted\"\nand a second line ', '23:59:59.999999999', '2024-02-29 12:34:56.789Z', \
          50554d6e-29bb-11e5-b345-feff819cdc9f, -128, 62c36092-82a1-3a00-93d1-46196ee77204, \
          123456789012345678901234567890, [3, 1, 2], {'b', 'a,\"'}, {'x': [1, 2], 'y': []}, (1, 'two'), \
-         {a: 7, b: 'seven'}, [1.5, -2, 0], 42)",
+         {a: 7, b: 'seven'}, [1.5, -2, 0], ([1, 2], 1d), 42)",
         "INSERT INTO io.source (k, c, te, a, bl) VALUES (1, '', '', '', 0x)",
         "INSERT INTO io.source (k, c, dou, fl, de) VALUES (2, 'nan', NaN, Infinity, 1E-40)",
         "INSERT INTO io.source (k, c, tup, ud) VALUES (2, 'parts', (null, 'x'), {a: null, b: 'y'})",
@@ -114,6 +115,10 @@ fn every_type_comes_back_as_it_was() {
         let path = path.to_str().unwrap();
         let (output, text) = helenus(&node, &["export", "io.source", path], None);
         assert!(output.status.success() && text.contains("exported 2506 rows"), "{text}");
+        let written = std::fs::read_to_string(path).unwrap();
+        for words in ["1mo2d3h4ns", "[1.5, -2.0, 0.0]", "[[1.0, 2.0], "] {
+            assert!(written.contains(words), "{path} should hold {words}");
+        }
         let (output, text) = helenus(&node, &["import", &format!("io.{table}"), path], None);
         assert!(output.status.success() && text.contains("imported 2506 rows"), "{text}");
         let found = ask(&mut client, &format!("SELECT * FROM io.{table}"));
@@ -122,6 +127,14 @@ fn every_type_comes_back_as_it_was() {
         }
         assert_eq!(found.len(), expected.len());
     }
+    // As earlier versions wrote them.
+    let old = "k,c,du,vec\n9,old,0x020406,0x3f8000003f8000003f800000\n";
+    let (output, text) = helenus(&node, &["import", "io.csv"], Some(old.as_bytes()));
+    assert!(output.status.success(), "{text}");
+    let (output, _) = helenus(&node, &["export", "io.csv"], None);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find(|line| line.starts_with("9,old,")).unwrap();
+    assert!(line.contains("1mo2d3ns") && line.contains("[1.0, 1.0, 1.0]"), "{line}");
     // Through a pipe; counters are added.
     let (output, text) = helenus(&node, &["export", "io.counts", "--format", "json"], None);
     assert!(output.status.success(), "{text}");

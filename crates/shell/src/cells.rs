@@ -70,6 +70,12 @@ pub fn of_json(ty: &CqlType, json: &Value) -> Result<Option<Vec<u8>>, String> {
     if !is_text && json.as_str() == Some("") {
         return Ok(Some(Vec::new()));
     }
+    // As earlier versions wrote them.
+    if let (CqlType::Duration | CqlType::Vector { .. }, Some(text)) = (ty, json.as_str())
+        && text.starts_with("0x")
+    {
+        return from_json(&CqlType::Blob, json).map_err(|error| error.to_string());
+    }
     // A counter is written as the number it is added by.
     let ty = if *ty == CqlType::Counter { &CqlType::BigInt } else { ty };
     from_json(ty, json).map_err(|error| error.to_string())
@@ -77,7 +83,8 @@ pub fn of_json(ty: &CqlType, json: &Value) -> Result<Option<Vec<u8>>, String> {
 
 /// The bytes of a CSV field.
 pub fn of_field(ty: &CqlType, field: &str) -> Result<Option<Vec<u8>>, String> {
-    if is_json_field(ty) && !field.is_empty() {
+    let is_old_vector = matches!(ty, CqlType::Vector { .. }) && field.starts_with("0x");
+    if is_json_field(ty) && !field.is_empty() && !is_old_vector {
         let json = read_json(field)?;
         return of_json(ty, &json);
     }

@@ -39,12 +39,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 pub use client::{Ask, Bound, Client, ClientError, Target, charge_of};
+pub use screen::ask_secret;
 pub use secure::Trust;
 pub use session::RowFormat;
 pub use table_shape::{BindError, Column, RowValues, TableShape, Writers};
 
 use crate::execute::Flow;
-use crate::screen::{Screen, ask_secret};
+use crate::screen::Screen;
 use crate::session::Session;
 
 /// The code of a process whose statements did not all succeed, as that of cqlsh.
@@ -64,8 +65,6 @@ pub enum Input {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub target: Target,
-    /// A role whose password is asked for.
-    pub role_without_password: Option<String>,
     pub keyspace: Option<String>,
     pub input: Input,
     pub row_format: RowFormat,
@@ -95,7 +94,7 @@ impl std::fmt::Display for StartError {
                 f.write_str(match error {
                     ClientError::Unreachable { .. } => "; is it running? helenus cql HOST:PORT names another",
                     ClientError::LoginWanted => {
-                        ": give -u ROLE, and the password when it is asked for, in HELENUS_CQL_PASSWORD or with --password-file"
+                        ": give -u ROLE, and the password when it is asked for, in HELENUS_PASSWORD or with --password-file"
                     }
                     ClientError::TlsWanted => ": give --tls, --ca FILE or --insecure",
                     ClientError::Broken(_) => "; does the node want TLS (--tls)?",
@@ -109,15 +108,7 @@ impl std::fmt::Display for StartError {
 
 /// Runs the shell; what it returns is the code that the process ends with.
 pub fn run(options: Options) -> Result<u8, StartError> {
-    let Options { mut target, role_without_password, keyspace, input, .. } = options;
-    if let Some(role) = role_without_password {
-        let secret = ask_secret(&format!("Password of {role}: ")).map_err(|error| {
-            let what =
-                "cannot ask for a password; set HELENUS_CQL_PASSWORD or give --password-file";
-            StartError::Io { what: what.to_owned(), error }
-        })?;
-        target.login = Some((role, secret));
-    }
+    let Options { target, keyspace, input, .. } = options;
     let is_interactive = matches!(input, Input::Standard) && io::stdin().is_terminal();
     let text = match &input {
         Input::Standard => None,

@@ -126,7 +126,7 @@ pub(crate) fn width() -> usize {
 }
 
 /// Asks for a secret on the terminal, and does not show it.
-pub(crate) fn ask_secret(prompt: &str) -> io::Result<String> {
+pub fn ask_secret(prompt: &str) -> io::Result<String> {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
     use std::io::BufRead;
 

@@ -29,7 +29,7 @@ use crate::sizes::{SizeBounds, SizesSeed};
 use crate::sweeping::WantedSweeps;
 use crate::tree::purge::PurgeFactory;
 use crate::tree::store::{EndedSets, LogIndexes, SetLimits, StoreSeed, TableStore};
-use node_log::Position;
+use node_log::{Position, TimingSum, Timings};
 
 /// Tables in whose files damage was met.
 #[derive(Debug, Default)]
@@ -52,6 +52,40 @@ impl Damage {
 
     pub(crate) fn list(&self) -> Vec<(TableId, Arc<str>)> {
         self.0.lock().iter().map(|(table, what)| (*table, Arc::clone(what))).collect()
+    }
+}
+
+/// What the chores came to since the start.
+#[derive(Debug, Default)]
+pub(crate) struct ChoresDone {
+    /// Memtables that became sorted files.
+    pub(crate) flushes: Timings,
+    pub(crate) flushed_bytes: AtomicU64,
+    /// Sorted files that became fewer.
+    pub(crate) merges: Timings,
+}
+
+/// The same at one moment, and what the log's disk did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChoreSums {
+    /// How often the log was synced since the start, and how long that took.
+    pub syncs: TimingSum,
+    /// The same of memtables that became sorted files.
+    pub flushes: TimingSum,
+    /// Bytes of memory that these held.
+    pub flushed_bytes: u64,
+    /// The same of merges of sorted files.
+    pub merges: TimingSum,
+}
+
+impl ChoresDone {
+    pub(crate) fn sums(&self, syncs: TimingSum) -> ChoreSums {
+        ChoreSums {
+            syncs,
+            flushes: self.flushes.sum(),
+            flushed_bytes: self.flushed_bytes.load(Ordering::Relaxed),
+            merges: self.merges.sum(),
+        }
     }
 }
 
@@ -96,6 +130,7 @@ pub(crate) struct Core {
     pub(crate) pressure: Pressure,
     pub(crate) damage: Damage,
     pub(crate) poison: Poison,
+    pub(crate) done: ChoresDone,
     pub(crate) definitions: Definitions,
     /// The sets with several members that this node belongs to.
     pub(crate) groups: Groups,
@@ -141,6 +176,7 @@ impl Core {
             pressure: Pressure::new(options.memtable_bytes_max),
             damage: Damage::default(),
             poison: Poison::default(),
+            done: ChoresDone::default(),
             definitions: Definitions::default(),
             groups: Groups::default(),
             sweeps: WantedSweeps::default(),

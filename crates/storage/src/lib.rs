@@ -63,6 +63,7 @@ mod weigh;
 #[cfg(test)]
 mod test_folder;
 
+pub use self::core::ChoreSums;
 pub use batch::{
     BatchPlace, Forget, INTENT_BYTES_MAX, Intent, KeptIntent, OpenIntent, PART_S, PartPlace, Parts,
     Step,
@@ -82,7 +83,7 @@ pub use maintenance::TableStatistics;
 pub use node_log::broken;
 pub use node_log::{
     Configuration, Disk, EntryHead, EntryPlace, GroupAppend, GroupEntry, GroupState, GroupTable,
-    LogFile, Position, RealDisk, RecoveredGroup, Slot,
+    LogFile, Position, RealDisk, RecoveredGroup, Slot, TIMING_BOUNDS_US, TimingSum,
 };
 pub use options::{CommitMode, Driver, Options};
 pub use promise::{AnswerTo, Mailbox};
@@ -92,7 +93,9 @@ pub use schema_source::SchemaSource;
 pub use sizes::admit::{PartitionFilling, PartitionFull};
 pub use sizes::{LogicalSize, RangeSize};
 pub use slots::Slots;
-pub use snapshot::{Restored, SnapshotError, SnapshotFacts, remove_snapshot, restore, snapshots};
+pub use snapshot::{
+    AutoSnapshots, Restored, SnapshotError, SnapshotFacts, remove_snapshot, restore, snapshots,
+};
 pub use staging::{CHUNK_BYTES_MAX, Staging};
 pub use storage::{Ground, Statistics, Storage, Writing};
 pub use sweeping::WantedSweep;

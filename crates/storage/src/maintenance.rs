@@ -434,6 +434,7 @@ impl Shared {
         // Sorted files never know more than the log.
         let end = self.log.end();
         self.log.sync_through(end).map_err(log_unwritten)?;
+        let begun = self.core.clock.elapsed();
         let freed = match opened.flush_sealed() {
             Ok(freed) => freed,
             Err(_) if store.is_dropped() => return Ok(false),
@@ -442,6 +443,13 @@ impl Shared {
         let synced = self.core.home.sync(&self.core.trees_folder);
         synced.map_err(|error| self.judged(TreeError::Io(Arc::new(error))))?;
         self.core.pressure.shrink(freed);
+        let took = self.core.clock.elapsed().saturating_sub(begun);
+        self.core.done.flushes.add(took);
+        self.core.done.flushed_bytes.fetch_add(freed, Ordering::Relaxed);
+        let table = self.core.schema.table(store.id);
+        let table = table.map(|table| format!("{}.{}", table.keyspace, table.name));
+        let table = table.unwrap_or_else(|| store.id.to_string());
+        tracing::info!(%table, bytes = freed, took_us = took.as_micros() as u64, "a memtable was flushed");
         Ok(true)
     }
 
@@ -549,7 +557,9 @@ impl Shared {
             return Ok(());
         };
         let watermark = opened.watermark();
+        let begun = self.core.clock.elapsed();
         if opened.tree.compact(watermark)? | opened.indexes.compact(watermark)? {
+            self.core.done.merges.add(self.core.clock.elapsed().saturating_sub(begun));
             opened.has_replaced_files.store(true, Ordering::Release);
             self.queue_compaction(store, Compaction::Usual);
         } else if opened.has_replaced_files.swap(false, Ordering::AcqRel) {
@@ -599,8 +609,10 @@ impl Shared {
         self.core.pressure.grow(bytes);
         self.flush(store)?;
         let watermark = opened.watermark();
+        let begun = self.core.clock.elapsed();
         opened.tree.compact_all(watermark)?;
         opened.indexes.compact_all(watermark)?;
+        self.core.done.merges.add(self.core.clock.elapsed().saturating_sub(begun));
         release(opened)?;
         self.core.queue_builds(store);
         opened.sizes.ask_for_full_walk();

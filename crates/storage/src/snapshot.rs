@@ -458,6 +458,53 @@ pub fn remove_snapshot(data_dir: &Path, name: &str) -> Result<(), SnapshotError>
     fs::remove_dir_all(&gone).map_err(SnapshotError::io(&gone))
 }
 
+/// What is kept of the snapshots that TRUNCATE and DROP take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoSnapshots {
+    /// For so long.
+    pub retention_s: u32,
+    /// So many at most; the oldest go first.
+    pub count_max: usize,
+}
+
+impl Storage {
+    /// Removes snapshots of some tables whose time has come, and what is left of earlier removals; the names of those
+    /// that went. Snapshots of everything stay: somebody asked for them.
+    pub fn expire_snapshots(&self, bounds: AutoSnapshots) -> Result<Vec<String>, SnapshotError> {
+        expire_snapshots(self.data_dir().path(), bounds, self.now_s())
+    }
+}
+
+/// See [`Storage::expire_snapshots`].
+fn expire_snapshots(
+    data_dir: &Path,
+    bounds: AutoSnapshots,
+    now_s: u32,
+) -> Result<Vec<String>, SnapshotError> {
+    let folder = data_dir.join(FOLDER);
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    for path in folders(&folder)? {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.starts_with(REMOVED_PREFIX) {
+            fs::remove_dir_all(&path).map_err(SnapshotError::io(&path))?;
+        }
+    }
+    let automatic: Vec<SnapshotFacts> =
+        snapshots(data_dir)?.into_iter().filter(|facts| !facts.is_whole).collect();
+    let too_many = automatic.len().saturating_sub(bounds.count_max);
+    let mut removed = Vec::new();
+    for (index, facts) in automatic.into_iter().enumerate() {
+        // A clock that was set back makes nothing old.
+        if index < too_many || now_s.saturating_sub(facts.taken_at_s) >= bounds.retention_s {
+            remove_snapshot(data_dir, &facts.name)?;
+            removed.push(facts.name);
+        }
+    }
+    Ok(removed)
+}
+
 /// What a restore did.
 #[derive(Clone, Debug)]
 pub struct Restored {
@@ -566,4 +613,50 @@ pub(crate) type EmptyLog = (Position, Vec<u8>);
 /// A failed log, as the error of a flush.
 pub(crate) fn log_failed() -> TreeError {
     TreeError::Io(Arc::new(io::Error::other("the log failed; the node must be restarted")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A snapshot as far as lists are concerned.
+    fn put(data_dir: &Path, name: &str, taken_at_s: u32, is_whole: bool) {
+        let documents = data_dir.join(FOLDER).join(name).join("documents");
+        fs::create_dir_all(&documents).unwrap();
+        let text = format!("taken_at_s={taken_at_s}\nis_whole={is_whole}\nbytes=1\nwhy=x\n");
+        data_dir::write_document(&documents.join(FACTS), text.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn snapshots_of_tables_go_when_their_time_has_come() {
+        let folder = std::env::temp_dir().join(format!("helenus-expiry-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let expire = |now_s, count_max| {
+            let bounds = AutoSnapshots { retention_s: 100, count_max };
+            expire_snapshots(&folder, bounds, now_s).unwrap()
+        };
+        let names = || -> Vec<String> {
+            snapshots(&folder).unwrap().into_iter().map(|facts| facts.name).collect()
+        };
+        assert!(expire(1_000, 10).is_empty());
+        put(&folder, "asked", 1, true);
+        for (name, taken_at_s) in
+            [("dropped-a", 1_000), ("dropped-b", 1_050), ("truncated-c", 1_060)]
+        {
+            put(&folder, name, taken_at_s, false);
+        }
+        // What an earlier removal left, and one that is being taken.
+        put(&folder, ".removed-old", 1, false);
+        put(&folder, ".dropped-d", 1, false);
+        assert!(expire(1_099, 10).is_empty());
+        assert!(!folder.join(FOLDER).join(".removed-old").exists());
+        assert!(folder.join(FOLDER).join(".dropped-d").exists());
+        assert_eq!(expire(1_100, 10), ["dropped-a"]);
+        // Too many: the oldest goes. A clock that was set back takes nothing away.
+        assert_eq!(expire(5, 1), ["dropped-b"]);
+        assert_eq!(names(), ["asked", "truncated-c"]);
+        assert_eq!(expire(u32::MAX, 10), ["truncated-c"]);
+        assert_eq!(names(), ["asked"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

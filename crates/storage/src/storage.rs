@@ -21,7 +21,7 @@ use crate::commit::{
     split_by_set, validate,
 };
 use crate::committer::Committer;
-use crate::core::Core;
+use crate::core::{ChoreSums, Core};
 use crate::data_dir::DataDir;
 use crate::entry::{Entries, Entry, EntryBody, EntryKind, Mutations};
 use crate::error::{CommitError, OpenError, ReadError, TreeError};
@@ -112,7 +112,6 @@ pub struct Statistics {
     pub memtable_bytes: u64,
     /// Bytes in the row cache.
     pub row_cache_bytes: u64,
-    /// Rows in the row cache.
     pub row_cache_count: u64,
     /// How many bytes the row cache may hold now.
     pub row_cache_capacity_bytes: u64,
@@ -124,8 +123,8 @@ pub struct Statistics {
     /// How many bytes it may hold.
     pub head_cache_capacity_bytes: u64,
     pub head_cache_lookups: Lookups,
-    /// Whether changes are taken.
     pub writing: Writing,
+    pub chores: ChoreSums,
 }
 
 /// Whether changes are taken. Reads go on in any case.
@@ -685,6 +684,7 @@ impl Storage {
             head_cache_lookups: self.core.heads.lookups(),
             damaged: self.core.damage.list(),
             writing: self.writing(),
+            chores: self.core.done.sums(self.log.sync_times()),
         }
     }
 

@@ -48,8 +48,8 @@ pub use changes::{ChangeState, Goal};
 pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table};
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
 pub use host::{
-    HeldRanges, Host, HostOptions, Knows, NodeMessage, Now, OnNote, OnSplit, Places, ProposalAnswer,
-    RingMap, ServedRead, SetRanges, SplitOff, Wanted, WantedMembers,
+    HeldRanges, Host, HostOptions, Knows, NodeMessage, Now, OnNote, OnSplit, Places,
+    ProposalAnswer, RingMap, ServedRead, SetRanges, SplitOff, Wanted, WantedMembers,
 };
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
 pub use node_wire::{KINDS_FIRST, KINDS_KNOWN};

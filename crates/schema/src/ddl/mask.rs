@@ -9,13 +9,15 @@ use super::DdlContext;
 use crate::error::{SchemaError, invalid};
 
 /// Masks are refused unless the node was told to allow them.
+///
+/// Compat: Cassandra names a property of `cassandra.yaml` here, which a user of Helenus looks for in vain.
 pub(crate) fn check_enabled(context: &DdlContext<'_>) -> Result<(), SchemaError> {
     if context.masking_enabled {
         return Ok(());
     }
     Err(invalid!(
-        "Cannot mask columns because dynamic data masking is not enabled. You can enable it with \
-         the dynamic_data_masking_enabled property on cassandra.yaml"
+        "Cannot mask columns because dynamic data masking is not enabled. Helenus keeps no masks \
+         on columns: call a masking function in the query, as in SELECT mask_inner(column, 1, 1)"
     ))
 }
 

@@ -35,7 +35,9 @@ pub fn virtual_rows(table: &Table, schema: &Schema, facts: &NodeFacts) -> Vec<Vi
             .iter()
             .map(|(name, value)| vec![("name", values::text(name)), ("value", values::text(value))])
             .collect(),
-        ("system_views", _) => facts.view.clone(),
+        ("system_views", _) | ("system_helenus", "status" | "slow_statements") => {
+            facts.view.clone()
+        }
         ("system_helenus", "index_builds") => schema_rows::index_builds(schema, facts),
         ("system_helenus", "node") => vec![node(facts)],
         ("system_helenus", name) => unit_rows::rows(name, &facts.units)

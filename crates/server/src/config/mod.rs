@@ -82,6 +82,10 @@ pub(crate) struct Storage {
     pub(crate) log_max: u64,
     /// Whether TRUNCATE and DROP keep what they remove.
     pub(crate) auto_snapshot: bool,
+    /// How long they keep it.
+    pub(crate) auto_snapshot_retention: Duration,
+    /// How many of them are kept.
+    pub(crate) auto_snapshots_max: usize,
 }
 
 /// When a write is acknowledged.
@@ -253,6 +257,8 @@ pub(crate) enum TlsMode {
 pub(crate) struct Metrics {
     /// `None` is off.
     pub(crate) listen: Option<SocketAddr>,
+    /// Whether what is counted by table is told to everybody who asks, not only to who asks for it.
+    pub(crate) per_table: bool,
 }
 
 /// What is told on the standard error stream.
@@ -260,6 +266,12 @@ pub(crate) struct Metrics {
 pub(crate) struct Log {
     pub(crate) format: LogFormat,
     pub(crate) level: LogLevel,
+    /// Statements that take so long are told of; zero: none.
+    pub(crate) slow_after: Duration,
+    /// Statements that cost so many request units are told of; zero: none.
+    pub(crate) costly_ru: usize,
+    /// Whether their literals are.
+    pub(crate) statement_values: bool,
 }
 
 /// Who reads the log.

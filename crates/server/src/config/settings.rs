@@ -172,6 +172,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         storage.auto_snapshot = form::flag
     ),
     setting!(
+        "storage.auto_snapshot_retention",
+        Form::Duration,
+        "1d",
+        "How long such a snapshot is kept. Those that are asked for with `helenus snapshot` stay.",
+        storage.auto_snapshot_retention = form::duration
+    ),
+    setting!(
+        "storage.auto_snapshots_max",
+        Form::Count,
+        "100",
+        "How many such snapshots are kept; the oldest go first.",
+        storage.auto_snapshots_max = |text| form::count_of_at_least(text, 0)
+    ),
+    setting!(
         "memory.block_cache",
         Form::Bytes,
         "auto",
@@ -539,8 +553,15 @@ pub(super) static SETTINGS: &[Setting] = &[
         "metrics.listen",
         Form::Address,
         "127.0.0.1:9180",
-        "Where Prometheus finds /metrics. Empty: nowhere.",
+        "Where Prometheus finds /metrics, a supervisor /health and a balancer /ready. Empty: nowhere.",
         metrics.listen = form::optional_address
+    ),
+    setting!(
+        "metrics.per_table",
+        Form::Flag,
+        "false",
+        "Whether /metrics tells of each table and keyspace. Without it /metrics?per_table=1 does. Of the\n1,000 largest tables at most.",
+        metrics.per_table = form::flag
     ),
     setting!(
         "log.format",
@@ -566,6 +587,27 @@ pub(super) static SETTINGS: &[Setting] = &[
                 ("trace", LogLevel::Trace),
             ]
         )
+    ),
+    setting!(
+        "log.slow_after",
+        Form::Duration,
+        "500ms",
+        "A statement that takes so long is told of, as a warning and in system_helenus.slow_statements.\n0s: none.",
+        log.slow_after = form::duration
+    ),
+    setting!(
+        "log.costly_ru",
+        Form::Count,
+        "1000",
+        "The same of one that costs so many request units. 0: none.",
+        log.costly_ru = |text| form::count_of_at_least(text, 0)
+    ),
+    setting!(
+        "log.statement_values",
+        Form::Flag,
+        "false",
+        "Whether literals in such statements are shown as they came. What is bound to markers never is.",
+        log.statement_values = form::flag
     ),
 ];
 

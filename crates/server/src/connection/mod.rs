@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use protocol::{
     ErrorKind, ErrorResponse, EventKinds, Frame, FrameDecoder, Outgoing, OutgoingRoom,
-    ResponseHead, Version,
+    ProtocolError, ResponseHead, Version,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -346,7 +346,17 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                     let version = self.decoder.version();
                     ResponseHead::frame_error(version, &error, self.outgoing.messages());
                     let code = ErrorResponse::of_protocol_error(&error.error).kind.code();
-                    self.shard.add_error(code);
+                    let is_probe = self.session.stage == Stage::Fresh
+                        && matches!(
+                            error.error,
+                            ProtocolError::UnsupportedVersion { .. }
+                                | ProtocolError::BetaFlagUnset { .. }
+                        );
+                    match is_probe {
+                        // Drivers begin with the newest version that they know, and take the answer.
+                        true => self.shard.add_version_probe(),
+                        false => self.shard.add_error(code),
+                    }
                     if error.fatal {
                         self.reading = Reading::Refused;
                     }

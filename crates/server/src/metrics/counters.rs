@@ -34,6 +34,11 @@ pub(super) const ERROR_CODES: [(i32, &str); 18] = [
     (0x2500, "unprepared"),
 ];
 
+/// What an error code is called.
+pub(crate) fn error_name(code: i32) -> &'static str {
+    ERROR_CODES.iter().find(|(known, _)| *known == code).map_or("server_error", |(_, name)| name)
+}
+
 /// A kind of request, as the counters tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
@@ -85,6 +90,7 @@ pub(crate) struct Shard {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     events: AtomicU64,
+    version_probes: AtomicU64,
     errors: [AtomicU64; ERROR_CODES.len()],
     latencies: [Histogram; RequestKind::ALL.len()],
 }
@@ -160,6 +166,10 @@ impl Metrics {
         self.sum(|shard| &shard.events)
     }
 
+    pub(super) fn version_probes(&self) -> u64 {
+        self.sum(|shard| &shard.version_probes)
+    }
+
     /// Requests of all kinds so far.
     pub(crate) fn request_count(&self) -> u64 {
         RequestKind::ALL.iter().map(|(kind, _)| self.latency(*kind).count()).sum()
@@ -214,6 +224,11 @@ impl Shard {
 
     pub(crate) fn add_event(&self) {
         self.events.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A client asked for a version of the protocol that is not spoken here.
+    pub(crate) fn add_version_probe(&self) {
+        self.version_probes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A request was answered.

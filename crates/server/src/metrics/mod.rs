@@ -1,13 +1,16 @@
 //! What is counted while requests are served, and how it is told.
 //!
 //! Reading order: [`counters`] (what a connection touches), [`render`] (Prometheus text),
-//! [`process`] (what the system knows about us), [`endpoint`] (the HTTP side).
+//! [`process`] (what the system knows about us), [`endpoint`] (the HTTP side). `exposition` reads the text as strictly as
+//! Prometheus does, for tests.
 mod counters;
 mod endpoint;
+#[cfg(test)]
+mod exposition;
 mod process;
 mod render;
 
-pub(crate) use counters::{Metrics, RequestKind, Shard};
-pub(crate) use endpoint::serve;
+pub(crate) use counters::{Metrics, RequestKind, Shard, error_name};
+pub(crate) use endpoint::{Pages, serve};
 pub(crate) use process::resident_bytes;
 pub(crate) use render::{Gauge, render};

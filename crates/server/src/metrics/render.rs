@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
+use storage::{TIMING_BOUNDS_US, TimingSum};
+
 use super::counters::{LATENCY_BOUNDS_US, Metrics, RequestKind};
 use super::process;
+use crate::version::{COMMIT, VERSION};
 
 /// A number that somebody else keeps, asked for when the metrics are read.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,22 +15,53 @@ pub(crate) struct Gauge {
     pub(crate) name: &'static str,
     /// What it counts.
     pub(crate) help: &'static str,
-    /// Whether it only grows.
-    pub(crate) is_counter: bool,
-    pub(crate) value: f64,
-    /// The other node that it is about. Those of one name stand one after the other.
-    pub(crate) node: Option<u64>,
+    pub(crate) told: Told,
+    /// What it is about, such as another node or a table. Those of one name stand one after the other.
+    pub(crate) labels: Vec<(&'static str, String)>,
+}
+
+/// What is told of something.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Told {
+    /// A number that rises and falls.
+    Number(f64),
+    /// A number that only grows.
+    Count(f64),
+    /// How long something took, each time.
+    Times(Box<TimingSum>),
+}
+
+impl Told {
+    /// The word of the text format.
+    fn kind(&self) -> &'static str {
+        match self {
+            Told::Number(_) => "gauge",
+            Told::Count(_) => "counter",
+            Told::Times(_) => "histogram",
+        }
+    }
 }
 
 impl Gauge {
     /// A number that rises and falls.
     pub(crate) fn new(name: &'static str, help: &'static str, value: f64) -> Gauge {
-        Gauge { name, help, is_counter: false, value, node: None }
+        Gauge { name, help, told: Told::Number(value), labels: Vec::new() }
     }
 
     /// A number that only grows.
     pub(crate) fn counter(name: &'static str, help: &'static str, value: f64) -> Gauge {
-        Gauge { is_counter: true, ..Gauge::new(name, help, value) }
+        Gauge { told: Told::Count(value), ..Gauge::new(name, help, value) }
+    }
+
+    /// How long something took, each time.
+    pub(crate) fn times(name: &'static str, help: &'static str, times: TimingSum) -> Gauge {
+        Gauge { told: Told::Times(Box::new(times)), ..Gauge::new(name, help, 0.0) }
+    }
+
+    /// The same with one more label.
+    pub(crate) fn with(mut self, label: &'static str, value: String) -> Gauge {
+        self.labels.push((label, value));
+        self
     }
 }
 
@@ -35,8 +69,8 @@ impl Gauge {
 pub(crate) fn render(metrics: &Metrics, started_at_s: u64, others: &[Gauge]) -> String {
     let mut out = String::with_capacity(16 * 1024);
     head(&mut out, "helenus_build_info", "The version that runs.", "gauge");
-    let version = env!("CARGO_PKG_VERSION");
-    let _ = writeln!(out, "helenus_build_info{{version=\"{version}\"}} 1");
+    let (version, commit) = (VERSION, COMMIT);
+    let _ = writeln!(out, "helenus_build_info{{version=\"{version}\",commit=\"{commit}\"}} 1");
     requests(&mut out, metrics);
     head(&mut out, "helenus_errors_total", "Requests answered with an error.", "counter");
     for (code, count) in metrics.errors() {
@@ -58,6 +92,13 @@ pub(crate) fn render(metrics: &Metrics, started_at_s: u64, others: &[Gauge]) -> 
     one("helenus_sent_bytes_total", "Bytes to clients.", "counter", bytes_out);
     let events = metrics.events() as f64;
     one("helenus_events_sent_total", "Events pushed to clients.", "counter", events);
+    let probes = metrics.version_probes() as f64;
+    one(
+        "helenus_version_probes_total",
+        "Connections that began with a version of the protocol that is not spoken here, as drivers do to find one.",
+        "counter",
+        probes,
+    );
     one("process_start_time_seconds", "When it started.", "gauge", started_at_s as f64);
     if let Some(bytes) = process::resident_bytes() {
         one("process_resident_memory_bytes", "Memory in use.", "gauge", bytes as f64);
@@ -70,15 +111,17 @@ pub(crate) fn render(metrics: &Metrics, started_at_s: u64, others: &[Gauge]) -> 
     }
     let mut last = "";
     for gauge in others {
-        let Gauge { name, help, is_counter, value, node } = gauge;
+        let Gauge { name, help, told, labels } = gauge;
         if last != *name {
-            head(&mut out, name, help, if *is_counter { "counter" } else { "gauge" });
+            head(&mut out, name, help, told.kind());
             last = name;
         }
-        let _ = match node {
-            Some(node) => writeln!(out, "{name}{{node=\"{node}\"}} {value}"),
-            None => writeln!(out, "{name} {value}"),
-        };
+        match told {
+            Told::Number(value) | Told::Count(value) => {
+                let _ = writeln!(out, "{name}{} {value}", Labels(labels));
+            }
+            Told::Times(times) => put_times(&mut out, name, labels, times),
+        }
     }
     out
 }
@@ -107,6 +150,37 @@ fn requests(out: &mut String, metrics: &Metrics) {
     }
 }
 
+fn put_times(out: &mut String, name: &str, labels: &[(&'static str, String)], times: &TimingSum) {
+    let mut put = |bound: String, count: u64| {
+        let mut labels = labels.to_vec();
+        labels.push(("le", bound));
+        let _ = writeln!(out, "{name}_bucket{} {count}", Labels(&labels));
+    };
+    let mut cumulative = 0;
+    for (bound_us, count) in TIMING_BOUNDS_US.iter().zip(times.classes) {
+        cumulative += count;
+        put(seconds(*bound_us).to_string(), cumulative);
+    }
+    let count = times.count();
+    put("+Inf".to_owned(), count);
+    let labels = Labels(labels);
+    let _ = writeln!(out, "{name}_sum{labels} {}", seconds(times.sum_us));
+    let _ = writeln!(out, "{name}_count{labels} {count}");
+}
+
+/// `{a="b",c="d"}`, or nothing without any.
+struct Labels<'l>(&'l [(&'static str, String)]);
+
+impl std::fmt::Display for Labels<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, (name, value)) in self.0.iter().enumerate() {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            write!(f, "{}{name}=\"{value}\"", if index == 0 { '{' } else { ',' })?;
+        }
+        f.write_str(if self.0.is_empty() { "" } else { "}" })
+    }
+}
+
 fn seconds(microseconds: u64) -> f64 {
     microseconds as f64 / 1e6
 }
@@ -117,38 +191,37 @@ fn head(out: &mut String, name: &str, help: &str, kind: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
     use std::time::Duration;
 
+    use super::super::exposition;
     use super::*;
 
     #[test]
-    fn every_line_has_the_form_and_its_type() {
+    fn everything_is_told_as_prometheus_wants_it() {
         let metrics = Metrics::default();
         metrics.shard().add_request(RequestKind::Query, Duration::from_micros(300));
-        let of_node = |node| Gauge { node: Some(node), ..Gauge::counter("y_total", "Y.", 4.0) };
-        let gauges = [Gauge::new("x_bytes", "X.", 3.0), of_node(2), of_node(3)];
+        let of_node =
+            |node: u64| Gauge::counter("helenus_y_total", "Y.", 4.0).with("node", node.to_string());
+        let mut times = TimingSum { sum_us: 1500, ..TimingSum::default() };
+        times.classes[4] = 2;
+        let gauges = [
+            Gauge::new("helenus_x_bytes", "X.", 3.0),
+            of_node(2),
+            of_node(3),
+            Gauge::times("helenus_z_seconds", "Z.", times),
+            Gauge::new("helenus_w", "W.", 1.0).with("table", "a\"b\\c\nd".to_owned()),
+        ];
         let text = render(&metrics, 7, &gauges);
-        let mut typed = HashSet::new();
-        for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("# TYPE ") {
-                assert!(typed.insert(rest.split(' ').next().unwrap().to_owned()), "{line}");
-            } else if !line.starts_with("# HELP ") {
-                let (name, value) = line.rsplit_once(' ').unwrap();
-                let name = name.split('{').next().unwrap();
-                let base = ["_bucket", "_sum", "_count"]
-                    .iter()
-                    .find_map(|suffix| {
-                        name.strip_suffix(suffix).filter(|base| typed.contains(*base))
-                    })
-                    .unwrap_or(name);
-                assert!(typed.contains(base), "{line}");
-                assert!(value.parse::<f64>().is_ok(), "{line}");
-            }
+        exposition::check(&text).unwrap();
+        for line in [
+            "helenus_request_duration_seconds_bucket{kind=\"query\",le=\"0.0005\"} 1\n",
+            "helenus_x_bytes 3\n",
+            "helenus_y_total{node=\"2\"} 4\nhelenus_y_total{node=\"3\"} 4\n",
+            "helenus_z_seconds_bucket{le=\"0.0005\"} 0\nhelenus_z_seconds_bucket{le=\"0.001\"} 2\n",
+            "helenus_z_seconds_sum 0.0015\nhelenus_z_seconds_count 2\n",
+            "helenus_w{table=\"a\\\"b\\\\c\\nd\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
         }
-        let bucket = "helenus_request_duration_seconds_bucket{kind=\"query\",le=\"0.0005\"} 1\n";
-        assert!(text.contains(bucket));
-        assert!(text.contains("x_bytes 3\n"));
-        assert!(text.contains("y_total{node=\"2\"} 4\ny_total{node=\"3\"} 4\n"), "{text}");
     }
 }

@@ -327,6 +327,11 @@ impl OwnedCall {
         }
     }
 
+    /// Whose it is.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// What its answer needs.
     pub(super) fn addressee(&self) -> Addressee<'_> {
         Addressee {

@@ -27,9 +27,11 @@ use super::apart::OwnTask;
 use super::bounds::{Apart, InTurn, OwnThread};
 use super::cache::{PreparedStatements, Statement};
 use super::call::{self, AnswerPayload, Call, strength};
+use super::counting::Spent;
 use super::plans::Patience;
 use super::promised::PromisedCall;
 use super::running::{RunningQueries, RunningQuery};
+use super::slow::{SlowStatement, SlowStatements, Thresholds};
 use super::table_counters::Traffic;
 use super::traces::TraceKeeper;
 use super::values::Bound;
@@ -39,6 +41,7 @@ use crate::config::{Payload, ServerRetry, Timeouts};
 use crate::connection::Wait;
 use crate::gather::Gatherer;
 use crate::load::{GRAIN_BYTES, Load, Overload};
+use crate::log;
 use crate::reply::{Failure, Needs, login_refused};
 use crate::session::{Client, Effect, Statements, Step, Turn};
 use crate::world::{self, Uuids};
@@ -75,6 +78,8 @@ pub(crate) struct Parts {
     pub(crate) load: Arc<Load>,
     /// The profile is that of Azure Cosmos DB.
     pub(crate) is_cosmos: bool,
+    /// Which statements are told of because they took long or cost much.
+    pub(crate) slow: Thresholds,
     /// Where the node stands.
     pub(crate) data_center: Arc<str>,
     /// Asks other nodes for what they compute; a node that runs alone asks nobody.
@@ -104,6 +109,8 @@ pub(super) struct Inner {
     batch_limits: BatchLimits,
     prepared: PreparedStatements,
     pub(super) traffic: Traffic,
+    pub(super) spent: Spent,
+    pub(super) slow: SlowStatements,
     pub(super) running: Arc<RunningQueries>,
     /// Turns of scans: so many run at a time.
     pub(super) scans: Arc<Semaphore>,
@@ -158,6 +165,8 @@ impl Engine {
             batch_limits: parts.batch_limits,
             prepared: PreparedStatements::new(parts.prepared_bytes_max),
             traffic: Traffic::default(),
+            spent: Spent::default(),
+            slow: SlowStatements::new(parts.slow),
             running: Arc::default(),
             waiting_max: parts.waiting_max,
             scans_max: parts.scans_max,
@@ -191,6 +200,21 @@ impl Engine {
             })
         };
         self.0.prepared.all().into_iter().filter_map(facts).collect()
+    }
+
+    /// Request units that were spent since the start, and requests that were refused because their budget was.
+    pub(crate) fn spent(&self) -> (f64, u64) {
+        self.0.spent.totals()
+    }
+
+    /// Statements that took long or cost much lately.
+    pub(crate) fn slow_statements(&self) -> Vec<SlowStatement> {
+        self.0.slow.list()
+    }
+
+    /// How many there were since the start.
+    pub(crate) fn slow_count(&self) -> u64 {
+        self.0.slow.count()
     }
 
     /// What requests came to, table by table.
@@ -427,9 +451,13 @@ impl Statements for Engine {
         name: &str,
         password: &str,
     ) -> Wait<Result<Arc<str>, ErrorResponse>> {
-        let checked =
-            Arc::clone(&self.0.gate).log_in(address, name.to_owned(), password.to_owned());
-        Box::pin(async move { checked.await.map_err(|error| login_refused(&error)) })
+        let (gate, role) = (Arc::clone(&self.0.gate), name.to_owned());
+        let checked = gate.log_in(address, name.to_owned(), password.to_owned());
+        Box::pin(async move {
+            let outcome = checked.await;
+            log::login(address, &role, outcome.as_ref().err());
+            outcome.map_err(|error| login_refused(&error))
+        })
     }
 }
 
@@ -751,7 +779,7 @@ impl Inner {
     ) -> Effect {
         let to = call.addressee();
         let effect = encode::answer(&to, outcome, out);
-        let latency = self.count(to.statements, to.charge, call.started, outcome);
+        let latency = self.count(&to, call.client, call.started, outcome);
         self.traces.keep(call);
         Effect { latency, ..effect }
     }

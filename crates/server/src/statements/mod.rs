@@ -4,7 +4,7 @@
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
 //! [`promised`] (what waits for the log), [`running`] (what is shown while it runs), [`held_back`] (what there is no room for), [`apart`] (what takes
 //! long), [`bounds`] (what a request may take), [`encode`] (answers as messages), [`access`] (who may),
-//! [`consistency`] (which levels make no sense), [`levels`] (what they need), [`confirm`] (what strong reads wait for), [`routing`] (which node to ask), [`role_statements`], [`counting`] and [`table_counters`] (what a call came to),
+//! [`consistency`] (which levels make no sense), [`levels`] (what they need), [`confirm`] (what strong reads wait for), [`routing`] (which node to ask), [`role_statements`], [`counting`], [`table_counters`] and [`slow`] (what a call came to),
 //! [`trace`], [`traces`].
 mod access;
 mod apart;
@@ -25,6 +25,7 @@ mod promised;
 mod role_statements;
 mod routing;
 mod running;
+mod slow;
 mod statistics;
 mod table_counters;
 mod trace;
@@ -34,4 +35,5 @@ mod values;
 pub(crate) use encode::schema_change;
 pub(crate) use engine::{Charging, Engine, Parts};
 pub(crate) use running::RunningQuery;
+pub(crate) use slow::{SlowStatement, Thresholds};
 pub(crate) use table_counters::{Distribution, Rate, TICK, TableCounters};

@@ -118,7 +118,7 @@ impl Inner {
     ) -> Effect {
         let to = call.addressee();
         let effect = encode::answer(&to, &outcome, out);
-        let latency = self.count(to.statements, to.charge, call.started, &outcome);
+        let latency = self.count(&to, call.client(), call.started, &outcome);
         if call.trace.is_some() {
             let kept = call.with(|call| {
                 self.traces.keep(&call);

@@ -9,6 +9,7 @@
 
 mod lines;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::SocketAddr;
@@ -23,7 +24,9 @@ use shell::records::{Dialect, Format, write_names, write_row};
 use shell::{Client, ClientError, TableShape, Target, Trust, Writers};
 
 use self::lines::Lines;
+use crate::admin::{self, Question};
 use crate::config::{Config, TlsMode};
+use crate::password::{self, Credentials};
 use crate::progress::Progress;
 use crate::tls::{own_certificate_path, read_certificates};
 use crate::{fail, say_error};
@@ -37,24 +40,123 @@ const ROWS_IN_FLIGHT: usize = 128;
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const LEVEL: Consistency = Consistency::LocalQuorum;
 
-/// Who logs in, where the node wants to know, and whether that is encrypted.
-struct Login {
-    user: Option<String>,
-    password: Option<String>,
-    /// The file of the certificates that are trusted; none: no TLS.
-    trusted: Option<PathBuf>,
-}
-
 /// A table that goes out or comes in.
 pub(crate) struct Transfer {
     is_export: bool,
     table: String,
     file: Option<PathBuf>,
     format: Option<Format>,
-    host: Option<String>,
-    login: Login,
+    node: AskedNode,
+}
+
+/// The node that is asked over the network, as the command line names it.
+pub(crate) struct AskedNode {
+    pub(crate) host: Option<String>,
+    pub(crate) credentials: Credentials,
+    /// The file of the certificates that are trusted.
+    pub(crate) trusted: Option<PathBuf>,
     /// Asked for without a certificate to trust: that of the node in the data folder.
-    tls: bool,
+    pub(crate) tls: bool,
+}
+
+impl AskedNode {
+    /// What the arguments say.
+    pub(crate) fn of(matches: &ArgMatches) -> AskedNode {
+        let text = |name: &str| matches.get_one::<String>(name).cloned();
+        AskedNode {
+            host: text("host"),
+            credentials: Credentials::of(matches),
+            trusted: text("ca").map(PathBuf::from),
+            tls: matches.get_flag("tls"),
+        }
+    }
+
+    /// Whether it is named by where it listens.
+    pub(crate) fn is_named(&self) -> bool {
+        self.host.is_some()
+    }
+
+    fn connect(&self, config: &Config) -> Result<Client, String> {
+        Client::connect(&self.target(config, ANSWER_WITHIN)?).map_err(told)
+    }
+
+    /// Where it is, who logs in, and whom to trust. A role without a password is asked for it.
+    pub(crate) fn target(&self, config: &Config, patience: Duration) -> Result<Target, String> {
+        let data_dir = &config.server.data_dir;
+        // A node that runs on the folder knows best where it listens, and whether with TLS.
+        let found = match &self.host {
+            Some(_) => None,
+            None => admin::ask(data_dir, &Question::Status).ok(),
+        };
+        let told = |name: &str| found.as_ref()?.get(name)?.as_str().map(str::to_owned);
+        let address = match (&self.host, told("address").and_then(|it| it.parse().ok())) {
+            (Some(host), _) => host.clone(),
+            (None, Some(listens)) => own_address(Some(listens)),
+            (None, None) => own_address(config.server.listen),
+        };
+        let mode = match config.tls.mode {
+            TlsMode::Off => "off",
+            TlsMode::Optional => "optional",
+            TlsMode::Required => "required",
+        };
+        let mode = told("tls").unwrap_or_else(|| mode.to_owned());
+        let wants_tls = self.tls || self.host.is_none() && mode == "required";
+        let own =
+            || config.tls.certificate.clone().unwrap_or_else(|| own_certificate_path(data_dir));
+        let trust = match self.trusted.clone().or_else(|| wants_tls.then(own)) {
+            None => None,
+            Some(path) => {
+                let certificates = read_certificates(&path).map_err(|error| {
+                    format!("cannot reach a node on {address}: {error}; --ca FILE names another")
+                })?;
+                Some(Trust::Certificates(certificates))
+            }
+        };
+        let login = self.credentials.login(std::env::var(password::VARIABLE).ok())?;
+        Ok(Target { address, login, trust, patience })
+    }
+
+    /// What the node says of itself, asked with a statement.
+    pub(crate) fn status(&self, config: &Config) -> Result<serde_json::Value, String> {
+        let found = self.connect(config)?.query(STATUS, &[]).map_err(told)?;
+        // By name: the rows of a table have no order of their own.
+        let mut facts = BTreeMap::new();
+        for row in found.rows() {
+            let cell = |index: usize| row.get(index).copied().flatten();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let name = cell(0).map(text).unwrap_or_default();
+            let number = cell(1).and_then(|bytes| <[u8; 8]>::try_from(bytes).ok());
+            let value = match (number.map(i64::from_be_bytes), cell(2).map(text)) {
+                (Some(number), _) => number.into(),
+                (None, Some(text)) => text.into(),
+                (None, None) => serde_json::Value::Null,
+            };
+            facts.insert(name, value);
+        }
+        Ok(serde_json::Value::Object(facts.into_iter().collect()))
+    }
+}
+
+/// What a node is asked for how it is doing.
+const STATUS: &str = "SELECT name, number, value FROM system_helenus.status";
+
+/// The arguments that say which node is asked over the network, and who asks. Without any, it is the one that runs
+/// on the data folder.
+pub(crate) fn node_arguments() -> [Arg; 6] {
+    let value = |name: &'static str, placeholder: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(placeholder).help(help)
+    };
+    let [user, password, password_file] = password::arguments();
+    [
+        value("host", "ADDR:PORT", "The node [default: the one that runs on --data-dir, else server.listen]"),
+        user,
+        password,
+        password_file,
+        Arg::new("tls").long("tls").action(ArgAction::SetTrue).help(
+            "With TLS [default: if the node of these settings asks for it, trusting its certificate]",
+        ),
+        value("ca", "FILE", "With TLS; trust these certificates (PEM), and what they signed"),
+    ]
 }
 
 /// The subcommands, without the settings that all have.
@@ -72,24 +174,19 @@ pub(crate) fn commands() -> [Command; 2] {
                 "csv or json (one object a line) [default: by the file's name, else csv]",
             )
             .value_parser(["csv", "json"]),
-            value("host", "ADDR:PORT", "The node [default: server.listen]"),
-            value("user", "ROLE", "The role to log in as"),
-            value("password", "PASSWORD", "Its password"),
-            Arg::new("tls").long("tls").action(ArgAction::SetTrue).help(
-                "With TLS [default: if the node of these settings asks for it, trusting its certificate]",
-            ),
-            value("ca", "FILE", "With TLS; trust these certificates (PEM), and what they signed"),
         ]
     };
     [
         Command::new("export")
             .about("Write a table to a file, as CSV or as JSON lines")
-            .after_help("Timestamps and times to live of cells are not kept.\n\nExamples:\n  helenus export shop.orders orders.csv\n  helenus export shop.orders --format json | gzip > orders.jsonl.gz\n  helenus export shop.orders --host db.example:9042 --ca ca.pem --user ann --password ...")
-            .args(arguments("The file to write [default: standard output]")),
+            .after_help("Timestamps and times to live of cells are not kept.\n\nExamples:\n  helenus export shop.orders orders.csv\n  helenus export shop.orders --format json | gzip > orders.jsonl.gz\n  helenus export shop.orders --host db.example:9042 --ca ca.pem --user ann --password-file secret\n  helenus export shop.orders --data-dir /var/lib/helenus    the node that runs there")
+            .args(arguments("The file to write [default: standard output]"))
+            .args(node_arguments()),
         Command::new("import")
             .about("Read a table from a file, as CSV with a line of names, or as JSON lines")
             .after_help("The table must exist. Rows that are there are overwritten, counters are added to.\nAn import that was broken off can be run again, except for counters.\n\nExamples:\n  helenus import shop.orders orders.csv\n  zcat orders.jsonl.gz | helenus import shop.orders --format json")
-            .args(arguments("The file to read [default: standard input]")),
+            .args(arguments("The file to read [default: standard input]"))
+            .args(node_arguments()),
     ]
 }
 
@@ -106,23 +203,12 @@ pub(crate) fn asked(command: &str, matches: &ArgMatches) -> Option<Transfer> {
         table: text("table")?,
         file: text("file").map(PathBuf::from),
         format: text("format").map(|name| if name == "json" { Format::Json } else { Format::Csv }),
-        host: text("host"),
-        login: Login {
-            user: text("user"),
-            password: text("password"),
-            trusted: text("ca").map(PathBuf::from),
-        },
-        tls: matches.get_flag("tls"),
+        node: AskedNode::of(matches),
     })
 }
 
 /// Does it.
-pub(crate) fn run(config: &Config, mut transfer: Transfer) -> ExitCode {
-    let is_asked = transfer.tls || transfer.host.is_none() && config.tls.mode == TlsMode::Required;
-    if is_asked && transfer.login.trusted.is_none() {
-        let own = || own_certificate_path(&config.server.data_dir);
-        transfer.login.trusted = Some(config.tls.certificate.clone().unwrap_or_else(own));
-    }
+pub(crate) fn run(config: &Config, transfer: Transfer) -> ExitCode {
     let done = if transfer.is_export { "exported" } else { "imported" };
     match transfer.run(config) {
         Ok(count) => {
@@ -139,11 +225,7 @@ impl Transfer {
             .table
             .split_once('.')
             .ok_or_else(|| format!("{:?} is not KEYSPACE.TABLE", self.table))?;
-        let address = match &self.host {
-            Some(host) => host.clone(),
-            None => own_address(config.server.listen),
-        };
-        let mut client = Client::connect(&self.target(address)?).map_err(told)?;
+        let mut client = self.node.connect(config)?;
         let shape = TableShape::read(&mut client, keyspace, table).map_err(told)?;
         let shape = shape.ok_or_else(|| format!("there is no table {keyspace}.{table}"))?;
         let format = self.format.unwrap_or_else(|| by_name(self.file.as_deref()));
@@ -152,22 +234,6 @@ impl Transfer {
         } else {
             self.import(&mut client, &shape, format)
         }
-    }
-
-    fn target(&self, address: String) -> Result<Target, String> {
-        let trust = match &self.login.trusted {
-            None => None,
-            Some(path) => {
-                let certificates = read_certificates(path).map_err(|error| {
-                    format!(
-                        "cannot reach a node on {address}: {error}; name it with --host ADDR:PORT"
-                    )
-                })?;
-                Some(Trust::Certificates(certificates))
-            }
-        };
-        let login = self.login.user.clone().zip(self.login.password.clone());
-        Ok(Target { address, login, trust, patience: ANSWER_WITHIN })
     }
 
     fn export(
@@ -263,7 +329,11 @@ impl Transfer {
 fn told(error: ClientError) -> String {
     match error {
         ClientError::Unreachable { .. } => format!("{error}; name it with --host ADDR:PORT"),
-        ClientError::LoginWanted => format!("{error}: give --user and --password"),
+        ClientError::LoginWanted => {
+            format!(
+                "{error}: give --user, and a password with --password-file, HELENUS_PASSWORD or when asked"
+            )
+        }
         ClientError::TlsWanted => format!("{error}: give --tls, or --ca FILE"),
         ClientError::Broken(_) => format!("{error}; does the node want TLS (--tls)?"),
         other => other.to_string(),

@@ -388,7 +388,7 @@ fn metrics_tell_of_every_link() {
     let told = || {
         let text = read();
         let is_told = of_peer(&text, "connected", 2) == Some(2.0)
-            && of_peer(&text, "round_trip_microseconds", 2) > Some(0.0)
+            && of_peer(&text, "round_trip_seconds", 2) > Some(0.0)
             && of_peer(&text, "sent_bytes_total", 2) > Some(0.0)
             && of_peer(&text, "sent_frames_total", 2) > Some(0.0)
             && of_peer(&text, "received_bytes_total", 2) > Some(0.0);

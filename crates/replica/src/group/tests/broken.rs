@@ -84,8 +84,7 @@ fn nobody_decides_alone_before_a_joint_configuration_is_left() {
 /// A vote is not told before it is kept.
 fn a_vote_is_kept_first() -> bool {
     let mut core = begun_with(GroupState::born(SET, ReplicaId(10), configuration(3)));
-    let request =
-        message(MessageType::MsgRequestVote, 5, |it| (it.index, it.log_term) = (9, 1));
+    let request = message(MessageType::MsgRequestVote, 5, |it| (it.index, it.log_term) = (9, 1));
     let outputs = core.turn([Input::Message { from: NodeId(2), message: request }]);
     outputs.messages.is_empty()
 }
