@@ -408,7 +408,7 @@ mod tests {
         shop.tables.insert("orders".to_owned(), set(&["id", "note", "Total"]));
         shop.tables.insert("customers".to_owned(), set(&["id", "name"]));
         shop.types = set(&["address"]);
-        shop.indexes = set(&["by_note "]);
+        shop.indexes = set(&["by_note"]);
         names.keyspaces.entry("system".to_owned()).or_default();
         names
     }

@@ -357,7 +357,7 @@ mod tests {
         }
         assert_eq!(Style::screen().cell(&CqlType::Int, None).plain(), "null");
         check(&CqlType::Text, &[0xff], "0xff");
-        check(&CqlType::Int, &[1], "0x01");
+        check(&CqlType::Float, &[1], "0x01");
     }
 
     #[test]
