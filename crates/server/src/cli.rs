@@ -184,9 +184,7 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
             let file = matches.get_one::<String>("file").map(PathBuf::from);
             settled(Order::Estimate(file), matches)
         }
-        Some(("cql", matches)) => {
-            settled(Order::Cql(Box::new(cql_shell::asked(matches))), matches)
-        }
+        Some(("cql", matches)) => settled(Order::Cql(Box::new(cql_shell::asked(matches))), matches),
         Some(("split", matches)) => settled(Order::Split(asked_split(matches)), matches),
         Some((command, matches)) => match upkeep::asked(command, matches) {
             Some(upkeep) => settled(Order::Upkeep(upkeep), matches),

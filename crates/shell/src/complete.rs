@@ -434,7 +434,7 @@ mod tests {
             "SELECT * FROM shop.orders WHERE n",
             None,
             32,
-            &["norecursive", "not", "note", "null"].as_slice(),
+            &["norecursive", "not", "note", "null"],
         );
         check("SELECT * FROM orders WHERE to", shop, 27, &["to", "token"]);
         check("SELECT * FROM orders WHERE \"T", shop, 27, &["\"Total\" "]);
