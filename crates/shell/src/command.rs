@@ -263,12 +263,14 @@ fn copy(tokens: &[Token]) -> Option<Copy> {
                 return None;
             };
             let mut more = more;
-            let mut value = value.as_name();
-            // A number below zero.
-            if let ("-", [digits, behind @ ..]) = (value.as_str(), more) {
-                value = format!("-{}", digits.as_name());
-                more = behind;
-            }
+            let value = match (value, more) {
+                // A number below zero.
+                (Token::Sign('-'), [digits, behind @ ..]) => {
+                    more = behind;
+                    format!("-{}", digits.as_name())
+                }
+                _ => value.as_name(),
+            };
             options.push((name.upper(), value));
             match more {
                 [] => break,

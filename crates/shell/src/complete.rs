@@ -408,7 +408,7 @@ mod tests {
         shop.tables.insert("orders".to_owned(), set(&["id", "note", "Total"]));
         shop.tables.insert("customers".to_owned(), set(&["id", "name"]));
         shop.types = set(&["address"]);
-        shop.indexes = set(&["by_note "]);
+        shop.indexes = set(&["by_note"]);
         names.keyspaces.entry("system".to_owned()).or_default();
         names
     }
@@ -434,7 +434,7 @@ mod tests {
             "SELECT * FROM shop.orders WHERE n",
             None,
             32,
-            &["norecursive", "not", "note", "null"].as_slice(),
+            &["norecursive", "not", "note", "null"],
         );
         check("SELECT * FROM orders WHERE to", shop, 27, &["to", "token"]);
         check("SELECT * FROM orders WHERE \"T", shop, 27, &["\"Total\" "]);
