@@ -8,14 +8,13 @@ use types::SetId;
 use crate::clients::{Asked, Told, batches, keys};
 use crate::judge::judge;
 use crate::tables::{Ask, COUNTERS, Key, REGISTERS, read, set_range};
-use crate::world::{CLIENT_COUNT, HEALED_OPERATIONS, MS, World};
+use crate::world::{CLIENT_COUNT, MS, World};
 
 impl World {
     /// Whether every client got on, and every member is as far as the others.
     pub(crate) fn is_well(&mut self) -> bool {
         self.note_sets();
-        let all = (0..CLIENT_COUNT)
-            .all(|client| self.healed.get(&client).copied().unwrap_or(0) >= HEALED_OPERATIONS);
+        let all = (0..CLIENT_COUNT).all(|client| self.has_got_on(client));
         let open = |machine: &crate::machine::Machine| {
             machine.running.as_ref().map_or(0, |running| running.host.open_batches())
         };

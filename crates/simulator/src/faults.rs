@@ -83,10 +83,11 @@ impl World {
             }
             12 => {
                 self.count("clock");
+                let most_us = self.profile.clock_us_max();
                 let wrong_us = match self.random.below(3) {
                     0 => self.random.below(600_000).cast_signed() - 300_000,
-                    1 => -self.random.below(90_000_000).cast_signed(),
-                    _ => self.random.below(90_000_000).cast_signed(),
+                    1 => -self.random.below(most_us).cast_signed(),
+                    _ => self.random.below(most_us).cast_signed(),
                 };
                 let wrong_us = wrong_us + self.leap_us;
                 self.machines[machine].clock.wrong_us.store(wrong_us, Ordering::Relaxed);

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use node_log::broken::Rule;
 use simulator::{Report, Run};
 
-const USAGE: &str = "usage: simulator [--seeds N] [--seed S] [--story] [--break RULE|all] [--keep-going] [--elections]
+const USAGE: &str = "usage: simulator [--seeds N] [--seed S] [--step N] [--story] [--break RULE|all] [--keep-going] [--elections]
   --seeds N      so many seeds (1)
   --seed S       the first of them (1)
+  --step N       only every N-th seed: with 10 those of one kind (see profile.rs)
   --story        tell everything that happens in the first seed that fails, or in the only one
   --break RULE   break a rule on purpose, and tell how many seeds it took to notice; `all` breaks each in turn
   --keep-going   run all seeds, also after one that failed
@@ -19,6 +20,7 @@ const USAGE: &str = "usage: simulator [--seeds N] [--seed S] [--story] [--break 
 struct Arguments {
     seeds: u64,
     first: u64,
+    step: u64,
     has_story: bool,
     broken: Option<String>,
     keeps_going: bool,
@@ -29,6 +31,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     let mut arguments = Arguments {
         seeds: 1,
         first: 1,
+        step: 1,
         has_story: false,
         broken: None,
         keeps_going: false,
@@ -38,6 +41,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         match word.as_str() {
             "--seeds" => arguments.seeds = words.next()?.parse().ok()?,
             "--seed" => arguments.first = words.next()?.parse().ok()?,
+            "--step" => arguments.step = words.next()?.parse().ok().filter(|step| *step > 0)?,
             "--story" => arguments.has_story = true,
             "--break" => arguments.broken = Some(words.next()?),
             "--keep-going" => arguments.keeps_going = true,
@@ -46,6 +50,13 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         }
     }
     Some(arguments)
+}
+
+impl Arguments {
+    fn all(&self) -> impl Iterator<Item = u64> + use<> {
+        let (first, step) = (self.first, self.step);
+        (0..self.seeds).map(move |number| first + number * step)
+    }
 }
 
 fn main() -> ExitCode {
@@ -64,7 +75,7 @@ fn main() -> ExitCode {
 fn run_all(arguments: &Arguments) -> ExitCode {
     let mut totals = Totals::default();
     let mut failed = Vec::new();
-    for seed in arguments.first..arguments.first + arguments.seeds {
+    for (number, seed) in (1_u64..).zip(arguments.all()) {
         let has_story = arguments.has_story && arguments.seeds == 1;
         let kills_leaders = arguments.kills_leaders;
         let report = Run { seed, broken: None, has_story, kills_leaders }.go();
@@ -78,9 +89,8 @@ fn run_all(arguments: &Arguments) -> ExitCode {
                 break;
             }
         }
-        let done = seed - arguments.first + 1;
-        if done.is_multiple_of(500) {
-            println!("{done} of {} seeds, {}", arguments.seeds, totals.line());
+        if number.is_multiple_of(500) {
+            println!("{number} of {} seeds, {}", arguments.seeds, totals.line());
         }
     }
     println!("{}", totals.line());
@@ -136,19 +146,17 @@ fn break_rules(name: &str, arguments: &Arguments) -> ExitCode {
     }
     let mut found_count = 0;
     for rule in &rules {
-        let seeds = arguments.first..arguments.first + arguments.seeds;
-        let found = seeds.clone().find_map(|seed| {
+        let found = (1_u64..).zip(arguments.all()).find_map(|(count, seed)| {
             let broken = Some(*rule);
             let report = Run { seed, broken, has_story: false, kills_leaders: false }.go();
-            report.finding.map(|finding| (seed, finding))
+            report.finding.map(|finding| (count, seed, finding))
         });
         match found {
-            Some((seed, finding)) => {
+            Some((count, seed, finding)) => {
                 found_count += 1;
-                let count = seed - arguments.first + 1;
                 let line = finding.lines().next().unwrap_or_default();
                 let line: String = line.chars().take(120).collect();
-                println!("{rule:?}: found with seed {count}: {line}");
+                println!("{rule:?}: found after {count} seeds, by seed {seed}: {line}");
             }
             None => println!("{rule:?}: NOT FOUND in {} seeds", arguments.seeds),
         }

@@ -177,7 +177,7 @@ impl World {
     /// A clock that all look at was set: what is remembered until a second is over for all of them.
     pub(crate) fn leap(&mut self) {
         self.count("time leaps");
-        let by_us = (5_000 + self.random.below(30_000) * self.random.below(3)) * MS;
+        let by_us = (5_000 + self.random.below(15_000) * self.random.below(3)) * MS;
         self.leap_us += by_us.cast_signed();
         for machine in &self.machines {
             machine

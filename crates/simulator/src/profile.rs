@@ -85,6 +85,12 @@ impl Profile {
         }
     }
 
+    /// By how much a clock is wrong at most. Where that comes often, sets' seconds must not be further apart than parts of batches are sent
+    /// for: they would wait until the time is there.
+    pub(crate) fn clock_us_max(self) -> u64 {
+        if self == Profile::Clocks { 25_000_000 } else { 90_000_000 }
+    }
+
     pub(crate) fn topic(self, random: &mut Random) -> Topic {
         let draw = random.below(12);
         match (self, draw) {

@@ -301,6 +301,12 @@ impl Storage {
         self.maintenance.step();
     }
 
+    /// The same for the log alone: for simulations of a power that goes while it is written.
+    #[doc(hidden)]
+    pub fn step_log(&self) {
+        while self.log.step() {}
+    }
+
     /// Why nothing is acknowledged any more, if that is so: only a restart helps.
     pub fn failure(&self) -> Option<Arc<str>> {
         self.core.poison.get().cloned().or_else(|| self.log.failure())

@@ -347,11 +347,8 @@ mod tests {
         }
     }
 
-    /// Who is pointed to the leader goes there at once; nodes that point to each other do not keep a request going round.
-    #[test]
-    fn a_hint_is_followed_at_once_and_a_circle_is_left() {
-        let mut requests = Requests::new(1);
-        let request = Request {
+    fn request() -> Request {
+        Request {
             id: None,
             not_after_s: 9,
             timed_us: None,
@@ -359,8 +356,36 @@ mod tests {
             splits: None,
             step: None,
             mutations: Vec::new(),
-        };
-        let number = requests.add(SetId(4), request, 5_000, Box::new(|_| ()));
+        }
+    }
+
+    /// The keys of a request are another set's, and nobody knows which: it is tried again, by a map that may be another one then, until its time is up.
+    #[test]
+    fn what_has_moved_is_tried_again_until_its_time_is_up() {
+        let (sender, told) = std::sync::mpsc::sync_channel(1);
+        let mut requests = Requests::new(1);
+        let done = Box::new(move |outcome| sender.send(outcome).unwrap());
+        let number = requests.add(SetId(4), request(), 100, done);
+        let own = NodeId(1);
+        for now_ms in [0, RETRY_MS, 2 * RETRY_MS] {
+            assert_eq!(requests.due(now_ms), [number]);
+            let attempt = requests.attempt(number, own, Some(NodeId(2)), now_ms);
+            assert_eq!(sent_to(&attempt), Some(NodeId(2)));
+            assert!(requests.due(now_ms).is_empty());
+            assert!(!requests.move_to(number, SetId(4), now_ms), "nobody knows better yet");
+        }
+        assert!(requests.move_to(number, SetId(5), 50), "at once where it is another set");
+        assert_eq!(requests.waiting(number).map(|(set, _)| set), Some(SetId(5)));
+        assert!(told.try_recv().is_err());
+        assert!(requests.due(100).is_empty());
+        assert!(matches!(told.try_recv(), Ok(WriteOutcome::TimedOut)));
+    }
+
+    /// Who is pointed to the leader goes there at once; nodes that point to each other do not keep a request going round.
+    #[test]
+    fn a_hint_is_followed_at_once_and_a_circle_is_left() {
+        let mut requests = Requests::new(1);
+        let number = requests.add(SetId(4), request(), 5_000, Box::new(|_| ()));
         let own = NodeId(1);
         let mut at = NodeId(2);
         assert_eq!(sent_to(&requests.attempt(number, own, Some(at), 0)), Some(at));
