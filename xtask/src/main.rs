@@ -6,7 +6,7 @@
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
 //! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`], [`microbench`], [`overhead`]
 //! and [`pressure`],
-//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`splits`], [`upgrade`] and [`fuzz`].
+//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`splits`], [`cluster_figures`], [`upgrade`] and [`fuzz`].
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -18,6 +18,7 @@
 
 mod bench;
 mod bit_flips;
+mod cluster_figures;
 mod conformance;
 mod crash;
 mod differential;
@@ -82,6 +83,8 @@ The chores of the repository.
                                                  whole clusters under faults, from seeds; or rules broken on purpose, which must be found
     cargo xtask splits [--splits N] [--connections N] [--rows N] [--partitions N] [--tables N] [--set KEY=VALUE]...
                                                  what splits cost those who read and write meanwhile, and whether every row is there
+    cargo xtask cluster-figures [start|kills|drain|join|move]... [--kills N] [--drains N] [--megabytes N] [--seconds N]
+                                                 four real processes: what clients see of kills, drains, joins and moves, beside what is wanted
     cargo xtask upgrade --from COMMIT            a cluster of the binary of an older commit, upgraded node by node under load
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Some("simulate") => simulate::command(rest),
         Some("simulate-cluster") => simulate_cluster::command(rest),
         Some("splits") => splits::command(rest),
+        Some("cluster-figures") => cluster_figures::command(rest),
         Some("upgrade") => upgrade::command(rest),
         Some("storage-figures") => storage_figures::command(rest),
         None | Some("help" | "--help" | "-h") => {

@@ -1,6 +1,5 @@
 //! Lanes over real sockets of this machine: what is large does not stand before what is urgent, and each lane keeps its order.
 
-use bytes::Bytes;
 use replica::group::TransferMessage;
 use tokio::io::AsyncReadExt;
 use types::SetId;

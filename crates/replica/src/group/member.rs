@@ -20,6 +20,7 @@ use types::{NodeId, ReplicaId, SetId};
 use super::entries::{Entries, KIND_EMPTY, Wanted, context_of, parts};
 use super::wire::PeerMessage;
 use crate::group::core::Random;
+use leading::AskedOf;
 use moves::Sender;
 pub(crate) use moves::{StagedPlace, Standing};
 use of_set::is_sound_entry;
@@ -224,6 +225,7 @@ struct ReadBatch {
     number: u64,
     tickets: Vec<Ticket>,
     asked_at: u64,
+    asked_of: AskedOf,
     /// What must be applied first, once a quorum confirmed the leader.
     index: Option<u64>,
 }
@@ -254,6 +256,8 @@ pub(crate) struct Member {
     calm_ticks: u64,
     proposed: VecDeque<Proposed>,
     held: VecDeque<Proposal>,
+    /// Since which tick it is not known who leads, while proposals are held.
+    unled_since: Option<u64>,
     reads: VecDeque<ReadBatch>,
     unasked_reads: Vec<Ticket>,
     next_batch: u64,
@@ -324,6 +328,7 @@ impl Member {
             calm_ticks: 0,
             proposed: VecDeque::new(),
             held: VecDeque::new(),
+            unled_since: None,
             reads: VecDeque::new(),
             unasked_reads: Vec::new(),
             next_batch: 0,
@@ -496,8 +501,8 @@ impl Member {
         if !self.is_leader() {
             return refuse(proposal.ticket, Answer::NotLeader(self.leader()), wishes);
         }
-        // What a leader before decided must be known first: ids, definitions, seconds.
-        if !self.is_ready_to_lead() {
+        // What a leader before decided must be known first: ids, definitions, seconds. One that hands over takes nothing any more.
+        if !self.may_propose() {
             if self.held.len() < self.settings.held_max {
                 self.held.push_back(proposal);
                 return;
@@ -602,15 +607,8 @@ impl Member {
 
     /// After all inputs of a turn: everything that consensus wants done.
     pub(crate) fn finish_turn(&mut self, turn: u64, wishes: &mut Wishes) {
-        if self.is_leader() && self.is_ready_to_lead() {
-            for proposal in std::mem::take(&mut self.held) {
-                self.propose(proposal, wishes);
-            }
-        } else if !self.is_leader() {
-            let answer = Answer::NotLeader(self.leader());
-            let held = self.held.drain(..).filter_map(|proposal| proposal.ticket);
-            wishes.answers.extend(held.map(|ticket| (ticket, answer.clone())));
-        }
+        self.settle_held(wishes);
+        self.ask_again();
         self.ask_reads();
         while self.raw.has_ready() {
             let ready = self.raw.ready();
@@ -631,7 +629,8 @@ impl Member {
         self.unconfirmed_since.get_or_insert(self.ticks);
         let number = self.next_batch;
         let tickets = std::mem::take(&mut self.unasked_reads);
-        self.reads.push_back(ReadBatch { number, tickets, asked_at: self.ticks, index: None });
+        let (asked_at, asked_of) = (self.ticks, self.asked_of());
+        self.reads.push_back(ReadBatch { number, tickets, asked_at, asked_of, index: None });
         let mut context = self.replica.0.to_be_bytes().to_vec();
         context.extend_from_slice(&number.to_be_bytes());
         self.raw.read_index(context);

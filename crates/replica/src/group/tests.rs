@@ -142,6 +142,50 @@ fn the_preferred_member_leads_and_what_it_proposes_is_applied_everywhere() {
     }
 }
 
+/// Who waits for a tick, or is told to come again, sees a pause when a node is drained.
+#[test]
+fn while_leadership_is_handed_over_nobody_waits_for_a_tick() {
+    let mut cluster = Cluster::new(4);
+    cluster.tick(13);
+    let (old, new) = (cluster.leader().unwrap(), NodeId(1));
+    assert_ne!(old, new);
+    cluster.propose(old, 1, b"before");
+    cluster.tick(1);
+    cluster.answers.clear();
+    cluster.core(old).hand_leadership(SET, new);
+    let reads = 10..14;
+    for (ticket, node) in reads.clone().zip(1..) {
+        cluster.input(NodeId(node), Input::Read { set: SET, ticket: Ticket(ticket) });
+    }
+    cluster.propose(old, 20, b"meanwhile");
+    assert_eq!(cluster.leader(), Some(new));
+    let answer = |ticket| {
+        let known = cluster.answers.iter().find(|(known, _)| *known == Ticket(ticket));
+        known.map(|(_, answer)| answer.clone())
+    };
+    assert_eq!(answer(20), Some(Answer::NotLeader(Some(new))), "it is told who leads");
+    for ticket in reads {
+        assert_eq!(answer(ticket), Some(Answer::MayRead), "read {ticket}");
+    }
+}
+
+/// A handover that comes to nothing: what came meanwhile is proposed after all.
+#[test]
+fn what_came_during_a_handover_that_failed_is_not_lost() {
+    let mut cluster = Cluster::new(4);
+    cluster.tick(13);
+    let leader = cluster.leader().unwrap();
+    assert_ne!(leader, NodeId(1));
+    cluster.cut_off = vec![NodeId(1)];
+    cluster.core(leader).hand_leadership(SET, NodeId(1));
+    cluster.propose(leader, 1, b"meanwhile");
+    assert!(cluster.answers.is_empty(), "{:?}", cluster.answers);
+    cluster.tick(30);
+    assert_eq!(cluster.leader(), Some(leader));
+    let applied = &cluster.applied[leader.0 as usize - 1];
+    assert!(applied.iter().any(|it| it.2 == Some(Ticket(1))), "{applied:?}");
+}
+
 #[test]
 fn a_leader_that_is_cut_off_answers_no_read_and_its_proposal_is_lost() {
     let mut cluster = Cluster::new(3);
