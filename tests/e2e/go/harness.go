@@ -54,10 +54,13 @@ func eventually(what string, condition func() error) error {
 	return fmt.Errorf("not within 30 s: %s (last error: %w)", what, last)
 }
 
-// restartServer asks the harness for a restart of the server; false when the server is not its own.
-func restartServer() (bool, error) {
-	say("RESTART PLEASE")
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+// What the harness answers.
+var answers = bufio.NewReader(os.Stdin)
+
+// askHarness asks for something to be done with the server; false when the server is not its own.
+func askHarness(what string) (bool, error) {
+	say("%s PLEASE", what)
+	answer, err := answers.ReadString('\n')
 	if err != nil {
 		return false, err
 	}

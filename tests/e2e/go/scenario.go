@@ -1,6 +1,6 @@
 // The scenario of Go's gocql (Apache's v2).
 //
-//	scenario NAME HOST PORT PROTOCOL_VERSION
+//	scenario NAME HOST PORT PROTOCOL_VERSION   (NAME cluster: see cluster.go)
 package main
 
 import (
@@ -123,6 +123,10 @@ type scenario struct {
 }
 
 func main() {
+	if os.Args[1] == "cluster" {
+		runCluster()
+		return
+	}
 	s := &scenario{events: tableEvents{names: make(chan string, 1000)}}
 	check("create keyspace and table", s.createSchema)
 	check("newest protocol version", func() error { return equal(fmt.Sprint(seenVersion.Load()), newest) })
@@ -153,7 +157,7 @@ func main() {
 		say("skip charges of requests: this is not Helenus")
 	}
 	check("protocol v4 with snappy, v3 without compression", s.olderVersions)
-	restarted, err := restartServer()
+	restarted, err := askHarness("RESTART")
 	if err != nil {
 		panic(err)
 	}

@@ -2,7 +2,7 @@
 
     python cluster.py NAME HOST PORT PROTOCOL_VERSION
 
-HOST is one of the nodes. `KILL PLEASE` has another one killed, `RESTART PLEASE` has it started again.
+HOST is one of the nodes. `KILL 3 PLEASE` has the third one killed; STOP, START, DRAIN, UNDRAIN, ADD and DECOMMISSION are asked for as well.
 """
 
 import sys
@@ -11,7 +11,8 @@ import time
 
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
-from cassandra.policies import ConstantReconnectionPolicy, RoundRobinPolicy, TokenAwarePolicy
+from cassandra.policies import (ConstantReconnectionPolicy, FallthroughRetryPolicy, RetryPolicy, RoundRobinPolicy,
+                                TokenAwarePolicy)
 from cassandra.query import SimpleStatement
 
 from harness import ask_harness, check, equal, eventually, say
@@ -23,21 +24,39 @@ NODES, KEYS = 4, 64
 
 def connected(policy):
     # What is right whichever node is asked: at LOCAL_ONE a node may be a moment behind.
-    profile = ExecutionProfile(load_balancing_policy=policy, request_timeout=30,
+    profile = ExecutionProfile(load_balancing_policy=policy, request_timeout=30, retry_policy=AgainElsewhere(),
                                consistency_level=ConsistencyLevel.LOCAL_QUORUM)
     return Cluster([HOST], port=PORT, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, connect_timeout=15,
                    control_connection_timeout=15, schema_event_refresh_window=0, status_event_refresh_window=0,
                    topology_event_refresh_window=0, reconnection_policy=ConstantReconnectionPolicy(0.2, None))
 
 
+class AgainElsewhere(RetryPolicy):
+    """What an application chooses that wants to see no error: another node is asked, a few times. Its statements are idempotent."""
+
+    TIMES = 5
+
+    def again(self, retry_num):
+        return (self.RETRY_NEXT_HOST if retry_num < self.TIMES else self.RETHROW), None
+
+    def on_read_timeout(self, query, consistency, required_responses, received_responses, data_retrieved, retry_num):
+        return self.again(retry_num)
+
+    def on_write_timeout(self, query, consistency, write_type, required_responses, received_responses, retry_num):
+        return self.again(retry_num)
+
+    def on_unavailable(self, query, consistency, required_replicas, alive_replicas, retry_num):
+        return self.again(retry_num)
+
+    def on_request_error(self, query, consistency, error, retry_num):
+        return self.again(retry_num)
+
+
 class Load:
-    """Writes and reads back under a thread of its own; every error is kept."""
+    """Does something again and again under a thread of its own; every error is kept."""
 
     def __init__(self, session):
-        self.insert = session.prepare("INSERT INTO loaded (id, v) VALUES (?, ?)")
-        self.select = session.prepare("SELECT v FROM loaded WHERE id = ?")
-        self.insert.is_idempotent = self.select.is_idempotent = True
-        self.session, self.errors, self.written, self.longest = session, [], 0, 0.0
+        self.session, self.errors, self.done, self.longest = session, [], 0, 0.0
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
@@ -46,21 +65,57 @@ class Load:
         while not self.stopping.is_set():
             began = time.monotonic()
             try:
-                self.session.execute(self.insert, (self.written, f"v{self.written}"))
-                equal(self.session.execute(self.select, (self.written,)).one().v, f"v{self.written}")
+                self.step(self.done)
             except Exception as error:
-                self.errors.append(error)
+                self.errors.append((self.done, error))
             self.longest = max(self.longest, time.monotonic() - began)
-            self.written += 1
+            self.done += 1
 
     def go_on(self, count):
-        before = self.written
-        eventually(f"{count} more are written", lambda: self.written >= before + count)
+        before = self.done
+        eventually(f"{count} more are done", lambda: self.done >= before + count)
 
     def end(self):
         self.stopping.set()
         self.thread.join()
+
+
+class Pairs(Load):
+    """Writes and reads back, with the retry policy of the session. No error may come through it."""
+
+    def __init__(self, who, session):
+        self.who = who
+        self.insert = session.prepare("INSERT INTO loaded (who, id, v) VALUES (?, ?, ?)")
+        self.select = session.prepare("SELECT v FROM loaded WHERE who = ? AND id = ?")
+        self.insert.is_idempotent = self.select.is_idempotent = True
+        super().__init__(session)
+
+    def step(self, number):
+        self.session.execute(self.insert, (self.who, number, f"v{number}"))
+        equal(self.session.execute(self.select, (self.who, number)).one().v, f"v{number}")
+
+    def judge(self, session):
         equal(self.errors, [])
+        rows = {row.id: row.v for row in session.execute("SELECT id, v FROM loaded WHERE who = %s", (self.who,))}
+        equal(rows, {number: f"v{number}" for number in range(self.done)})
+
+
+class Appends(Load):
+    """Appends to lists, each time once: a retry could append twice. What fails is open; what is acknowledged is there, once."""
+
+    LIST_MAX = 100
+
+    def step(self, number):
+        statement = SimpleStatement(f"UPDATE appended SET l = l + [{number}] WHERE id = {number // self.LIST_MAX}",
+                                    retry_policy=FallthroughRetryPolicy(), is_idempotent=False)
+        self.session.execute(statement)
+
+    def judge(self, session):
+        found = [element for row in session.execute("SELECT l FROM appended") for element in row.l]
+        failed = {number for number, _ in self.errors}
+        equal(len(found), len(set(found)))
+        equal(set(range(self.done)) - failed - set(found), set())
+        equal(set(found) - set(range(self.done)), set())
 
 
 class Scenario:
@@ -77,7 +132,7 @@ class Scenario:
         check("an owner of every token answers", self.owners)
         check("pages go on at other nodes", self.pages)
         check("leaders are learned from answers", self.leaders)
-        check("a node is killed under load", self.killed)
+        self.under_load()
         self.session.execute(f"DROP KEYSPACE {KEYSPACE}")
         self.aware.shutdown()
         self.spread.shutdown()
@@ -97,7 +152,7 @@ class Scenario:
         for session in (self.session, self.owner_session):
             session.set_keyspace(KEYSPACE)
         for statement in ("CREATE TABLE t (id int, c int, v text, PRIMARY KEY (id, c))", "CREATE TABLE n (id int PRIMARY KEY, n counter)",
-                          "CREATE TABLE loaded (id int PRIMARY KEY, v text)", "CREATE INDEX by_v ON t (v)"):
+                          "CREATE TABLE loaded (who int, id int, v text, PRIMARY KEY (who, id))", "CREATE TABLE appended (id int PRIMARY KEY, l list<int>)", "CREATE INDEX by_v ON t (v)"):
             self.session.execute(statement)
         versions = {self.session.execute("SELECT schema_version FROM system.local").one()[0] for _ in range(2 * NODES)}
         equal(len(versions), 1)
@@ -154,27 +209,73 @@ class Scenario:
             return equal(told, [None] * KEYS)
         eventually("whoever leads is asked", lambda: [payload(key) for key in range(KEYS)] == [None] * KEYS)
 
-    def killed(self):
-        loads = [Load(self.session), Load(self.owner_session)]
-        for load in loads:
-            load.go_on(20)
-        if not ask_harness("KILL"):
-            say("skip the kill: not our server")
+    def under_load(self):
+        """Nodes die, are drained, started again, come and go, while three threads write and read."""
+        self.loads = [Pairs(0, self.session), Pairs(1, self.owner_session), Appends(self.session)]
+        check("a load runs", lambda: self.go_on(20))
+        if not ask_harness("KILL 3"):
+            say("skip what is done to nodes: they are not ours")
         else:
-            up = lambda: sum(1 for host in self.spread.metadata.all_hosts() if host.is_up)
-            eventually("the driver takes it for down", lambda: up() == NODES - 1)
-            for load in loads:
-                load.go_on(100)
-            self.session.execute("CREATE TABLE meanwhile (id int PRIMARY KEY)")
-            ask_harness("RESTART")
-            eventually("the driver takes it for up", lambda: up() == NODES)
-            for load in loads:
-                load.go_on(100)
-        for load in loads:
+            check("a node is killed under load", self.killed)
+            check("a node is drained under load", self.drained)
+            check("all nodes are restarted under load, one after the other", self.restarted)
+            check("a node joins and is decommissioned under load", self.joined)
+        for load in self.loads:
             load.end()
-            say(f"{load.written} pairs, the longest took {load.longest:.2f} s")
-        written = max(load.written for load in loads)
-        equal(self.session.execute("SELECT count(*) FROM loaded").one()[0], written)
+            say(f"{type(load).__name__.lower()}: {load.done}, the longest took {load.longest:.2f} s, {len(load.errors)} errors")
+        check("nothing that was acknowledged is lost or doubled", lambda: [load.judge(self.session) for load in self.loads])
+
+    def go_on(self, count):
+        """All of them go on, and no error came through a retry policy."""
+        for load in self.loads:
+            load.go_on(count)
+            if isinstance(load, Pairs):
+                equal(load.errors, [])
+
+    def up(self, count):
+        """Both clients of the cluster know: one that still waits to connect again has no node to ask when the next one goes."""
+        is_so = lambda it: sum(1 for host in it.metadata.all_hosts() if host.is_up) == count
+        eventually(f"the driver takes {count} nodes for up", lambda: is_so(self.spread) and is_so(self.aware))
+
+    def caught_up(self):
+        """Of four nodes only one may be away: the next one when this one has everything but what is just being written."""
+        members = lambda: list(self.session.execute("SELECT lag, leader FROM system_helenus.replicas"))
+        eventually("nobody is behind", lambda: all(row.lag < 20 and row.leader is not None for row in members()))
+
+    def killed(self):
+        self.up(NODES - 1)
+        self.go_on(100)
+        self.session.execute("CREATE TABLE meanwhile (id int PRIMARY KEY)")
+        ask_harness("START 3")
+        self.up(NODES)
+        self.caught_up()
+        self.go_on(50)
+
+    def drained(self):
+        ask_harness("DRAIN 2")
+        self.go_on(50)
+        ask_harness("UNDRAIN 2")
+        self.go_on(50)
+
+    def restarted(self):
+        for node in range(1, NODES + 1):
+            ask_harness(f"DRAIN {node}")
+            ask_harness(f"STOP {node}")
+            self.go_on(20)
+            ask_harness(f"START {node}")
+            ask_harness(f"UNDRAIN {node}")
+            self.up(NODES)
+            self.caught_up()
+        self.go_on(50)
+
+    def joined(self):
+        ask_harness("ADD")
+        self.up(NODES + 1)
+        self.go_on(50)
+        ask_harness("DECOMMISSION")
+        eventually("the driver forgets it", lambda: len(self.spread.metadata.all_hosts()) == NODES)
+        self.caught_up()
+        self.go_on(50)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-//! A cluster of four nodes, as `helenus demo` starts it, and what Python's drivers see of it while one of them is killed.
+//! A cluster of four nodes, as `helenus demo` starts it, and what drivers of Python and Go see of it while nodes are killed, drained, started
+//! again, joined and decommissioned.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,13 +16,11 @@ use crate::place;
 use crate::report::{Report, Step};
 
 /// What the checks need: each driver's name, and the newest protocol version that it speaks.
-const DRIVERS: [(&str, Kit, &str); 2] =
-    [("python", Kit::Python, "5"), ("python-scylla", Kit::PythonScylla, "5")];
-pub(super) const KITS: [Kit; 2] = [Kit::Python, Kit::PythonScylla];
+const DRIVERS: [(&str, Kit, &str); 3] =
+    [("python", Kit::Python, "5"), ("python-scylla", Kit::PythonScylla, "5"), ("go", Kit::Go, "5")];
+pub(super) const KITS: [Kit; 3] = [Kit::Python, Kit::PythonScylla, Kit::Go];
 
 pub(crate) const NODES: u8 = 4;
-/// The one that is killed. Drivers connect to the first.
-const KILLED: u8 = 3;
 const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
@@ -46,14 +47,12 @@ pub(super) fn run(
     };
     let mut outcomes = Vec::new();
     for (name, kit, version) in ready {
-        let mut program =
-            python_program(kit, &place::scenarios().join("python").join("cluster.py"));
-        program.args([name, "127.0.0.1", &demo.port().to_string(), version]);
-        let mut ask = |what: &str| match what {
-            "KILL" => demo.kill().map(|()| true),
-            "RESTART" => demo.start_again().map(|()| true),
-            other => Err(format!("nobody knows how to {other}")),
+        let (mut program, called) = match kit {
+            Kit::Go => (Command::new(kit.folder().join("scenario")), "cluster"),
+            _ => (python_program(kit, &place::scenarios().join("python").join("cluster.py")), name),
         };
+        program.args([called, "127.0.0.1", &demo.port().to_string(), version]);
+        let mut ask = |what: &str| demo.do_it(what).map(|()| true);
         let name = format!("cluster {name}");
         outcomes.push(scenario::run_program(report, &name, program, "helenus", &mut ask));
     }
@@ -67,13 +66,31 @@ pub(super) fn run(
     step.end(&outcomes.join("; "));
 }
 
-/// `helenus demo`, and the node that was killed and started again beside it.
+/// `helenus demo`, and the nodes that were ended and started again beside it.
 pub(crate) struct Demo {
     binary: PathBuf,
     folder: PathBuf,
     port: u16,
     child: Child,
-    again: Option<Child>,
+    again: BTreeMap<String, Child>,
+}
+
+/// A node, as the demo told of it: `node 5: pid 27566, 127.0.0.5:9042, data/node5`.
+struct Told {
+    node: String,
+    pid: String,
+    address: String,
+    folder: PathBuf,
+}
+
+impl Told {
+    fn parse(line: &str) -> Option<Told> {
+        let (node, rest) = line.strip_prefix("node ")?.split_once(": pid ")?;
+        let (pid, rest) = rest.split_once(", ")?;
+        let (address, folder) = rest.split_once(", ")?;
+        let [node, pid, address] = [node, pid, address].map(str::to_owned);
+        Some(Told { node, pid, address, folder: PathBuf::from(folder) })
+    }
 }
 
 impl Demo {
@@ -93,7 +110,8 @@ impl Demo {
             .arg(folder.join("data"))
             .spawn()
             .map_err(told)?;
-        let mut demo = Self { binary: binary.to_path_buf(), folder, port, child, again: None };
+        let mut demo =
+            Self { binary: binary.to_path_buf(), folder, port, child, again: BTreeMap::new() };
         let begun = Instant::now();
         while !demo.log_text().contains("connect with: ") {
             let ended = demo.child.try_wait().is_ok_and(|status| status.is_some());
@@ -118,28 +136,79 @@ impl Demo {
         std::fs::read_to_string(self.log()).unwrap_or_default()
     }
 
-    fn kill(&mut self) -> Result<(), String> {
-        if let Some(mut again) = self.again.take() {
-            let killed = again.kill().and_then(|()| again.wait());
-            return killed.map(drop).map_err(|error| error.to_string());
+    /// What a scenario asks for, such as `KILL 3`.
+    fn do_it(&mut self, what: &str) -> Result<(), String> {
+        let words: Vec<&str> = what.split(' ').collect();
+        match words.as_slice() {
+            ["KILL", node] => self.end(node, "-KILL"),
+            ["STOP", node] => self.end(node, "-TERM"),
+            ["START", node] => self.start_again(node),
+            ["DRAIN", node] => self.run(&["drain"], &self.told(node)?.folder),
+            ["UNDRAIN", node] => self.run(&["drain", "--cancel"], &self.told(node)?.folder),
+            ["ADD"] => self.run(&["demo", "--add"], &self.folder.join("data")),
+            ["DECOMMISSION"] => {
+                let last = self.all_told().pop().ok_or("no node was told of")?;
+                self.run(&["decommission"], &last.folder)?;
+                wait_for_pid(&last.pid)
+            }
+            _ => Err(format!("nobody knows how to {what}")),
         }
-        let log = self.log_text();
-        let line = log.lines().find_map(|it| it.strip_prefix(&format!("node {KILLED}: pid ")));
-        let pid = line.and_then(|it| it.split(',').next()).ok_or("its pid was not told")?;
-        signal("-KILL", pid)
+    }
+
+    fn all_told(&self) -> Vec<Told> {
+        self.log_text().lines().filter_map(Told::parse).collect()
+    }
+
+    fn told(&self, node: &str) -> Result<Told, String> {
+        let told = self.all_told().into_iter().find(|it| it.node == node);
+        told.ok_or_else(|| format!("node {node} was not told of"))
+    }
+
+    /// Runs a command of the binary to its end.
+    fn run(&self, words: &[&str], data_dir: &Path) -> Result<(), String> {
+        let status = command(&self.binary, &self.folder)?
+            .args(words)
+            .arg("--data-dir")
+            .arg(data_dir)
+            .status()
+            .map_err(|error| error.to_string())?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("helenus {}: {status}\n{}", words.join(" "), self.log_text())),
+        }
+    }
+
+    fn end(&mut self, node: &str, how: &str) -> Result<(), String> {
+        match self.again.remove(node) {
+            Some(mut again) => {
+                signal(how, &again.id().to_string())?;
+                wait_for(&mut again)
+            }
+            None => {
+                let pid = self.told(node)?.pid;
+                signal(how, &pid)?;
+                wait_for_pid(&pid)
+            }
+        }
     }
 
     /// As the guide says it, with nothing but its folder.
-    fn start_again(&mut self) -> Result<(), String> {
+    fn start_again(&mut self, node: &str) -> Result<(), String> {
+        let told = self.told(node)?;
         let started = command(&self.binary, &self.folder)?
             .args(["start", "--set", "metrics.listen=", "--data-dir"])
-            .arg(self.folder.join("data").join(format!("node{KILLED}")))
+            .arg(&told.folder)
             .spawn();
-        self.again = Some(started.map_err(|error| error.to_string())?);
+        self.again.insert(node.to_owned(), started.map_err(|error| error.to_string())?);
         let begun = Instant::now();
-        while TcpStream::connect((format!("127.0.0.{KILLED}"), self.port)).is_err() {
+        // Its commands want a socket in its folder, which may come a moment after the port.
+        let is_there = || {
+            TcpStream::connect(&told.address).is_ok()
+                && UnixStream::connect(told.folder.join("admin.sock")).is_ok()
+        };
+        while !is_there() {
             if begun.elapsed() > START_MAX {
-                return Err(format!("node {KILLED} is not there again\n{}", self.log_text()));
+                return Err(format!("node {node} is not there again\n{}", self.log_text()));
             }
             std::thread::sleep(POLL);
         }
@@ -148,10 +217,10 @@ impl Demo {
 
     /// Stops all nodes; that they stop when asked is part of the test.
     pub(crate) fn stop(mut self) -> Result<(), String> {
-        if let Some(again) = &mut self.again {
+        for again in self.again.values_mut() {
             signal("-TERM", &again.id().to_string())?;
-            wait_for(again)?;
         }
+        self.again.values_mut().try_for_each(wait_for)?;
         signal("-INT", &self.child.id().to_string())?;
         wait_for(&mut self.child)
     }
@@ -164,7 +233,7 @@ impl Drop for Demo {
         if !ended && signal("-INT", &self.child.id().to_string()).is_ok() {
             let _ = wait_for(&mut self.child);
         }
-        if let Some(again) = &mut self.again {
+        for again in self.again.values_mut() {
             let _ = again.kill();
             let _ = again.wait();
         }
@@ -181,6 +250,22 @@ fn wait_for(child: &mut Child) -> Result<(), String> {
         }
     }
     Err(format!("a node does not stop within {STOP_MAX:?}"))
+}
+
+/// Of a process that is not ours: it has ended when it is not there, or only its exit code is.
+fn wait_for_pid(pid: &str) -> Result<(), String> {
+    let begun = Instant::now();
+    let runs = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ").filter(|(_, state)| !state.starts_with('Z')).map(drop)
+    };
+    while runs().is_some() {
+        if begun.elapsed() > STOP_MAX {
+            return Err(format!("process {pid} does not end within {STOP_MAX:?}"));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
 }
 
 fn signal(which: &str, pid: &str) -> Result<(), String> {
