@@ -323,11 +323,7 @@ impl Node {
             address,
             load: Arc::clone(&load),
             is_cosmos: config.profile == Profile::Cosmos,
-            slow: Thresholds {
-                slow_after: config.log.slow_after,
-                costly: units::Charge::from_units(config.log.costly_ru as u64),
-                shows_values: config.log.statement_values,
-            },
+            slow: slow_thresholds(config),
             data_center: config.server.data_center.as_str().into(),
             gatherer: cluster.as_ref().map(|cluster| cluster.gatherer(&catalog)),
         }));
@@ -613,6 +609,15 @@ fn coordinator_settings(config: &Config, paging_secret: [u8; 16]) -> Settings {
 fn new_load(config: &Config) -> Load {
     let share = (world::memory_bytes() / 8).max(MEMORY_SHARE_BYTES_MIN);
     Load::new(config.memory.requests.unwrap_or(share), config.limits.queue_delay)
+}
+
+/// From when on statements are slow or costly.
+fn slow_thresholds(config: &Config) -> Thresholds {
+    Thresholds {
+        slow_after: config.log.slow_after,
+        costly: units::Charge::from_units(config.log.costly_ru as u64),
+        shows_values: config.log.statement_values,
+    }
 }
 
 fn batch_limits(config: &Config) -> plan::BatchLimits {

@@ -18,6 +18,7 @@ use super::Shared;
 use super::desk::{self, Stranger};
 use super::frame::{Frame, FrameError, FrameReader, echo_frame};
 use super::hello::{First, Hello, Refusal};
+use super::link::STARTING;
 use super::peer::{HearingGuard, Peer};
 use super::told::Subject;
 use super::trust;
@@ -120,7 +121,10 @@ async fn hear(
             return Box::pin(desk::serve(&shared, stream, stranger, frame)).await;
         }
         Err(error) => {
-            if shared.told.is_new(Subject::Stranger(address.ip()), error.kind()) {
+            // A node that was just added may know this one before it is known here; it comes again.
+            let is_early = matches!(error, HearingError::HandshakeFailed(_))
+                && shared.started.elapsed() < STARTING;
+            if !is_early && shared.told.is_new(Subject::Stranger(address.ip()), error.kind()) {
                 tracing::warn!(%address, %error, "a connection to the mesh was refused");
             }
             return;

@@ -25,8 +25,9 @@ use super::queue::PIECE_BYTES;
 use super::told::Subject;
 use super::trust;
 
-/// Nodes are started together, or one after the other: that one cannot be reached yet is not told of before this.
-const STARTING: Duration = Duration::from_secs(2);
+/// Nodes are started together, or one after the other: that one cannot be reached yet, or does not know this one yet, is not told of
+/// before this.
+pub(super) const STARTING: Duration = Duration::from_secs(2);
 
 /// Why there is no connection to a node.
 #[derive(Debug)]
@@ -89,7 +90,9 @@ pub(crate) async fn keep(shared: Arc<Shared>, peer: Arc<Peer>, mut ended: onesho
             _ = &mut ended => return,
             error = Box::pin(be_connected(&shared, &peer, &config, &mut backoff)) => error,
         };
-        let is_early = matches!(error, LinkError::Unreachable(_)) && begun.elapsed() < STARTING;
+        let is_of_starts =
+            matches!(error, LinkError::Unreachable(_) | LinkError::HandshakeFailed(_));
+        let is_early = is_of_starts && begun.elapsed() < STARTING;
         if !is_early && shared.told.is_new(Subject::Node(peer.node), error.kind()) {
             tracing::warn!(peer = %peer.node, address = %peer.address(), %error, "no connection to a node");
         }
