@@ -10,7 +10,7 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     if !place::root().join("fuzz/Cargo.toml").exists() {
         return Err("there is no fuzz/ in this repository".into());
     }
-    if !is_there("cargo", &["+nightly", "fuzz", "--version"]) {
+    if !is_possible() {
         return Err(
             "fuzzing needs `rustup toolchain install nightly` and `cargo install cargo-fuzz`"
                 .into(),
@@ -19,12 +19,7 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     let seconds = arguments.get(1).map_or(SECONDS_DEFAULT, String::as_str);
     let targets = match arguments.first() {
         Some(target) => vec![target.clone()],
-        None => {
-            let mut list = std::process::Command::new("cargo");
-            list.args(["+nightly", "fuzz", "list"]).current_dir(place::root());
-            let listed = run_quietly(&mut list)?;
-            listed.lines().map(String::from).collect()
-        }
+        None => targets()?,
     };
     for target in targets {
         println!("==> fuzz {target} for {seconds} s");
@@ -44,4 +39,16 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
         run_visibly(&mut fuzz)?;
     }
     Ok(())
+}
+
+/// Whether what it needs is here.
+pub(crate) fn is_possible() -> bool {
+    is_there("cargo", &["+nightly", "fuzz", "--version"])
+}
+
+/// The names of all targets.
+pub(crate) fn targets() -> Result<Vec<String>, String> {
+    let mut list = std::process::Command::new("cargo");
+    list.args(["+nightly", "fuzz", "list"]).current_dir(place::root());
+    Ok(run_quietly(&mut list)?.lines().map(String::from).collect())
 }

@@ -6,7 +6,7 @@
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
 //! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`], [`microbench`], [`overhead`]
 //! and [`pressure`],
-//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`splits`], [`cluster_figures`], [`upgrade`] and [`fuzz`].
+//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`chaos`], [`splits`], [`cluster_figures`], [`upgrade`] and [`fuzz`], and [`proof`], which runs several of them.
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -18,6 +18,7 @@
 
 mod bench;
 mod bit_flips;
+mod chaos;
 mod cluster_figures;
 mod conformance;
 mod crash;
@@ -31,6 +32,7 @@ mod place;
 mod power_loss;
 mod pressure;
 mod process;
+mod proof;
 mod report;
 mod simulate;
 mod simulate_cluster;
@@ -81,6 +83,11 @@ The chores of the repository.
     cargo xtask simulate [FILE.svg]              a year of growth to 100 TB, decided as a node decides, drawn as a picture
     cargo xtask simulate-cluster [--seeds N] [--seed S] [--story] [--break RULE|all]
                                                  whole clusters under faults, from seeds; or rules broken on purpose, which must be found
+    cargo xtask chaos [--seed S] [--minutes M] [--nodes N] [--page FILE.html]
+                                                 real processes under all faults at once; what clients saw is judged, and drawn in target/chaos/S.html
+    cargo xtask proof [model|seeds|chaos|fuzz]... [--quick] [--seeds N] [--runs N] [--minutes M] [--seconds S]
+                                                 what is still missing of each on this commit, a line a run in docs/proof-record.tsv; N seeds, N
+                                                 runs of chaos of M minutes, S seconds of fuzzing a decoder
     cargo xtask splits [--splits N] [--connections N] [--rows N] [--partitions N] [--tables N] [--set KEY=VALUE]...
                                                  what splits cost those who read and write meanwhile, and whether every row is there
     cargo xtask cluster-figures [start|kills|drain|join|move]... [--kills N] [--drains N] [--megabytes N] [--seconds N]
@@ -116,6 +123,8 @@ fn main() -> ExitCode {
         Some("overload") => pressure::overload(rest),
         Some("budgets") => pressure::budgets(rest),
         Some("fuzz") => fuzz::command(rest),
+        Some("chaos") => chaos::command(rest),
+        Some("proof") => proof::command(rest),
         Some("simulate") => simulate::command(rest),
         Some("simulate-cluster") => simulate_cluster::command(rest),
         Some("splits") => splits::command(rest),

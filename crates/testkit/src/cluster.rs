@@ -238,6 +238,23 @@ impl Cluster {
         }
     }
 
+    /// How a node is started next.
+    pub fn start_of(&mut self, node: usize) -> io::Result<Start> {
+        Ok(self.member(node)?.start.clone())
+    }
+
+    /// Whether a node does not run, also if it ended by itself.
+    pub fn has_ended(&mut self, node: usize) -> io::Result<bool> {
+        let member = self.member(node)?;
+        if member.process.is_some_and(has_ended) {
+            member.process = None;
+            if let Some(mut child) = member.child.take() {
+                child.wait()?;
+            }
+        }
+        Ok(member.process.is_none())
+    }
+
     /// From its next start on a node is started so.
     pub fn set_start(&mut self, node: usize, start: Start) -> io::Result<()> {
         self.member(node)?.start = start;

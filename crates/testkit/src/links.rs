@@ -3,7 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait for real processes in real time")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
-use crate::cluster::{Cluster, Start, processes_of};
+use crate::cluster::{Cluster, processes_of};
 use crate::node::free_port_on;
 
 /// How often it is looked whether something is cut, or all is over.
@@ -31,6 +31,8 @@ struct Shared {
     data_dir: PathBuf,
     /// From whom to whom nothing comes through.
     cuts: Mutex<BTreeSet<(usize, usize)>>,
+    /// From whom to whom everything takes longer, and by how much.
+    delays: Mutex<BTreeMap<(usize, usize), Duration>>,
     is_over: AtomicBool,
 }
 
@@ -43,6 +45,7 @@ impl Links {
         let shared = Arc::new(Shared {
             data_dir: cluster.data_dir().to_path_buf(),
             cuts: Mutex::default(),
+            delays: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
         let mut links = Links { shared: Arc::clone(&shared), listening: Vec::new() };
@@ -53,8 +56,9 @@ impl Links {
             listener.set_nonblocking(true)?;
             let shared = Arc::clone(&shared);
             links.listening.push(std::thread::spawn(move || shared.listen(&listener, own, node)));
-            let settings = vec![format!("cluster.listen={own}")];
-            cluster.set_start(node, Start { settings, ..Start::default() })?;
+            let mut start = cluster.start_of(node)?;
+            start.settings.push(format!("cluster.listen={own}"));
+            cluster.set_start(node, start)?;
         }
         cluster.restart_all()?;
         Ok(links)
@@ -71,9 +75,21 @@ impl Links {
         self.cut(other, one);
     }
 
+    /// Whatever a node sends to another takes so much longer.
+    pub fn slow(&self, from: usize, to: usize, delay: Duration) {
+        self.shared.delays().insert((from, to), delay);
+    }
+
+    /// What a node sends to another comes through again, as fast as it can.
+    pub fn mend_way(&self, from: usize, to: usize) {
+        self.shared.cuts().remove(&(from, to));
+        self.shared.delays().remove(&(from, to));
+    }
+
     /// Everything comes through again.
     pub fn mend(&self) {
         self.shared.cuts().clear();
+        self.shared.delays().clear();
     }
 }
 
@@ -89,6 +105,10 @@ impl Drop for Links {
 impl Shared {
     fn cuts(&self) -> MutexGuard<'_, BTreeSet<(usize, usize)>> {
         self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn delays(&self) -> MutexGuard<'_, BTreeMap<(usize, usize), Duration>> {
+        self.delays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_cut(&self, way: (usize, usize)) -> bool {
@@ -164,6 +184,10 @@ impl Shared {
                 }
                 Err(_) => break,
             };
+            let delay = self.delays().get(&way).copied();
+            if let Some(delay) = delay {
+                sleep(delay);
+            }
             // What was read when the link was cut is held until it is not.
             while self.is_cut(way) && !self.is_over() {
                 sleep(LOOK_INTERVAL);

@@ -7,7 +7,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use crate::{assert_none, root};
 
 /// The table of ARCHITECTURE.md: a crate, and the crates it may use. Every crate may use `types`.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("types", &[]),
     ("protocol", &[]),
     ("cql", &[]),
@@ -21,6 +21,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("storage", &["schema", "node-log", "tree"]),
     ("replica", &["storage", "units", "partition", "schema"]),
     ("simulator", &["schema", "node-log", "tree", "storage", "replica"]),
+    ("model", &[]),
     ("coordinator", &["plan", "partition", "replica", "units"]),
     ("cluster", &["partition", "replica"]),
     ("shell", &["protocol", "cql"]),

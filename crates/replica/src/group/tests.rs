@@ -370,3 +370,34 @@ fn messages_come_as_they_were_sent_and_any_bytes_are_refused_or_read() {
         }
     }
 }
+
+/// Of two voters and a learner one voter is cut off: what the other one and the learner have is not decided, and the learner elects nobody.
+#[test]
+fn acknowledgements_and_votes_of_a_learner_decide_nothing() {
+    let members = || (1..=3).map(|id| (ReplicaId(id * 10), NodeId(id)));
+    let mut cluster = Cluster::new(3);
+    for node in 1..=3 {
+        let configuration = Configuration::of_members(members(), 2);
+        let state = GroupState::born(SET, ReplicaId(node * 10), configuration);
+        let mut core = Core::new(Settings::default(), node);
+        core.add(RecoveredGroup::new(state), Vec::new()).unwrap();
+        cluster.cores[node as usize - 1] = core;
+    }
+    cluster.tick(20);
+    let leader = cluster.leader().expect("two voters elect");
+    assert_ne!(leader, NodeId(3), "a learner does not lead");
+    let other = NodeId(3 - leader.0);
+    cluster.cut_off = vec![other];
+    cluster.propose(leader, 1, b"alone");
+    // Not so long that the leader gives up.
+    cluster.tick(5);
+    assert_eq!(cluster.core(NodeId(3)).status_of(SET).unwrap().last, 3, "the learner has it");
+    assert!(cluster.applied.iter().all(Vec::is_empty), "and it is not decided");
+    // Without the leader the other voter has the learner alone.
+    cluster.cut_off = vec![leader];
+    cluster.tick(200);
+    assert_eq!(cluster.leader(), None);
+    cluster.cut_off.clear();
+    cluster.tick(60);
+    assert!(cluster.leader().is_some(), "both voters elect again");
+}

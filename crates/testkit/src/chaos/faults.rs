@@ -1,0 +1,313 @@
+//! What is done to the nodes, drawn from the seed: by three who know nothing of each other. One ends, pauses and restarts processes, one
+//! harms links, disks and clocks, one does what operators do.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::ground::{Ground, lock};
+use crate::cluster::run_command;
+use crate::differential::random::Dice;
+use crate::disk::{Board, Call, Fault};
+use crate::{Client, Cluster, Links};
+
+/// The lanes, for the picture.
+pub(crate) const LANES: [&str; 3] = ["processes", "links, disks, clocks", "operators"];
+/// A node that was started answers within this when nothing is done to it any more.
+const BACK_WITHIN: Duration = Duration::from_secs(60);
+/// More nodes than this are never added.
+const ADDED_MAX: usize = 2;
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What faults are done to.
+pub(crate) struct Field<'a> {
+    pub(crate) ground: &'a Ground,
+    pub(crate) cluster: Mutex<Cluster>,
+    pub(crate) links: Links,
+    /// The disks and clocks of the first nodes.
+    pub(crate) boards: Vec<Board>,
+    pub(crate) binary: PathBuf,
+    /// Nodes that left for good.
+    pub(crate) gone: Mutex<BTreeSet<usize>>,
+}
+
+impl Field<'_> {
+    fn first_nodes(&self) -> usize {
+        self.boards.len()
+    }
+
+    /// All nodes that belong to the cluster.
+    pub(crate) fn nodes(&self) -> Vec<usize> {
+        let gone = lock(&self.gone).clone();
+        (1..=lock(&self.cluster).count()).filter(|node| !gone.contains(node)).collect()
+    }
+
+    /// Runs a command for a node, without holding anything.
+    pub(crate) fn command(&self, node: usize, words: &[&str]) -> std::io::Result<String> {
+        let folder = lock(&self.cluster).folder(node).to_path_buf();
+        run_command(&self.binary, &folder, words)
+    }
+
+    /// Starts a node until it answers, however often it takes.
+    pub(crate) fn bring_back(&self, node: usize) -> Result<(), String> {
+        let begun = Instant::now();
+        let mut calm_since = Instant::now();
+        loop {
+            let address = {
+                let mut cluster = lock(&self.cluster);
+                if cluster.has_ended(node).map_err(|error| error.to_string())? {
+                    cluster.begin_restart(node).map_err(|error| error.to_string())?;
+                }
+                cluster.address(node).to_owned()
+            };
+            if Client::connect(&address).is_ok() {
+                return Ok(());
+            }
+            if !self.ground.is_calm() {
+                calm_since = Instant::now();
+                if begun.elapsed() > BACK_WITHIN {
+                    // Something else is done to it; it is looked after at the end.
+                    return Ok(());
+                }
+            } else if calm_since.elapsed() > BACK_WITHIN {
+                return Err(format!("node {node} does not come back"));
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// Everything works again.
+    pub(crate) fn heal(&self) -> Result<(), String> {
+        self.links.mend();
+        for board in &self.boards {
+            self.mend_disk(board);
+            let _ = board.set_clock(0);
+        }
+        for node in self.nodes() {
+            let _ = lock(&self.cluster).resume(node);
+        }
+        self.nodes().into_iter().try_for_each(|node| self.bring_back(node))?;
+        for node in self.nodes() {
+            let _ = self.command(node, &["drain", "--cancel"]);
+        }
+        Ok(())
+    }
+
+    fn mend_disk(&self, board: &Board) {
+        for call in [Call::Write, Call::Open, Call::Sync] {
+            let _ = board.clear(call);
+        }
+    }
+
+    /// One lane, until faults are over.
+    pub(crate) fn run(&self, lane: usize, seed: u64) -> Vec<String> {
+        let mut dice = Dice::new(seed.wrapping_mul(31).wrapping_add(lane as u64 + 1));
+        let mut complaints = Vec::new();
+        while !self.ground.is_calm() {
+            self.ground.last(ms(dice.between(100, [2_000, 1_500, 3_000][lane.min(2)])));
+            if self.ground.is_calm() {
+                break;
+            }
+            let from_ms = self.ground.now_ms();
+            let done = match lane {
+                0 => self.harm_processes(&mut dice),
+                1 => self.harm_surroundings(&mut dice),
+                _ => self.operate(&mut dice),
+            };
+            match done {
+                Ok(what) => self.ground.note(from_ms, lane, what),
+                Err(error) => complaints.push(format!("at {from_ms} ms: {error}")),
+            }
+        }
+        complaints
+    }
+
+    fn end_and_start(
+        &self,
+        nodes: &[usize],
+        is_asked: bool,
+        away: Duration,
+    ) -> Result<String, String> {
+        let mut notes = String::new();
+        for node in nodes {
+            let mut cluster = lock(&self.cluster);
+            let ended = if is_asked { cluster.stop(*node) } else { cluster.kill(*node) };
+            if let Err(error) = ended {
+                // One whose disk takes nothing cannot end well.
+                notes = format!(" ({error})");
+                cluster.kill(*node).map_err(|error| error.to_string())?;
+            }
+        }
+        self.ground.last(away);
+        nodes.iter().try_for_each(|node| self.bring_back(*node))?;
+        let how = if is_asked { "stopped" } else { "killed" };
+        Ok(format!("{how} {nodes:?}, back after {} ms{notes}", away.as_millis()))
+    }
+
+    fn harm_processes(&self, dice: &mut Dice) -> Result<String, String> {
+        let nodes = self.nodes();
+        let one = *dice.pick(&nodes);
+        match dice.below(20) {
+            0..7 => self.end_and_start(&[one], false, ms(dice.below(3_000))),
+            7..12 => {
+                let time = ms(dice.between(200, 6_000));
+                // It may be gone by itself, where its disk failed.
+                let paused = lock(&self.cluster).pause(one);
+                if paused.is_err() {
+                    self.bring_back(one)?;
+                    return Ok(format!("started {one} again, which had ended"));
+                }
+                self.ground.last(time);
+                lock(&self.cluster).resume(one).map_err(|error| error.to_string())?;
+                Ok(format!("paused {one}"))
+            }
+            12..15 => self.end_and_start(&[one], true, ms(dice.below(1_500))),
+            15 => {
+                for node in &nodes {
+                    self.end_and_start(&[*node], true, ms(dice.below(300)))?;
+                    if self.ground.is_calm() {
+                        break;
+                    }
+                }
+                Ok("restarted all, one after the other".to_owned())
+            }
+            16..18 => {
+                let mut two = nodes.clone();
+                dice.shuffle(&mut two);
+                two.truncate(2);
+                self.end_and_start(&two, false, ms(dice.below(2_000)))
+            }
+            _ => self.end_and_start(&nodes, false, ms(dice.below(500))),
+        }
+    }
+
+    fn harm_surroundings(&self, dice: &mut Dice) -> Result<String, String> {
+        let count = self.first_nodes();
+        let one = dice.between(1, count);
+        let other = (one + dice.between(1, count - 1) - 1) % count + 1;
+        let others = || (1..=count).filter(move |it| *it != one);
+        let time = ms(dice.between(300, 5_000));
+        let Some(board) = self.boards.get(one - 1) else { return Err("no such node".into()) };
+        let said = |error: std::io::Error| error.to_string();
+        let what = match dice.below(16) {
+            0..2 => {
+                self.links.cut(one, other);
+                format!("cut {one} to {other}")
+            }
+            2..4 => {
+                self.links.cut_both(one, other);
+                format!("cut {one} and {other}")
+            }
+            4..6 => {
+                others().for_each(|it| self.links.cut_both(one, it));
+                format!("cut {one} off")
+            }
+            6 => {
+                others().for_each(|it| self.links.cut(it, one));
+                format!("{one} hears nobody")
+            }
+            7 => {
+                others().for_each(|it| self.links.cut(one, it));
+                format!("nobody hears {one}")
+            }
+            8..10 => {
+                let delay = ms(dice.between(20, 300));
+                others().for_each(|it| self.links.slow(one, it, delay));
+                format!("what {one} sends takes {} ms longer", delay.as_millis())
+            }
+            10..12 => {
+                for call in [Call::Write, Call::Open] {
+                    let fault = Fault { at: 1, error: ENOSPC, stays: true, part: "/" };
+                    board.set(call, fault).map_err(said)?;
+                }
+                format!("disk of {one} full")
+            }
+            12 => {
+                let fault = Fault { at: 1, error: EIO, stays: false, part: "/" };
+                board.set(Call::Sync, fault).map_err(said)?;
+                format!("a sync of {one} failed")
+            }
+            _ => {
+                let seconds = dice.between(1, 3_600) as i64;
+                let shift = if dice.chance(50) { seconds } else { -seconds };
+                board.set_clock(shift).map_err(said)?;
+                format!("clock of {one} {shift} s off")
+            }
+        };
+        self.ground.last(time);
+        for it in others() {
+            self.links.mend_way(one, it);
+            self.links.mend_way(it, one);
+        }
+        self.mend_disk(board);
+        board.set_clock(0).map_err(said)?;
+        // A node whose disk failed may have ended; another lane may have it down on purpose, and starts it as well.
+        if what.contains("sync") {
+            self.bring_back(one)?;
+        }
+        Ok(what)
+    }
+
+    fn operate(&self, dice: &mut Dice) -> Result<String, String> {
+        let nodes = self.nodes();
+        let asked = *dice.pick(&nodes);
+        // What an operator is refused while nodes are down is no anomaly: it is noted, and tried again another time.
+        let told = |done: std::io::Result<String>, what: String| match done {
+            Ok(_) => what,
+            Err(error) => format!("{what}: refused, {}", error.to_string().trim()),
+        };
+        match dice.below(12) {
+            0..4 => {
+                let token = (dice.below(usize::MAX) as i64).wrapping_mul(2);
+                let done = self.command(asked, &["split", "chaos", &format!("--token={token}")]);
+                Ok(told(done, format!("split at {token}, asked of {asked}")))
+            }
+            4..7 => {
+                let done = self.command(asked, &["drain"]);
+                self.ground.last(ms(dice.between(500, 4_000)));
+                let _ = self.command(asked, &["drain", "--cancel"]);
+                Ok(told(done, format!("drained {asked}")))
+            }
+            7..10 if nodes.len() < self.first_nodes() + ADDED_MAX => {
+                let mut cluster = lock(&self.cluster);
+                let added = cluster.add();
+                if let Ok(node) = added {
+                    self.ground.add_address(cluster.address(node));
+                }
+                drop(cluster);
+                Ok(told(added.map(|node| node.to_string()), "a node joins".to_owned()))
+            }
+            7..10 => self.leave(),
+            _ => {
+                let done = self.command(asked, &["nodes"]);
+                Ok(told(done, format!("looked at the nodes, asked of {asked}")))
+            }
+        }
+    }
+
+    /// The node that joined last leaves.
+    fn leave(&self) -> Result<String, String> {
+        let Some(last) = self.nodes().pop().filter(|it| *it > self.first_nodes()) else {
+            return Ok("nobody may leave".to_owned());
+        };
+        // Nobody else does anything to it meanwhile: a job goes on though who asked for it hears no answer.
+        lock(&self.gone).insert(last);
+        if let Err(error) = self.command(last, &["decommission"]) {
+            lock(&self.gone).remove(&last);
+            return Ok(format!("{last} leaves: refused, {}", error.to_string().trim()));
+        }
+        let mut cluster = lock(&self.cluster);
+        self.ground.remove_address(cluster.address(last));
+        match cluster.wait_for_end(last) {
+            Ok(()) => Ok(format!("{last} left")),
+            Err(error) => Err(format!("node {last} left and does not end: {error}")),
+        }
+    }
+}
+
+fn ms(count: usize) -> Duration {
+    Duration::from_millis(count as u64)
+}
