@@ -21,7 +21,7 @@ use crate::data_dir::{self, DataDir, sync_folder};
 use crate::error::{OpenError, TreeError};
 use crate::index::tree::index_folders;
 use crate::storage::Storage;
-use node_log::{Cut, Position, segment_name};
+use node_log::{Cut, segment_name};
 use tree::engine::{FILES_FOLDER, MARKER, is_established};
 use tree::files::read_manifest;
 
@@ -145,6 +145,11 @@ impl From<OpenError> for SnapshotError {
 }
 
 impl Storage {
+    /// Makes the log durable up to its end.
+    fn cut_log(&self) -> Result<Cut, TreeError> {
+        self.log.cut().map_err(|_| log_failed())
+    }
+
     /// Takes a snapshot of everything. The caller sees to it that no definition changes meanwhile.
     pub fn snapshot(&self, name: &str, why: &str) -> Result<SnapshotFacts, SnapshotError> {
         let draft = Draft::begin(self.data_dir().path(), name)?;
@@ -184,7 +189,9 @@ impl Storage {
         for folder in wanted {
             draft.add_tree(&folder)?;
         }
-        let (start, bytes) = self.empty_log().map_err(SnapshotError::Flush)?;
+        self.cut_log().map_err(SnapshotError::Flush)?;
+        // A log without changes for a copy of flushed tables.
+        let (start, bytes) = self.log.empty_copy();
         let path = draft.folder.join("log").join(segment_name(start));
         write_file(&path, &bytes).map_err(SnapshotError::io(&path))?;
         draft.finish(self.now_s(), false, why).map(Some)
@@ -607,11 +614,8 @@ fn bring_folder(from: &Path, to: &Path) -> io::Result<()> {
     sync_folder(to)
 }
 
-/// Where the log ends that a snapshot of tables begins with.
-pub(crate) type EmptyLog = (Position, Vec<u8>);
-
 /// A failed log, as the error of a flush.
-pub(crate) fn log_failed() -> TreeError {
+fn log_failed() -> TreeError {
     TreeError::Io(Arc::new(io::Error::other("the log failed; the node must be restarted")))
 }
 

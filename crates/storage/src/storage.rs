@@ -41,13 +41,12 @@ use crate::schema_source::SchemaSource;
 use crate::sizes::admit::{PartitionFilling, PartitionFull};
 use crate::sizes::{self, LogicalSize, RangeSize, TableSizes};
 use crate::slots::Slots;
-use crate::snapshot::{EmptyLog, log_failed};
 use node_log::frame::RecordKind;
 use node_log::recovery::{Recovered, Replayed, recover, replay_groups};
 use node_log::survey::{Survey, survey};
 use node_log::{
-    Appended, Appending, Cut, Disk, DurableSink, Elapsed, EntryHead, Log, NewEntry, NewRecord,
-    RealDisk, RecoveredGroup, Shortage,
+    Appended, Appending, Disk, DurableSink, Elapsed, EntryHead, Log, NewEntry, NewRecord, RealDisk,
+    RecoveredGroup, Shortage,
 };
 use tree::{FileHome, TreeHome};
 
@@ -728,17 +727,6 @@ impl Storage {
     /// Keeps the log as it is now from being shortened.
     pub(crate) fn hold_whole_log(&self) -> maintenance::LogHold<'_> {
         self.maintenance.hold_log(0)
-    }
-
-    /// Makes the log durable up to its end.
-    pub(crate) fn cut_log(&self) -> Result<Cut, TreeError> {
-        self.log.cut().map_err(|_| log_failed())
-    }
-
-    /// A log without changes for a copy of flushed tables.
-    pub(crate) fn empty_log(&self) -> Result<EmptyLog, TreeError> {
-        self.log.cut().map_err(|_| log_failed())?;
-        Ok(self.log.empty_copy())
     }
 
     /// Stops cleanly: everything that was committed is on the disk, and next to nothing of it only
