@@ -526,7 +526,7 @@ impl Host {
             self.shorten_log();
         }
         self.note_silent();
-        for number in self.requests.due(self.now.ms, |set| self.core.leader(set)) {
+        for number in self.requests.due(self.now.ms) {
             self.attempt(number);
         }
         for number in self.reads.due(self.now.ms) {

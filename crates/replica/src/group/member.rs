@@ -498,11 +498,10 @@ impl Member {
         let refuse = |ticket: Option<Ticket>, answer: Answer, wishes: &mut Wishes| {
             wishes.answers.extend(ticket.map(|ticket| (ticket, answer)));
         };
-        if !self.is_leader() && self.leader().is_some() {
+        if !self.is_leader() {
             return refuse(proposal.ticket, Answer::NotLeader(self.leader()), wishes);
         }
-        // What a leader before decided must be known first: ids, definitions, seconds. One that hands over takes nothing any more; where nobody
-        // leads it is known in a moment who does.
+        // What a leader before decided must be known first: ids, definitions, seconds. One that hands over takes nothing any more.
         if !self.may_propose() {
             if self.held.len() < self.settings.held_max {
                 self.held.push_back(proposal);

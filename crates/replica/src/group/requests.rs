@@ -51,8 +51,6 @@ struct Pending {
     deadline_ms: u64,
     /// When it is tried again.
     retry_at_ms: Option<u64>,
-    /// Who led its set when it was last sent somewhere, as far as this node knew.
-    led_by: Option<NodeId>,
     /// Where it was sent, and when.
     sent: Option<(NodeId, u64)>,
     /// It is tried as soon as its set has a leader.
@@ -120,7 +118,6 @@ impl Requests {
             body,
             deadline_ms,
             retry_at_ms: Some(0),
-            led_by: None,
             sent: None,
             waits_for_leader: false,
             hint: None,
@@ -140,15 +137,8 @@ impl Requests {
     }
 
     /// A request goes to a node that sees to it in place of this one. Its set and bytes; none if it could be done twice.
-    pub(crate) fn relay(
-        &mut self,
-        number: u64,
-        to: NodeId,
-        leader: Option<NodeId>,
-        now_ms: u64,
-    ) -> Option<(SetId, Bytes)> {
+    pub(crate) fn relay(&mut self, number: u64, to: NodeId, now_ms: u64) -> Option<(SetId, Bytes)> {
         let pending = self.pending.get_mut(&number).filter(|it| it.request.is_repeatable())?;
-        pending.led_by = leader;
         pending.retry_at_ms = None;
         pending.waits_for_leader = false;
         pending.tries = pending.tries.wrapping_add(1);
@@ -157,13 +147,8 @@ impl Requests {
         Some((pending.set, pending.body.clone()))
     }
 
-    /// Which requests are to be tried now: also those that were sent to somebody before another one led their set, who may be gone. Those
-    /// whose time is up are answered.
-    pub(crate) fn due(
-        &mut self,
-        now_ms: u64,
-        leader: impl Fn(SetId) -> Option<NodeId>,
-    ) -> Vec<u64> {
+    /// Which requests are to be tried now. Those whose time is up are answered.
+    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<u64> {
         let over = self.pending.iter().filter(|(_, it)| it.deadline_ms <= now_ms);
         for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
             if let Some(pending) = self.pending.remove(&number) {
@@ -173,12 +158,7 @@ impl Requests {
         for pending in self.pending.values_mut() {
             // No answer came: another leader may have to be asked. Without a name that could do it twice.
             let may_repeat = pending.request.is_repeatable() || breaks(Rule::RetryWithoutId);
-            let is_over = pending.sent.is_some_and(|(to, at_ms)| {
-                let leads = leader(pending.set);
-                let is_led_anew = leads.is_some() && leads != pending.led_by && leads != Some(to);
-                is_led_anew || at_ms + RESEND_MS <= now_ms
-            });
-            if is_over && may_repeat {
+            if pending.sent.is_some_and(|(_, at_ms)| at_ms + RESEND_MS <= now_ms) && may_repeat {
                 pending.sent = None;
                 pending.retry_at_ms = Some(now_ms);
             }
@@ -249,7 +229,6 @@ impl Requests {
         let Some(pending) = self.pending.get_mut(&number) else { return Attempt::Waits };
         pending.retry_at_ms = None;
         pending.waits_for_leader = false;
-        pending.led_by = leader;
         let leader = pending.hint.take().or(leader);
         pending.tries = pending.tries.wrapping_add(u32::from(leader.is_some()));
         match leader {
@@ -368,8 +347,11 @@ mod tests {
         }
     }
 
-    fn request() -> Request {
-        Request {
+    /// Who is pointed to the leader goes there at once; nodes that point to each other do not keep a request going round.
+    #[test]
+    fn a_hint_is_followed_at_once_and_a_circle_is_left() {
+        let mut requests = Requests::new(1);
+        let request = Request {
             id: None,
             not_after_s: 9,
             timed_us: None,
@@ -377,44 +359,8 @@ mod tests {
             splits: None,
             step: None,
             mutations: Vec::new(),
-        }
-    }
-
-    /// A leader dies: what was sent to it, or to somebody who was to see to it, goes to the next one as soon as that is known.
-    #[test]
-    fn who_leads_anew_is_asked_at_once() {
-        let mut requests = Requests::new(1);
-        let (own, dead, next) = (NodeId(1), NodeId(2), NodeId(3));
-        let add = |requests: &mut Requests, request| {
-            requests.add(SetId(4), request, 5_000, Box::new(|_| ()))
         };
-        let sent = add(&mut requests, request());
-        assert_eq!(sent_to(&requests.attempt(sent, own, Some(dead), 0)), Some(dead));
-        let relayed = add(&mut requests, request());
-        assert!(requests.relay(relayed, NodeId(4), Some(dead), 0).is_some());
-        // One that could be done twice waits for its answer.
-        let once = add(&mut requests, Request { timed_us: Some(1), ..request() });
-        assert_eq!(sent_to(&requests.attempt(once, own, Some(dead), 0)), Some(dead));
-        // One that a hint sent to the next leader before this node knew of it.
-        let hinted = add(&mut requests, request());
-        assert_eq!(sent_to(&requests.attempt(hinted, own, Some(dead), 0)), Some(dead));
-        assert!(requests.answer(dead, hinted, ProposalAnswer::NotLeader(Some(next)), 0));
-        assert_eq!(sent_to(&requests.attempt(hinted, own, Some(dead), 0)), Some(next));
-        for known in [None, Some(dead)] {
-            assert!(requests.due(50, |_| known).is_empty(), "{known:?}");
-        }
-        assert_eq!(requests.due(100, |_| Some(next)), [sent, relayed]);
-        for number in [sent, relayed] {
-            assert_eq!(sent_to(&requests.attempt(number, own, Some(next), 100)), Some(next));
-        }
-        assert!(requests.due(150, |_| Some(next)).is_empty());
-    }
-
-    /// Who is pointed to the leader goes there at once; nodes that point to each other do not keep a request going round.
-    #[test]
-    fn a_hint_is_followed_at_once_and_a_circle_is_left() {
-        let mut requests = Requests::new(1);
-        let number = requests.add(SetId(4), request(), 5_000, Box::new(|_| ()));
+        let number = requests.add(SetId(4), request, 5_000, Box::new(|_| ()));
         let own = NodeId(1);
         let mut at = NodeId(2);
         assert_eq!(sent_to(&requests.attempt(number, own, Some(at), 0)), Some(at));
@@ -425,8 +371,8 @@ mod tests {
             at = next;
         }
         assert!(!requests.answer(at, number, ProposalAnswer::NotLeader(Some(NodeId(9))), 0));
-        assert!(requests.due(0, |_| None).is_empty());
-        assert_eq!(requests.due(RETRY_MS, |_| None), [number]);
+        assert!(requests.due(0).is_empty());
+        assert_eq!(requests.due(RETRY_MS), [number]);
         assert_eq!(requests.waiting(number), Some((SetId(4), 1 + HINTS_AT_ONCE_MAX)));
         // One that says that it leads itself, and does not, is no hint.
         assert_eq!(sent_to(&requests.attempt(number, own, Some(NodeId(3)), 20)), Some(NodeId(3)));

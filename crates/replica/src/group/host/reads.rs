@@ -110,7 +110,7 @@ impl Host {
         let leader = self.leader_of(set, tries);
         if self.is_cut_off(set, leader)
             && let Some(node) = self.relay_of(set, leader, tries)
-            && let Some((set, body)) = self.requests.relay(number, node, leader, self.now.ms)
+            && let Some((set, body)) = self.requests.relay(number, node, self.now.ms)
         {
             self.outbox.push((node, NodeMessage::Relay { number, set, body }));
             return;
