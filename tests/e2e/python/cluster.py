@@ -239,8 +239,13 @@ class Scenario:
 
     def caught_up(self):
         """Of four nodes only one may be away: the next one when this one has everything but what is just being written."""
-        members = lambda: list(self.session.execute("SELECT lag, leader FROM system_helenus.replicas"))
-        eventually("nobody is behind", lambda: all(row.lag < 20 and row.leader is not None for row in members()))
+        members = "SELECT set_id, node, role, term, last_index, lag, leader FROM system_helenus.replicas"
+
+        def nobody_behind():
+            equal([tuple(row) for row in self.session.execute(members) if row.lag >= 20 or row.leader is None], [])
+            return True
+
+        eventually("nobody is behind", nobody_behind)
 
     def killed(self):
         self.up(NODES - 1)

@@ -80,6 +80,9 @@ impl Member {
 
     /// Reads that were asked of somebody who does not lead any more, or did not yet, are asked for again at once: nobody answers them.
     pub(super) fn ask_again(&mut self) {
+        if self.reads.is_empty() {
+            return;
+        }
         let now = self.asked_of();
         let mut again = Vec::new();
         self.reads.retain_mut(|batch| {
