@@ -253,7 +253,10 @@ impl Field<'_> {
 
     fn operate(&self, dice: &mut Dice) -> Result<String, String> {
         let nodes = self.nodes();
-        let asked = *dice.pick(&nodes);
+        // Mostly one that runs: an operator would look.
+        let first = *dice.pick(&nodes);
+        let second = *dice.pick(&nodes);
+        let asked = if lock(&self.cluster).runs(first) { first } else { second };
         // What an operator is refused while nodes are down is no anomaly: it is noted, and tried again another time.
         let told = |done: std::io::Result<String>, what: String| match done {
             Ok(_) => what,
