@@ -107,7 +107,12 @@ impl Field<'_> {
         let mut dice = Dice::new(seed.wrapping_mul(31).wrapping_add(lane as u64 + 1));
         let mut complaints = Vec::new();
         while !self.ground.is_calm() {
-            self.ground.last(ms(dice.between(100, [2_000, 1_500, 3_000][lane.min(2)])));
+            let rest_max = match lane {
+                0 => 2_000,
+                1 => 1_500,
+                _ => 3_000,
+            };
+            self.ground.last(ms(dice.between(100, rest_max)));
             if self.ground.is_calm() {
                 break;
             }
