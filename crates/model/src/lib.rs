@@ -261,10 +261,11 @@ impl World {
         }
     }
 
-    /// The member that leads in the highest term, if it answers.
+    /// The member that leads in the highest term that anybody was elected in, if it answers. One of an earlier term may still take
+    /// itself for the leader: it asks a quorum before it answers, and is told.
     pub fn leader(&self, set: usize) -> Option<&Member> {
         let members = self.sets.get(set)?;
-        let newest = members.iter().filter(|it| it.leads).max_by_key(|it| it.term)?;
-        newest.answers().then_some(newest)
+        let term = members.iter().map(|it| it.term).max()?;
+        members.iter().find(|it| it.leads && it.term == term && it.answers())
     }
 }

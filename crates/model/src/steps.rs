@@ -200,7 +200,7 @@ impl World {
         // It applied all that before it proposed this, and wrote that down before.
         leader.kept_commit = leader.commit;
         if rule == Some(Rule::BornWhenCommitted) && entry == Entry::Split {
-            self.bear(node, rule);
+            self.bear(node, false, rule);
         }
     }
 
@@ -316,7 +316,7 @@ impl World {
         let matched = &mut self.sets[set][from].matched[to];
         *matched = (leader.commit as u8).max(*matched);
         if set == LEFT && has_split && rule == Some(Rule::RightByImageToo) {
-            self.bear(to, rule);
+            self.bear(to, true, rule);
         }
         Some(())
     }
@@ -331,19 +331,19 @@ impl World {
         // One that does not belong to the set any more does not lead it.
         member.leads &= members & 1 << node != 0;
         if is_born {
-            self.bear(node, rule);
+            self.bear(node, false, rule);
         }
     }
 
     /// The right half is born on a node, with what the left held at the split.
-    fn bear(&mut self, node: usize, rule: Option<Rule>) {
+    fn bear(&mut self, node: usize, by_image: bool, rule: Option<Rule>) {
         let left = &mut self.sets[LEFT][node];
         let Some(at) = left.split_at() else { return };
         let Some(configuration) = left.configuration_at(at, rule) else { return };
         // That it was born is on disk, and says that the split was committed.
         left.kept_commit = left.kept_commit.max(at + 1).min(left.commit);
-        let passed_by_image = rule == Some(Rule::RightByImageToo);
-        let image = if passed_by_image { 0 } else { left.writes(RIGHT, at) };
+        // Where an image brought the left past the split, what the right half held is not here any more.
+        let image = if by_image { 0 } else { left.writes(RIGHT, at) };
         let term = left.log[at].0;
         let is_there = self.sets[RIGHT][node].birth.is_some();
         if is_there && rule != Some(Rule::HeldBeforeSplit) {

@@ -107,7 +107,12 @@ impl Field<'_> {
         let mut dice = Dice::new(seed.wrapping_mul(31).wrapping_add(lane as u64 + 1));
         let mut complaints = Vec::new();
         while !self.ground.is_calm() {
-            self.ground.last(ms(dice.between(100, [2_000, 1_500, 3_000][lane.min(2)])));
+            let rest_max = match lane {
+                0 => 2_000,
+                1 => 1_500,
+                _ => 3_000,
+            };
+            self.ground.last(ms(dice.between(100, rest_max)));
             if self.ground.is_calm() {
                 break;
             }
@@ -253,7 +258,10 @@ impl Field<'_> {
 
     fn operate(&self, dice: &mut Dice) -> Result<String, String> {
         let nodes = self.nodes();
-        let asked = *dice.pick(&nodes);
+        // Mostly one that runs: an operator would look.
+        let first = *dice.pick(&nodes);
+        let second = *dice.pick(&nodes);
+        let asked = if lock(&self.cluster).runs(first) { first } else { second };
         // What an operator is refused while nodes are down is no anomaly: it is noted, and tried again another time.
         let told = |done: std::io::Result<String>, what: String| match done {
             Ok(_) => what,
