@@ -242,8 +242,11 @@ class Scenario:
         members = "SELECT set_id, node, role, term, last_index, lag, leader FROM system_helenus.replicas"
 
         def nobody_behind():
-            equal([tuple(row) for row in self.session.execute(members) if row.lag >= 20 or row.leader is None], [])
-            return True
+            written = self.session.execute("SELECT id FROM system_helenus.physical_partitions WHERE space = %s", (KEYSPACE,))
+            sets = {row.id for row in written}
+            rows = [row for row in self.session.execute(members) if row.set_id in sets]
+            equal([tuple(row) for row in rows if row.lag >= 20 or row.leader is None], [])
+            return len(rows) >= NODES
 
         eventually("nobody is behind", nobody_behind)
 
