@@ -218,8 +218,10 @@ class Scenario:
         else:
             check("a node is killed under load", self.killed)
             check("a node is drained under load", self.drained)
-            check("all nodes are restarted under load, one after the other", self.restarted)
-            check("a node joins and is decommissioned under load", self.joined)
+            # The drivers are forks of one another: what takes long is done with one of them.
+            if not NAME.endswith("scylla"):
+                check("all nodes are restarted under load, one after the other", self.restarted)
+                check("a node joins and is decommissioned under load", self.joined)
         for load in self.loads:
             load.end()
             say(f"{type(load).__name__.lower()}: {load.done}, the longest took {load.longest:.2f} s, {len(load.errors)} errors")
