@@ -164,7 +164,12 @@ func (s *clusterScenario) goOn(count int) error {
 // caughtUp: of four nodes only one may be away, so the next one goes when this one has everything but what is just being written.
 func (s *clusterScenario) caughtUp() error {
 	return eventually("nobody is behind", func() error {
-		members := s.session.Query("SELECT lag, leader FROM system_helenus.replicas").Idempotent(true).Iter()
+		var set int64
+		written := "SELECT id FROM system_helenus.physical_partitions WHERE space = ? LIMIT 1"
+		if err := s.session.Query(written, clusterKeyspace).Idempotent(true).Scan(&set); err != nil {
+			return err
+		}
+		members := s.session.Query("SELECT lag, leader FROM system_helenus.replicas WHERE set_id = ?", set).Idempotent(true).Iter()
 		var lag, leader *int64
 		count := 0
 		for members.Scan(&lag, &leader) {

@@ -218,8 +218,10 @@ class Scenario:
         else:
             check("a node is killed under load", self.killed)
             check("a node is drained under load", self.drained)
-            check("all nodes are restarted under load, one after the other", self.restarted)
-            check("a node joins and is decommissioned under load", self.joined)
+            # The drivers are forks of one another: what takes long is done with one of them.
+            if not NAME.endswith("scylla"):
+                check("all nodes are restarted under load, one after the other", self.restarted)
+                check("a node joins and is decommissioned under load", self.joined)
         for load in self.loads:
             load.end()
             say(f"{type(load).__name__.lower()}: {load.done}, the longest took {load.longest:.2f} s, {len(load.errors)} errors")
@@ -242,8 +244,11 @@ class Scenario:
         members = "SELECT set_id, node, role, term, last_index, lag, leader FROM system_helenus.replicas"
 
         def nobody_behind():
-            equal([tuple(row) for row in self.session.execute(members) if row.lag >= 20 or row.leader is None], [])
-            return True
+            written = self.session.execute("SELECT id FROM system_helenus.physical_partitions WHERE space = %s", (KEYSPACE,))
+            sets = {row.id for row in written}
+            rows = [row for row in self.session.execute(members) if row.set_id in sets]
+            equal([tuple(row) for row in rows if row.lag >= 20 or row.leader is None], [])
+            return len(rows) >= NODES
 
         eventually("nobody is behind", nobody_behind)
 
