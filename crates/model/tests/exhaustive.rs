@@ -1,5 +1,12 @@
 //! Every state that the model can come to, and the proof that it would notice: each rule is broken once.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a test that tells how much it tried, and the stories that it found"
+)]
+
 use model::{Bounds, PROPERTIES, Rule, Step, World};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 

@@ -193,14 +193,19 @@ impl Cluster {
 
     /// One more node joins; it answers when this returns, with its number.
     pub fn add(&mut self) -> io::Result<usize> {
-        let output = Command::new(&self.binary)
-            .args(["demo", "--add", "--data-dir"])
-            .arg(&self.data_dir)
-            .stdin(Stdio::null())
-            .output()?;
-        if !output.status.success() {
-            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
-        }
+        run_add(&mut self.add_command())?;
+        self.note_added()
+    }
+
+    /// What has one more node join; for who cannot wait for it with the cluster in hand.
+    pub(crate) fn add_command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(["demo", "--add", "--data-dir"]).arg(&self.data_dir).stdin(Stdio::null());
+        command
+    }
+
+    /// A node joined; its number.
+    pub(crate) fn note_added(&mut self) -> io::Result<usize> {
         let text = std::fs::read_to_string(self.data_dir.join("out"))?;
         let told: Vec<Member> = text.lines().filter_map(Member::told).collect();
         self.nodes.extend(told.into_iter().skip(self.nodes.len()));
@@ -370,6 +375,15 @@ impl Member {
             folder: PathBuf::from(folder),
             start: Start::default(),
         })
+    }
+}
+
+/// Waits until a node has joined, or says why not.
+pub(crate) fn run_add(command: &mut Command) -> io::Result<()> {
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
     }
 }
 

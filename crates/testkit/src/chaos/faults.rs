@@ -7,10 +7,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::ground::{Ground, lock};
-use crate::cluster::run_command;
+use crate::cluster::{run_add, run_command};
 use crate::differential::random::Dice;
 use crate::disk::{Board, Call, Fault};
-use crate::{Client, Cluster, Links};
+use crate::{Client, Cluster, Links, eventually};
 
 /// The lanes, for the picture.
 pub(crate) const LANES: [&str; 3] = ["processes", "links, disks, clocks", "operators"];
@@ -249,9 +249,9 @@ impl Field<'_> {
         }
         self.mend_disk(board);
         board.set_clock(0).map_err(said)?;
-        // A node whose disk failed may have ended; another lane may have it down on purpose, and starts it as well.
+        // A node whose log failed takes part in nothing until somebody starts it again.
         if what.contains("sync") {
-            self.bring_back(one)?;
+            self.end_and_start(&[one], false, Duration::ZERO)?;
         }
         Ok(what)
     }
@@ -280,12 +280,14 @@ impl Field<'_> {
                 Ok(told(done, format!("drained {asked}")))
             }
             7..10 if nodes.len() < self.first_nodes() + ADDED_MAX => {
-                let mut cluster = lock(&self.cluster);
-                let added = cluster.add();
-                if let Ok(node) = added {
+                // Nobody waits for it: it may take until a node that is paused goes on.
+                let mut command = lock(&self.cluster).add_command();
+                let added = run_add(&mut command).and_then(|()| {
+                    let mut cluster = lock(&self.cluster);
+                    let node = cluster.note_added()?;
                     self.ground.add_address(cluster.address(node));
-                }
-                drop(cluster);
+                    Ok(node)
+                });
                 Ok(told(added.map(|node| node.to_string()), "a node joins".to_owned()))
             }
             7..10 => self.leave(),
@@ -307,9 +309,10 @@ impl Field<'_> {
             lock(&self.gone).remove(&last);
             return Ok(format!("{last} leaves: refused, {}", error.to_string().trim()));
         }
-        let mut cluster = lock(&self.cluster);
-        self.ground.remove_address(cluster.address(last));
-        match cluster.wait_for_end(last) {
+        let address = lock(&self.cluster).address(last).to_owned();
+        self.ground.remove_address(&address);
+        let ended = || lock(&self.cluster).has_ended(last).is_ok_and(|it| it).then_some(());
+        match eventually("it ends", BACK_WITHIN, ended) {
             Ok(()) => Ok(format!("{last} left")),
             Err(error) => Err(format!("node {last} left and does not end: {error}")),
         }
