@@ -10,7 +10,7 @@ mod status;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use raft::eraftpb::{Entry, Message, MessageType};
+use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, Ready, StateRole};
 use slog::Logger;
 use storage::broken::{Rule, breaks};
@@ -669,7 +669,11 @@ impl Member {
             self.restore(&ready.snapshot().clone(), wishes);
         }
         if must_sync {
-            let state = ready.hs().map(|_| self.state().clone());
+            // A change of members is on disk with the knowledge that the one before it is committed: who started with the one and without the
+            // other would ask the members of before (`crates/model`, `CommitIsKeptWithChanges`).
+            let is_change = |entry: &Entry| entry.get_entry_type() != EntryType::EntryNormal;
+            let has_state = ready.hs().is_some() || entries.iter().any(is_change);
+            let state = has_state.then(|| self.state().clone());
             let entries = self.raw.mut_store().append(entries);
             wishes.appends.push(GroupAppend { state, entries, ..GroupAppend::default() });
         }

@@ -401,3 +401,44 @@ fn acknowledgements_and_votes_of_a_learner_decide_nothing() {
     cluster.tick(60);
     assert!(cluster.leader().is_some(), "both voters elect again");
 }
+
+/// A change of members lies on disk together with the knowledge that the change before it is committed. A node that restarts with the
+/// one and without the other would ask the members of before for their votes: `crates/model` tells how two leaders come of that.
+#[test]
+fn a_change_is_kept_with_the_commit_of_the_change_before_it() {
+    use super::changes::{Change, Step};
+    use super::entries::change_context;
+    let mut core = Core::new(Settings::default(), 1);
+    core.add(member(1, 3), Vec::new()).unwrap();
+    let change = |index: u64, change: Change| {
+        let mut entry = entry(index, 2);
+        entry.set_entry_type(raft::eraftpb::EntryType::EntryConfChangeV2);
+        entry.context = change_context(100, &change.encode());
+        entry
+    };
+    let steps = vec![Step::Voter(ReplicaId(40), NodeId(4)), Step::Remove(ReplicaId(30))];
+    let enter = change(2, Change { is_joint: true, steps });
+    let messages = [
+        message(MessageType::MsgAppend, 2, |it| {
+            (it.index, it.log_term, it.commit) = (1, 1, 1);
+            it.set_entries(vec![enter].into());
+        }),
+        // It is committed, and not applied yet: rows before it take their time.
+        message(MessageType::MsgHeartbeat, 2, |it| it.commit = 2),
+        message(MessageType::MsgAppend, 2, |it| {
+            (it.index, it.log_term, it.commit) = (2, 2, 2);
+            it.set_entries(vec![change(3, Change::leave())].into());
+        }),
+    ];
+    let (mut kept_commit, mut kept_last) = (0, 0);
+    for message in messages {
+        let outputs = core.turn([Input::Message { from: NodeId(2), message }]);
+        for (_, append) in &outputs.appends {
+            kept_commit = append.state.as_ref().map_or(kept_commit, |state| state.commit);
+            kept_last = append.entries.last().map_or(kept_last, |entry| entry.index);
+        }
+        core.turn([Input::Persisted(outputs.turn)]);
+    }
+    assert_eq!(kept_last, 3, "the end of the joint configuration is on disk");
+    assert!(kept_commit >= 2, "and that its begin is committed is not: {kept_commit}");
+}
