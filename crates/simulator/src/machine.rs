@@ -241,10 +241,7 @@ impl Machine {
         let Some(running) = self.running.take() else { return };
         let Running { storage, host, .. } = running;
         // The power may go while something is written: a part of it is there then, or all, and nobody was told.
-        if power
-            && random.below(2) == 0
-            && !std::env::var("SIM_OFF").unwrap_or_default().contains("torn")
-        {
+        if power && random.below(2) == 0 {
             self.disk.fail_sync_after(1);
             storage.step_log();
         }

@@ -552,27 +552,14 @@ impl World {
         found.expect("the ring is covered").1
     }
 
-    fn next_operation(&mut self, client: u32) {
-        if self.waiting.contains_key(&client) {
-            return;
-        }
-        if !self.is_healing && self.now_us < self.calm_until_us {
-            let after_us = self.calm_until_us - self.now_us + self.random.below(60 * MS);
-            return self.at(after_us, Event::Client(client));
-        }
-        let machine = self.random.below(self.machines.len() as u64) as usize;
+    /// What a client asks for next: of which key, and which others by the same batch.
+    fn draw_ask(&mut self, client: u32) -> (Key, Vec<Key>, Ask) {
         let seen = self.last_seen.values().copied().flatten().max();
         // Who got on asks for little more, so that everything comes to an end.
         let is_content = self.is_healing && self.has_got_on(client);
         let topic = match is_content {
             true => Topic::Plain,
             false => self.profile.topic(&mut self.random),
-        };
-        let off = std::env::var("SIM_OFF").unwrap_or_default();
-        let topic = match topic {
-            Topic::Timed if off.contains("timed") => Topic::Plain,
-            Topic::Shared if off.contains("shared") => Topic::Plain,
-            topic => topic,
         };
         let (random, value) = (&mut self.random, &mut self.next_value);
         let (mut also, mut ask) = match topic {
@@ -590,6 +577,19 @@ impl World {
         {
             *expected = self.last_seen.get(&key).copied().flatten();
         }
+        (key, also, ask)
+    }
+
+    fn next_operation(&mut self, client: u32) {
+        if self.waiting.contains_key(&client) {
+            return;
+        }
+        if !self.is_healing && self.now_us < self.calm_until_us {
+            let after_us = self.calm_until_us - self.now_us + self.random.below(60 * MS);
+            return self.at(after_us, Event::Client(client));
+        }
+        let machine = self.random.below(self.machines.len() as u64) as usize;
+        let (key, also, ask) = self.draw_ask(client);
         let set = self.set_of(key);
         let Some(is_here) = self.host(machine).map(|host| host.core().contains(set)) else {
             // A client finds another node.
