@@ -1,5 +1,5 @@
 //! What `helenus --version` tells of the build: the commit, the profile and the machine it is for. Without git, or
-//! outside of a clone, `HELENUS_COMMIT` names the commit, or nothing does.
+//! outside of a clone, `BUILD_COMMIT` names the commit, or nothing does.
 
 #![allow(
     clippy::disallowed_methods,
@@ -13,7 +13,7 @@ use std::process::Command;
 const COMMIT_CHARS: usize = 12;
 
 fn main() {
-    println!("cargo::rerun-if-env-changed=HELENUS_COMMIT");
+    println!("cargo::rerun-if-env-changed=BUILD_COMMIT");
     println!("cargo::rerun-if-changed=build.rs");
     // Where HEAD moves, in a clone as in a worktree of one.
     for name in ["HEAD", "logs/HEAD"] {
@@ -23,15 +23,15 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    let given = std::env::var("HELENUS_COMMIT").ok().filter(|commit| !commit.trim().is_empty());
+    let given = std::env::var("BUILD_COMMIT").ok().filter(|commit| !commit.trim().is_empty());
     let commit = given.or_else(|| git(&["rev-parse", "HEAD"]));
     let commit: String = match commit {
         Some(commit) => commit.trim().chars().take(COMMIT_CHARS).collect(),
         None => "unknown commit".to_owned(),
     };
     let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| "unknown".to_owned());
-    println!("cargo::rustc-env=HELENUS_COMMIT={commit}");
-    println!("cargo::rustc-env=HELENUS_BUILD={}, {}", variable("PROFILE"), variable("TARGET"));
+    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
+    println!("cargo::rustc-env=BUILD_KIND={}, {}", variable("PROFILE"), variable("TARGET"));
 }
 
 /// What git answers, if it is there and has an answer.

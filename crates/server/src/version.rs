@@ -4,14 +4,14 @@
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The commit it was built from, as far as the build knew it.
-pub(crate) const COMMIT: &str = env!("HELENUS_COMMIT");
+pub(crate) const COMMIT: &str = env!("BUILD_COMMIT");
 
 /// All of it: version, commit, profile and target.
 pub(crate) const LONG: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (",
-    env!("HELENUS_COMMIT"),
+    env!("BUILD_COMMIT"),
     ", ",
-    env!("HELENUS_BUILD"),
+    env!("BUILD_KIND"),
     ")"
 );

@@ -42,7 +42,10 @@ fn new_node() -> (Node, String) {
     let setting = format!("metrics.listen={address}");
     let costly =
         ["--set", &setting, "--set", "log.costly_ru=1", "--set", "storage.log_segment=1MiB"];
-    (Node::start(Path::new(BINARY), &costly).unwrap(), address)
+    let node = Node::start(Path::new(BINARY), &costly).unwrap();
+    // It is whole once it has said that it runs.
+    node.output().unwrap();
+    (node, address)
 }
 
 fn work(node: &Node) -> Client {

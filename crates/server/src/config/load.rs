@@ -228,6 +228,10 @@ fn read_environment(
 ) -> Result<(), ConfigError> {
     for (variable, value) in environment {
         let Some(rest) = variable.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+        // No setting: the password of whoever asks a node.
+        if variable == crate::password::VARIABLE {
+            continue;
+        }
         let origin = Origin::Environment { name: variable.clone() };
         match SETTINGS.iter().find(|setting| setting.environment_name() == *variable) {
             Some(setting) => give(given, setting.name, value.clone(), origin)?,
