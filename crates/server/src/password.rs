@@ -86,6 +86,7 @@ impl Credentials {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test makes its own file")]
 mod tests {
     use super::*;
 

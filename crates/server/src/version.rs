@@ -7,11 +7,5 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) const COMMIT: &str = env!("BUILD_COMMIT");
 
 /// All of it: version, commit, profile and target.
-pub(crate) const LONG: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    " (",
-    env!("BUILD_COMMIT"),
-    ", ",
-    env!("BUILD_KIND"),
-    ")"
-);
+pub(crate) const LONG: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ", ", env!("BUILD_KIND"), ")");

@@ -36,6 +36,7 @@ use crate::sure::{part, sure, tail};
 use crate::tree::deletions::{self, PartitionDeletions};
 use crate::tree::keys::{self, SPACE_ROWS};
 use crate::tree::progress::{Applied, SetProgress};
+use crate::tree::purge::is_same;
 use crate::tree::store::{OpenStore, TableStore};
 use crate::weigh::Touched;
 pub(crate) use judged::Judged;
@@ -128,6 +129,8 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
     }
     if let Some(asked) = &place.asked {
         progress.note_outcome(place.applied, &result, change.written_sum);
+        // Also where it wrote nothing: a log that went without it would be summed without it at the next start.
+        opened.note_write(place.position, 0);
         let grown = asked.keep(opened, place, &result, weight);
         core.pressure.change(grown);
     }
@@ -450,11 +453,11 @@ impl<'c> RowsChange<'c> {
         if after.exceeds(self.spill_bounds()) && head_length == 0 && !after.is_empty {
             let frozen = self.freeze(&after, None, &Loaded::default())?;
             self.keep_frozen(index, frozen);
-        } else if let Some(pending) = self.rows.get_mut(index) {
-            let is_same = match &current {
-                Some(current) => !after.is_empty && **current == *after.bytes,
-                None => after.is_empty,
-            };
+        } else {
+            let horizon_s = self.judged.horizon_s;
+            let is_same =
+                is_same(current.as_ref(), head_length, &after, horizon_s).map_err(of_row)?;
+            let Some(pending) = self.rows.get_mut(index) else { return Ok(()) };
             if !is_same {
                 pending.is_changed = true;
                 pending.value = (!after.is_empty).then(|| TreeBytes::from(after.bytes.as_slice()));

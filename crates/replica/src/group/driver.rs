@@ -65,7 +65,6 @@ pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 /// Called by the thread when entries of a set were applied that somebody wants to hear of.
 pub type OnApplied = Box<dyn Fn() + Send + Sync>;
 
-#[expect(clippy::large_enum_variant, reason = "the larger ones are said once in the life of a set")]
 enum Question {
     Submit {
         set: SetId,

@@ -275,7 +275,7 @@ impl IndexBuild {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
     use std::time::Duration;
 
     use super::*;
@@ -283,12 +283,12 @@ mod tests {
     /// A builder that missed its end kept its node from stopping, for ever.
     #[test]
     fn a_builder_does_not_miss_that_it_must_stop() {
-        let (ended, end) = channel();
-        std::thread::spawn(move || {
+        let (ended, end) = sync_channel(1);
+        let waiting = move || {
             let (builds, is_stopping) = (IndexBuilds::default(), AtomicBool::new(false));
             let is_first = AtomicBool::new(true);
             std::thread::scope(|scope| {
-                let (told, was_told) = channel();
+                let (told, was_told) = sync_channel(1);
                 // It is told to stop right after it looked whether it must.
                 let look = || {
                     if !is_first.swap(false, Ordering::Relaxed) {
@@ -306,7 +306,8 @@ mod tests {
                 assert!(builds.next(&look, WhenIdle::Wait).is_none());
             });
             let _ = ended.send(());
-        });
+        };
+        std::thread::Builder::new().spawn(waiting).unwrap();
         assert_eq!(end.recv_timeout(Duration::from_secs(10)), Ok(()), "it waits for ever");
     }
 }

@@ -123,6 +123,8 @@ pub(crate) struct After {
     largest_value: usize,
     /// The elements of its largest collection.
     most_elements: usize,
+    /// The row before had something that died before the horizon, which is left out.
+    pub(crate) left_out_dead: bool,
     /// What was live before; nothing where it was not measured.
     pub(crate) sum_before: LiveSum,
     /// What is live now; nothing where it was not measured.
@@ -189,6 +191,13 @@ impl Before<'_> {
     fn deletion(&self) -> Option<Deletion> {
         let deletion = self.row.and_then(|row| row.deletion());
         deletion.filter(|deletion| deletion.deleted_at_s >= self.horizon_s)
+    }
+
+    /// Whether its liveness or its deletion died before the horizon.
+    fn has_dead_head(&self) -> bool {
+        self.row.is_some_and(|row| {
+            row.liveness() != self.liveness() || row.deletion() != self.deletion()
+        })
     }
 
     /// What covered the row before the mutation, with the deletion that comes with a change.
@@ -296,8 +305,10 @@ fn write_row(
             old.advance()?;
         }
     }
+    let left_out_dead = old.has_dead || before.has_dead_head();
     let sum_before = old.sum.map(|old| old.sum).unwrap_or_default();
-    Ok(After { bytes: writer.finish(), is_empty, largest_value, most_elements, sum_before, sum })
+    let bytes = writer.finish();
+    Ok(After { bytes, is_empty, largest_value, most_elements, left_out_dead, sum_before, sum })
 }
 
 /// Takes the first cell; a change may name the same place twice.
@@ -318,6 +329,8 @@ struct OldCells<'a> {
     cells: Option<Cells<'a>>,
     next: Option<CellRef<'a>>,
     horizon_s: u32,
+    /// Some of those that were met died too long ago.
+    has_dead: bool,
     /// What is live of those that were met.
     sum: Option<OldSum<'a>>,
 }
@@ -329,6 +342,7 @@ impl<'a> OldCells<'a> {
             cells: before.row.map(|row| row.cells()),
             next: None,
             horizon_s: before.horizon_s,
+            has_dead: false,
             sum: measured.map(|(measure, row)| OldSum::new(row, before.covering_us, measure)),
         };
         old.advance()?;
@@ -346,6 +360,7 @@ impl<'a> OldCells<'a> {
                 }
                 return Ok(());
             }
+            self.has_dead = true;
         }
         self.next = None;
         Ok(())

@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use tree::courtesy::Courtesy;
+use tree::engine::TreeBytes;
 use tree::{Kept, Sieve, Sieving};
 use types::{CellRef, CorruptRow, Deletion, Expiry, Liveness, RowView, RowWriter};
 
 use super::keys::{self, SPACE_PARTS, SPACE_REQUESTS, SPACE_ROWS};
 use crate::apply::once;
-use crate::merge::row::is_dead_before;
+use crate::merge::row::{After, is_dead_before};
+use crate::sure::tail;
 
 /// Makes a filter for each compaction of one table. It purges up to the horizon that the table's sorted
 /// files hold with their replay points: whatever is replayed over those files takes what died before for gone.
@@ -147,4 +149,24 @@ pub(crate) fn purge_row(row: &[u8], horizon_s: u32, out: Vec<u8>) -> Result<Purg
         }
     }
     Ok(Purged::Smaller(writer.finish()))
+}
+
+/// Whether a change left a row as it was. What died before the horizon may be gone from the tree of one member of a set and not from
+/// another's, as their compactions went: that it goes now is no change, or members would write, and sum, different things.
+pub(crate) fn is_same(
+    current: Option<&TreeBytes>,
+    head_length: usize,
+    after: &After,
+    horizon_s: u32,
+) -> Result<bool, CorruptRow> {
+    let Some(current) = current else { return Ok(after.is_empty) };
+    if !after.left_out_dead {
+        return Ok(!after.is_empty && **current == *after.bytes);
+    }
+    let row = tail(current, head_length);
+    Ok(match purge_row(row, horizon_s, Vec::new())? {
+        Purged::Gone => after.is_empty,
+        Purged::Smaller(left) => !after.is_empty && left == tail(&after.bytes, head_length),
+        Purged::Unchanged => !after.is_empty && **current == *after.bytes,
+    })
 }
