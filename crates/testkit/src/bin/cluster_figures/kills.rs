@@ -206,7 +206,7 @@ impl Run {
             }
             return answer.map(drop);
         }
-        let list = number << 32 | turn / LIST_MAX;
+        let list = (number << 32) | (turn / LIST_MAX);
         let text = format!("UPDATE figures.lists SET l = l + [{turn}] WHERE k = {list}");
         let answer = ask(client, &text);
         let mut writer = lock(writer);

@@ -232,7 +232,7 @@ impl Load {
         let mut due = self.now();
         while !self.is_done.load(Ordering::SeqCst) {
             turn += 1;
-            let key = (number << 32 | turn % 1000).to_be_bytes().to_vec();
+            let key = ((number << 32) | (turn % 1000)).to_be_bytes().to_vec();
             let value = turn.to_be_bytes().to_vec();
             self.timed(&mut seen.writes, || {
                 execute(&mut client, &insert, vec![key.clone(), value.clone()])
