@@ -50,7 +50,7 @@ fn the_same_seed_tells_the_same_story() {
 /// them; where a change of the code changes the stories of seeds, it tells where to begin now.
 #[test]
 fn broken_rules_are_found() {
-    const RULES: [(Rule, u64); 28] = [
+    const RULES: [(Rule, u64); 34] = [
         (Rule::TellBeforeSync, 17),
         (Rule::TellVoteBeforeSync, 80),
         (Rule::ReadWithoutAsking, 1),
@@ -79,6 +79,12 @@ fn broken_rules_are_found() {
         (Rule::WriteThroughSplit, 61),
         (Rule::ReadThroughSplit, 29),
         (Rule::BeginSplitAnew, 3),
+        (Rule::ForgetIntents, 6),
+        (Rule::ForgetParts, 6),
+        (Rule::FinishBeforeParts, 21),
+        (Rule::ForgetBatchesInTransfer, 4),
+        (Rule::ForgetPartsAtOnce, 46),
+        (Rule::TimeBatchesByClock, 59),
     ];
     for (rule, first) in RULES {
         let found = (first..first + 40).any(|seed| run(seed, Some(rule)).finding.is_some());
