@@ -91,7 +91,14 @@ fn term() -> impl Strategy<Value = Term> {
 /// `('x')` in front of a colon is a tuple, not the name of a class.
 #[test]
 fn a_tuple_of_one_text_may_be_a_key() {
-    for text in ["{('z'): 'w'}", "{('z'): 1, ('y'): ('x')}", "[('z')]", "('z')"] {
+    for text in [
+        "{('z'): 'w'}",
+        "{('z'): 1, ('y'): ('x')}",
+        "{('z'): f(), ('y'): f('x')}",
+        "{('z'): k.f()}",
+        "[('z')]",
+        "('z')",
+    ] {
         let term = cql::parse_term(text).unwrap();
         assert_eq!(term.to_string(), text);
     }

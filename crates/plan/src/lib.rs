@@ -30,4 +30,6 @@ pub use plan::{
 };
 pub use prepare::{SessionContext, prepare};
 pub use row::{CellStamp, EmptyRow, RowAccess, RowLayout, StoredRow, ValueSink};
-pub use values::{BatchLimits, BindContext, NoValues, UuidSource, Value, Values};
+pub use values::{
+    BatchLimits, BindContext, Keys, NoValues, UuidSource, Value, Values, WriteWatch, Written,
+};

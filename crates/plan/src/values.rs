@@ -89,6 +89,38 @@ pub struct BindContext<'a> {
     pub protocol_version: u8,
     /// How large a batch may be.
     pub batch_limits: BatchLimits,
+    /// Who is told what is written, if anybody wants to know.
+    pub watch: Option<&'a dyn WriteWatch>,
+}
+
+/// Is told what statements write, column by column, before it is written.
+pub trait WriteWatch {
+    /// A column of one row is written.
+    fn on_written(&self, written: &Written<'_>);
+
+    /// A statement of a batch names so many keys. Of all statements the logical partitions come first.
+    fn on_keys(&self, keys: Keys);
+}
+
+/// How many keys a statement of a batch names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Logical partitions.
+    Partitions(usize),
+    /// Rows in each of them.
+    Rows(usize),
+}
+
+/// What a statement writes into a column of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written<'a> {
+    /// The name of the column.
+    pub column: &'a str,
+    /// How many elements a collection is given, or given in addition; `None` where single ones are set, and for all
+    /// other types.
+    pub items: Option<usize>,
+    /// Of each value that is written, the bytes of what names it in its collection, and its own.
+    pub sizes: &'a [(usize, usize)],
 }
 
 /// From where on a batch over several logical partitions is told of, or refused.

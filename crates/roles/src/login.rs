@@ -18,6 +18,8 @@ pub enum LoginError {
     FirstPassword,
     /// Too many want to be checked.
     TooMany,
+    /// The role has as many sessions as it may.
+    TooManySessions { name: String, sessions_max: usize },
 }
 
 impl fmt::Display for LoginError {
@@ -32,6 +34,10 @@ impl fmt::Display for LoginError {
                 "{DEFAULT_SUPERUSER} still has its first password, which works from the node's own machine only: change it there with ALTER ROLE {DEFAULT_SUPERUSER} WITH PASSWORD = '...'"
             ),
             LoginError::TooMany => f.write_str("too many logins wait to be checked; try again"),
+            LoginError::TooManySessions { name, sessions_max } => write!(
+                f,
+                "{name} has {sessions_max} sessions on this node already, which is all that limits.sessions_per_role allows: close one, or have the limit raised"
+            ),
         }
     }
 }

@@ -114,7 +114,7 @@ impl Roles {
     }
 
     /// Whether it, or a role it was granted, may do everything.
-    pub(crate) fn is_superuser(&self, name: &str) -> bool {
+    pub fn is_superuser(&self, name: &str) -> bool {
         self.reach(name)
             .iter()
             .filter_map(|name| self.roles.get(name))

@@ -21,7 +21,7 @@ mod type_text;
 
 pub use ddl::{
     ChangeKind, ChangeTarget, DdlContext, Profile, SchemaChange, SchemaEvent, apply,
-    is_virtual_keyspace, resolve_type, truncated_table,
+    is_system_keyspace, is_virtual_keyspace, resolve_type, truncated_table,
 };
 pub use describe::{DescribeResult, describe};
 pub use difference::Difference;

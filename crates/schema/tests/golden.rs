@@ -182,7 +182,7 @@ fn facts() -> NodeFacts {
         partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".into(),
         gossip_generation: 1,
         truncated_at: BTreeMap::from([(types::TableId(1), vec![1])]),
-        helenus_version: "0.1.0".into(),
+        helenus_version: "0.2.0".into(),
         data_dir: "data".into(),
         profile: "default".into(),
         started_at_ms: 0,

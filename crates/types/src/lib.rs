@@ -15,6 +15,7 @@ pub mod condition;
 mod cql_type;
 mod ids;
 pub mod key;
+mod list_id;
 mod map_cell;
 pub mod mutation;
 pub mod outcome;
@@ -29,6 +30,7 @@ pub use condition::{Check, ColumnPart, Comparison, Condition, RowCondition};
 pub use cql_type::{CqlType, UserType, quote_identifier};
 pub use ids::{ColumnId, NodeId, ReplicaId, SetId, TableId, UuidText};
 pub use key::{ClusteringRange, PartitionKey, RowPosition, successor};
+pub use list_id::ListId;
 pub use map_cell::{map_cell, split_map_cell};
 pub use mutation::{
     CellAction, CellChange, Deletion, Expiry, Liveness, Mutation, Operation, RowChange,

@@ -8,6 +8,7 @@ use crate::condition::Condition;
 use crate::cql_type::CqlType;
 use crate::ids::{ColumnId, TableId};
 use crate::key::{ClusteringRange, PartitionKey, RowPosition};
+use crate::list_id::ListId;
 
 /// A change to one logical partition of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +93,42 @@ impl Mutation {
             })
     }
 
+    /// Whether it may add elements to lists: what it writes has names as those have. A list's elements stand in the order in which its set
+    /// takes them, so that it is not the same to do it again.
+    pub fn may_extend_lists(&self) -> bool {
+        let mut paths = self.operations.iter().filter_map(Operation::row).flat_map(element_paths);
+        paths.any(|path| ListId::of_path(path).is_some())
+    }
+
+    /// When the first and the last of the elements were made that it adds to lists, microseconds since the epoch.
+    pub fn list_times(&self, is_list: impl Fn(ColumnId) -> bool) -> Option<(i64, i64)> {
+        let mut times: Option<(i64, i64)> = None;
+        for cell in self.operations.iter().filter_map(Operation::row).flat_map(|it| &it.cells) {
+            if let CellAction::Set { path: Some(path), .. } = &cell.action
+                && is_list(cell.column)
+                && let Some(id) = ListId::of_path(path)
+            {
+                let (first, last) = times.unwrap_or((id.made_us(), id.made_us()));
+                times = Some((first.min(id.made_us()), last.max(id.made_us())));
+            }
+        }
+        times
+    }
+
+    /// Makes the elements later that it adds to lists; earlier by less than nothing.
+    pub fn delay_lists(&mut self, is_list: impl Fn(ColumnId) -> bool, by_us: i64) {
+        for operation in &mut self.operations {
+            let Operation::Row(change) = operation else { continue };
+            for cell in change.cells.iter_mut().filter(|cell| is_list(cell.column)) {
+                if let CellAction::Set { path: Some(path), .. } = &mut cell.action
+                    && let Some(id) = ListId::of_path(path)
+                {
+                    *path = Bytes::from(id.made_later(by_us).path());
+                }
+            }
+        }
+    }
+
     /// Makes all its times later; earlier by less than nothing.
     pub fn delay(&mut self, by_us: i64) {
         let later = |timestamp_us: &mut i64| *timestamp_us = timestamp_us.saturating_add(by_us);
@@ -110,6 +147,14 @@ impl Mutation {
     }
 }
 
+/// The names of the elements that a change writes.
+fn element_paths(change: &RowChange) -> impl Iterator<Item = &Bytes> {
+    change.cells.iter().filter_map(|cell| match &cell.action {
+        CellAction::Set { path, .. } => path.as_ref(),
+        _ => None,
+    })
+}
+
 /// One change within a logical partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -124,6 +169,16 @@ pub enum Operation {
     },
     /// One row is changed.
     Row(RowChange),
+}
+
+impl Operation {
+    /// The change, if it is one of a row.
+    fn row(&self) -> Option<&RowChange> {
+        match self {
+            Operation::Row(change) => Some(change),
+            Operation::DeletePartition(_) | Operation::DeleteRange { .. } => None,
+        }
+    }
 }
 
 /// A change to one row.

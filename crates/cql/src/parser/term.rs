@@ -128,9 +128,10 @@ impl Parser<'_> {
     }
 
     fn is_term_start(&self) -> bool {
-        // In `{('x'): 'y'}` the colon is the map's.
+        // In `{('x'): 'y'}` the colon is the map's, and in `{('x'): f()}`: no marker is called.
         if self.peek() == Token::Colon {
-            return self.is_ident_at(1);
+            let is_called = matches!(self.peek_at(2), Token::LeftParen | Token::Dot);
+            return self.is_ident_at(1) && !is_called;
         }
         matches!(
             self.peek(),

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use types::value::timeuuid::mirrored_timeuuid;
 use types::value::{ListIter, MapIter, TupleIter, encode_ordered, is_canonical};
-use types::{CellAction, CellChange, CqlType, Expiry, map_cell};
+use types::{CellAction, CellChange, CqlType, Expiry, ListId, map_cell};
 
 use super::operation::{Action, Operation};
 use crate::error::{PlanError, invalid};
@@ -25,10 +24,6 @@ pub(super) struct CellWriter<'o, 'v> {
     pub(super) eval: &'v Evaluation<'v>,
     pub(super) out: &'o mut Vec<CellChange>,
 }
-
-/// Prepended list elements get times mirrored at this one, 1 January 2010, so that they sort before
-/// appended ones, later ones first.
-const PREPEND_REFERENCE_MS: i64 = 1_262_304_000_000;
 
 fn value_of<'v>(
     term: &'v Term,
@@ -148,9 +143,8 @@ impl<'v> CellWriter<'_, 'v> {
             CqlType::List { .. } => {
                 for element in ListIter::new(value) {
                     let element = Bytes::copy_from_slice(element?.unwrap_or_default());
-                    let path =
-                        Bytes::copy_from_slice(&list_path(&self.eval.context.uuids.time_uuid()));
-                    self.set(operation, Some(path), element);
+                    let id = ListId::back(self.eval.context.uuids.time_uuid());
+                    self.set(operation, Some(Bytes::from(id.path())), element);
                 }
             }
             CqlType::Set { element, .. } => {
@@ -190,11 +184,9 @@ impl<'v> CellWriter<'_, 'v> {
         let elements = ListIter::new(value).collect::<Result<Vec<_>, _>>()?;
         // Each gets a uuid of its own: those of one moment differ in their last tick only.
         for element in elements.iter().rev() {
-            let fresh = self.eval.context.uuids.time_uuid();
-            let uuid = mirrored_timeuuid(&fresh, PREPEND_REFERENCE_MS).unwrap_or(fresh);
-            let path = Bytes::copy_from_slice(&list_path(&uuid));
+            let id = ListId::front(self.eval.context.uuids.time_uuid());
             let value = Bytes::copy_from_slice(element.unwrap_or_default());
-            self.set(operation, Some(path), value);
+            self.set(operation, Some(Bytes::from(id.path())), value);
         }
         Ok(())
     }
@@ -337,12 +329,6 @@ pub(super) fn path_of(ty: &CqlType, bytes: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(bytes.len() + 4);
     encode_ordered(ty, bytes, false, &mut out);
     Bytes::from(out)
-}
-
-fn list_path(uuid: &[u8; 16]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(17);
-    encode_ordered(&CqlType::TimeUuid, uuid, false, &mut out);
-    out
 }
 
 fn field_path(index: u16) -> Bytes {

@@ -22,7 +22,7 @@ use crate::expression::{BoundValues, Evaluation};
 use crate::java_hash;
 use crate::plan::{BatchPlan, ModifyPlan, Prepared, PreparedKind};
 use crate::restriction::StatementKind;
-use crate::values::{BindContext, Value, Values};
+use crate::values::{BindContext, Keys, Value, Values};
 
 /// A BATCH, ready to be bound to values.
 #[derive(Debug)]
@@ -59,6 +59,11 @@ impl PreparedBatch {
         let views: Vec<&PreparedModification> = statements.iter().collect();
         check_batch(kind, &views, attributes.timestamp.is_some())?;
         Ok(PreparedBatch { kind, statements, attributes })
+    }
+
+    /// Its statements, in order.
+    pub fn statements(&self) -> &[PreparedModification] {
+        &self.statements
     }
 
     /// The tables it writes to, each once.
@@ -236,6 +241,7 @@ fn bind_items<'a>(
             warnings: Vec::new(),
         });
     }
+    tell_keys(items, context)?;
     let mut mutations: Vec<Mutation> = Vec::new();
     let mut places: HashMap<(TableId, PartitionKey), usize, foldhash::fast::FixedState> =
         HashMap::default();
@@ -245,6 +251,9 @@ fn bind_items<'a>(
         with_values(statement, &eval, |eval| {
             let keys = statement.restrictions.bind_keys(eval)?;
             let target = statement.bind_target(eval)?;
+            if let (Some(watch), Target::Rows(rows)) = (context.watch, &target) {
+                watch.on_keys(Keys::Rows(rows.len()));
+            }
             for key in keys {
                 let operations = statement.changes(&target, stamp, eval)?;
                 if operations.is_empty() {
@@ -271,6 +280,20 @@ fn bind_items<'a>(
     }
     let warnings = size::check(kind, &mutations, items, context.batch_limits)?;
     Ok(BatchPlan { kind, mutations, conditional: None, warnings })
+}
+
+/// Tells how many logical partitions each statement names, before anything is said of what it writes.
+fn tell_keys(
+    items: &[(&PreparedModification, BoundValues<'_>)],
+    context: &BindContext<'_>,
+) -> Result<(), PlanError> {
+    let Some(watch) = context.watch else { return Ok(()) };
+    for (statement, values) in items {
+        let eval = Evaluation { values: *values, context };
+        let keys = with_values(statement, &eval, |eval| statement.restrictions.bind_keys(eval))?;
+        watch.on_keys(Keys::Partitions(keys.len()));
+    }
+    Ok(())
 }
 
 /// What a conditional write asks of one row.

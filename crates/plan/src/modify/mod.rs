@@ -16,6 +16,7 @@ mod operation;
 mod outcome;
 mod prepared;
 mod size;
+mod watch;
 
 pub use batch::{BatchItem, PreparedBatch, bind_batch};
 pub use outcome::{ConditionalResult, ConditionalRows};

@@ -15,6 +15,7 @@ use super::attributes::Attributes;
 use super::condition::PreparedCondition;
 use super::indexed::check_cells;
 use super::operation::{Operation, prepare_assignment, prepare_deletion};
+use super::watch;
 use crate::error::{PlanError, invalid};
 use crate::expression::{Evaluation, Scope};
 use crate::restriction::{Demands, Restrictions, StatementKind};
@@ -165,8 +166,13 @@ impl PreparedModification {
         !self.condition.is_none()
     }
 
+    /// Whether it is a DELETE.
+    pub fn is_delete(&self) -> bool {
+        self.kind == StatementKind::Delete
+    }
+
     /// Whether it brings its own timestamp.
-    pub(super) fn has_timestamp(&self) -> bool {
+    pub fn has_timestamp(&self) -> bool {
         self.attributes.timestamp.is_some()
     }
 
@@ -300,7 +306,12 @@ impl PreparedModification {
         let mut cells = Vec::with_capacity(operations.len());
         let mut writer = CellWriter { stamp, eval, out: &mut cells };
         for operation in operations {
+            let before = writer.out.len();
             writer.apply(operation)?;
+            if let Some(watch) = eval.context.watch {
+                let written = writer.out.get(before..).unwrap_or_default();
+                watch::tell(watch, &self.table, operation, written);
+            }
         }
         check_cells(&self.table, &cells)?;
         Ok(cells)

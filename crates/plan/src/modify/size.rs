@@ -151,7 +151,7 @@ fn row_bytes(position: &RowPosition, row: &RowSize<'_>, table: &Table) -> usize 
     bytes
 }
 
-fn path_bytes(path: &[u8], ty: &CqlType) -> usize {
+pub(super) fn path_bytes(path: &[u8], ty: &CqlType) -> usize {
     let element = match ty {
         CqlType::List { .. } => &CqlType::TimeUuid,
         CqlType::Set { element, .. } => element,

@@ -39,6 +39,8 @@ pub struct PreparedSelect {
     pub reversed: bool,
     /// SELECT DISTINCT.
     pub distinct: bool,
+    /// ALLOW FILTERING stands there, needed or not.
+    pub allows_filtering: bool,
     pub(crate) restrictions: Restrictions,
     statics: Statics,
     limit: Option<Term>,
@@ -101,6 +103,7 @@ impl PreparedSelect {
             // As in Cassandra, the one row of each key is looked for from the beginning, whatever the order.
             reversed: order.reversed && !select.distinct,
             distinct: select.distinct,
+            allows_filtering: select.allow_filtering,
             restrictions,
             limit,
             per_partition_limit,

@@ -80,5 +80,6 @@ pub fn context(uuids: &Uuids) -> BindContext<'_> {
         uuids,
         protocol_version: 5,
         batch_limits: plan::BatchLimits::default(),
+        watch: None,
     }
 }

@@ -37,7 +37,7 @@ impl Resource<'_> {
 }
 
 /// Whether a keyspace is one that the system brings along.
-pub(crate) fn is_system_keyspace(name: &str) -> bool {
+pub fn is_system_keyspace(name: &str) -> bool {
     let name = name.to_lowercase();
     [LOCAL, REPLICATED, COMPUTED].iter().any(|names| names.contains(&name.as_str()))
 }

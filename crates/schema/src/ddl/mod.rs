@@ -31,8 +31,8 @@ use types::TableId;
 use crate::error::{SchemaError, invalid};
 use crate::model::{Keyspace, Schema, Table};
 
-pub use access::is_virtual_keyspace;
-pub(crate) use access::{is_local_system_keyspace, is_system_keyspace};
+pub(crate) use access::is_local_system_keyspace;
+pub use access::{is_system_keyspace, is_virtual_keyspace};
 pub(crate) use create_table::{in_definition_order, system_table};
 pub use provision::{ProvisionRules, SpacePast, provision};
 pub use resolve::resolve_type;

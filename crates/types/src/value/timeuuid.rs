@@ -36,6 +36,15 @@ pub fn mirrored_timeuuid(bytes: &[u8], around_ms: i64) -> Option<[u8; 16]> {
     Some(build(ticks_of_millis(around_ms).wrapping_mul(2).wrapping_sub(ticks), lower))
 }
 
+/// The uuid of so many ticks (of a tenth of a microsecond) later, with the same lower half. `None` unless it is a version 1 uuid.
+pub fn timeuuid_ticks_later(bytes: &[u8], ticks: i64) -> Option<[u8; 16]> {
+    let (upper, lower) = split_uuid(bytes)?;
+    if upper & 0xf000 != VERSION_BITS {
+        return None;
+    }
+    Some(build(reorder_time(upper & !VERSION_BITS).wrapping_add_signed(ticks), lower))
+}
+
 /// The lower half: variant, 14 bits of clock sequence, and a node that says it is no MAC address.
 pub fn lower_half(clock_sequence: u16, node: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = node;
