@@ -18,6 +18,8 @@ pub enum Rule {
     ReadBeforeApplied,
     /// What became of a request is not looked up when it comes again.
     ForgetRequests,
+    /// What became of requests is not written with what they changed.
+    ForgetUnsettled,
     /// A leader gives seconds that fall behind those of entries before.
     LetSecondsFall,
     /// A request that must not be applied twice is sent again without its name.
@@ -26,6 +28,8 @@ pub enum Rule {
     ApplyLate,
     /// A leader gives times that fall behind those given before.
     LetTimestampsFall,
+    /// Elements of lists stand in the order of the clocks of those that were asked for them.
+    LetListsMix,
     /// A leader proposes before it applied an entry of its term.
     ProposeEarly,
     /// A copy of an entry takes back what is behind it.
@@ -94,11 +98,23 @@ pub enum Rule {
     ForgetPartsAtOnce,
     /// A batch takes the time of its coordinator, whatever its sets were given before.
     TimeBatchesByClock,
+    /// Rows are handed over while entries of another set that wrote rows there are in memory only.
+    InstallOverReplay,
+    /// A leader reads by itself for longer than others let nobody else lead.
+    LeaseTooLong,
+    /// A leader reads by itself though others may have applied what is not on its own disk.
+    ReadUnapplied,
+    /// A member that is started again votes at once, whatever it promised before.
+    VoteAfterRestart,
+    /// A leader that lets another one lead reads by itself all the same.
+    LeaseThroughHandOver,
+    /// A member that hears of a later term votes at once, whatever it promised its leader.
+    VoteInLaterTerm,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 45] = [
+    pub const ALL: [Rule; 53] = [
         Rule::TellBeforeSync,
         Rule::TellVoteBeforeSync,
         Rule::ForgetVote,
@@ -106,10 +122,12 @@ impl Rule {
         Rule::ReadAsLeaderWithoutAsking,
         Rule::ReadBeforeApplied,
         Rule::ForgetRequests,
+        Rule::ForgetUnsettled,
         Rule::LetSecondsFall,
         Rule::RetryWithoutId,
         Rule::ApplyLate,
         Rule::LetTimestampsFall,
+        Rule::LetListsMix,
         Rule::ProposeEarly,
         Rule::LetCopiesCut,
         Rule::ApplyTakenBack,
@@ -144,6 +162,12 @@ impl Rule {
         Rule::ForgetBatchesInTransfer,
         Rule::ForgetPartsAtOnce,
         Rule::TimeBatchesByClock,
+        Rule::InstallOverReplay,
+        Rule::LeaseTooLong,
+        Rule::ReadUnapplied,
+        Rule::VoteAfterRestart,
+        Rule::LeaseThroughHandOver,
+        Rule::VoteInLaterTerm,
     ];
 }
 

@@ -97,7 +97,8 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
             return answer;
         }
     }
-    let now_s = mutation.now_s.unwrap_or(place.now_s);
+    // Of what died before the horizon nothing can be told: some have it, and some do not.
+    let now_s = mutation.now_s.unwrap_or(place.now_s).max(horizon_s);
     let judged = Judged::new(&progress, now_s, horizon_s);
     let (key, row) = SCRATCH.take();
     let mut change = RowsChange::new(core, &store, opened, mutation, judged, (key, row));
@@ -131,7 +132,7 @@ pub(crate) fn apply(core: &Core, place: Place, mutation: &Mutation) -> Result<Do
         progress.note_outcome(place.applied, &result, change.written_sum);
         // Also where it wrote nothing: a log that went without it would be summed without it at the next start.
         opened.note_write(place.position, 0);
-        let grown = asked.keep(opened, place, &result, weight);
+        let grown = asked.keep(opened, &progress, place, &result, weight);
         core.pressure.change(grown);
     }
     // Where its row could not be read it was not applied, and nothing behind it will be.

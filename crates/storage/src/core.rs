@@ -136,6 +136,8 @@ pub(crate) struct Core {
     pub(crate) groups: Groups,
     /// Old deletions that leaders are to take away.
     pub(crate) sweeps: WantedSweeps,
+    /// Tables that were dropped since this node runs.
+    pub(crate) drop_count: AtomicU64,
     /// Knows the set of a key, once somebody does.
     pub(crate) locate: OnceLock<Locate>,
     pub(crate) trees_folder: PathBuf,
@@ -180,6 +182,7 @@ impl Core {
             definitions: Definitions::default(),
             groups: Groups::default(),
             sweeps: WantedSweeps::default(),
+            drop_count: AtomicU64::new(0),
             locate: OnceLock::new(),
             home,
             sizes: SizesSeed {
@@ -405,6 +408,7 @@ impl Core {
     pub(crate) fn drop_store(&self, table: TableId) -> Option<Arc<TableStore>> {
         let mut stores = self.stores.write();
         stores.dropped.insert(table);
+        self.drop_count.fetch_add(1, Ordering::Relaxed);
         stores.by_table.remove(&table).inspect(|old| old.mark_dropped())
     }
 

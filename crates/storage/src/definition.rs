@@ -20,6 +20,10 @@ use schema::Table;
 use types::codec::Malformed;
 use types::{HiddenCells, Mutation, SetId, TableId};
 
+use crate::error::TreeError;
+use crate::tree::keys::SPACE_DEFINITIONS;
+use tree::engine::{LATEST, SortedTree};
+
 /// A definition of a table as a replica set's log carries it.
 #[derive(Debug)]
 pub(crate) struct Definition {
@@ -141,6 +145,11 @@ impl Definitions {
         self.0.lock().versions.retain(|(_, set), _| !sets.contains(set));
     }
 
+    /// What died before this second may be purged from the files that come next.
+    pub(crate) fn announced_s(&self, table: TableId) -> u32 {
+        self.0.lock().tables.get(&table).map_or(0, |known| known.horizon_s)
+    }
+
     /// The horizon of a set that is at that second: nothing is raised by it.
     pub(crate) fn horizon_s(&self, table: TableId, now_s: u32, retention_s: Option<u32>) -> u32 {
         let known = self.0.lock();
@@ -164,4 +173,21 @@ impl Definitions {
         }
         known.horizon_s
     }
+}
+
+/// The definitions that a tree keeps, by version.
+pub(crate) fn load_definitions(
+    tree: &dyn SortedTree,
+) -> Result<HashMap<u64, Arc<Definition>, FixedState>, TreeError> {
+    let mut definitions = HashMap::default();
+    for item in tree.range(&[SPACE_DEFINITIONS], &[SPACE_DEFINITIONS + 1], LATEST) {
+        let (_, value) = item?;
+        let malformed = || TreeError::Corrupt("a definition is not readable".into());
+        let (retention_s, bytes) = value.split_first_chunk::<4>().ok_or_else(malformed)?;
+        let bytes = Bytes::copy_from_slice(bytes);
+        let definition = Definition::decode(u32::from_be_bytes(*retention_s), bytes);
+        let definition = definition.map_err(|_| malformed())?;
+        definitions.insert(definition.table.version, Arc::new(definition));
+    }
+    Ok(definitions)
 }

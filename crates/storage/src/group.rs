@@ -10,8 +10,9 @@ use node_log::{
     Configuration, EntryHead, EntryPlace, GroupAppend, GroupState, Position, RecoveredGroup, Slot,
 };
 use parking_lot::Mutex;
+use schema::Table;
 use types::codec::Malformed;
-use types::{Mutation, ReplicaId, RingRange, SetId, TableId};
+use types::{ColumnId, CqlType, Mutation, ReplicaId, RingRange, SetId, TableId};
 
 use crate::apply::once::Asked;
 use crate::commit::{CommitResult, Durable, Outcomes, apply_entry, validate};
@@ -151,11 +152,15 @@ impl Storage {
         self.log.synced()
     }
 
-    /// A member begins on this node. Durable with what is awaited next. Returns where the log says so.
+    /// A member begins on this node. Durable with what is awaited next. Returns where the log says so; [`CommitError::Moved`] if this node
+    /// had the set alone before.
     pub fn begin_group(&self, state: &GroupState) -> Result<Position, CommitError> {
-        // What a set wrote before stays: its entries would be taken for some that were applied.
+        // What a set wrote before stays: its entries would be taken for some that were applied. Another node may name any set.
         let lone = self.log.lone_index(state.set);
-        assert!(lone <= state.cut.index, "set {} has {lone} entries already", state.set.0);
+        if lone > state.cut.index {
+            tracing::error!(set = state.set.0, lone, "a set that was here alone gets no member");
+            return Err(CommitError::Moved);
+        }
         let appended = self.log.append_birth(state)?;
         self.core.groups.recovered(&RecoveredGroup::new(state.clone()));
         Ok(appended.position)
@@ -336,6 +341,27 @@ impl Storage {
         }
     }
 
+    /// Has something done on a thread of its own, where there are threads: it may take long. It is told whether it is.
+    pub fn do_apart(&self, name: &str, work: Work) {
+        if self.core.options.driver == Driver::Steps {
+            return work(false);
+        }
+        let work = Arc::new(Mutex::new(Some(work)));
+        let apart = Arc::clone(&work);
+        let run = move || {
+            let work = apart.lock().take();
+            if let Some(work) = work {
+                work(true);
+            }
+        };
+        // Without a thread it is done here.
+        if std::thread::Builder::new().name(name.to_owned()).spawn(run).is_err()
+            && let Some(work) = { work.lock().take() }
+        {
+            work(false);
+        }
+    }
+
     /// Whether everything that was appended is durable.
     pub fn is_synced(&self) -> bool {
         self.log.synced() >= self.log.end()
@@ -354,6 +380,35 @@ impl Storage {
     /// Refuses what could not be stored, before it is proposed.
     pub fn validate(&self, mutations: &[Mutation]) -> Result<(), CommitError> {
         mutations.iter().try_for_each(validate)
+    }
+
+    /// Has elements that are added to lists be later than everything that their set was given before, and no later than a bound: a list's elements
+    /// stand in the order in which its set took them, whichever node gave them their ids. Returns when the last was made, if there
+    /// are any, and whether something was changed.
+    pub fn order_lists(
+        &self,
+        mutations: &mut [Mutation],
+        after_us: i64,
+        latest_us: i64,
+    ) -> Option<(i64, bool)> {
+        let mut all: Option<(i64, i64)> = None;
+        for mutation in mutations.iter().filter(|it| it.may_extend_lists()) {
+            let Some(table) = self.core.schema.table(mutation.table) else { continue };
+            if let Some((first, last)) = mutation.list_times(|column| is_list(&table, column)) {
+                let (before, behind) = all.unwrap_or((first, last));
+                all = Some((before.min(first), behind.max(last)));
+            }
+        }
+        let (first_us, last_us) = all?;
+        if first_us > after_us && last_us <= latest_us {
+            return Some((last_us, false));
+        }
+        let by_us = after_us.saturating_add(1).saturating_sub(first_us);
+        for mutation in mutations.iter_mut() {
+            let Some(table) = self.core.schema.table(mutation.table) else { continue };
+            mutation.delay_lists(|column| is_list(&table, column), by_us);
+        }
+        Some((last_us.saturating_add(by_us), true))
     }
 
     /// What the leader of a set must propose before mutations, as kind and body: the definitions that they were planned by.
@@ -375,7 +430,7 @@ impl Storage {
         for (number, table) in tables.chain(emptied).enumerate() {
             let store = self.core.store(table)?;
             let opened = store.for_read().ok()??;
-            let known = Asked::new(request, number).answer(opened, set);
+            let known = Asked::new(request, number).answer(opened, &opened.progress(set));
             match known.map_err(|error| CommitError::Tree { table, error }) {
                 Ok(answer) => outcomes.set(number, answer?),
                 Err(error) => return Some(Err(error)),
@@ -405,6 +460,9 @@ impl Storage {
     }
 }
 
+/// Something that may take long; it is told whether it is done on a thread of its own.
+pub type Work = Box<dyn FnOnce(bool) + Send>;
+
 impl Storage {
     /// The sum over everything that a set applied to all of its tables: equal on all members that are as far.
     pub fn set_checksum(&self, set: SetId) -> u64 {
@@ -425,6 +483,11 @@ impl Storage {
         sum
     }
 
+    /// How many tables were dropped since this node runs: their part of the sums goes with them.
+    pub fn drop_count(&self) -> u64 {
+        self.core.drop_count.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// As if a member had applied something else: for simulations of what members do then.
     #[doc(hidden)]
     pub fn spoil_checksum(&self, set: SetId, table: TableId) {
@@ -437,6 +500,11 @@ impl Storage {
 }
 
 /// What the trees know of a set may be more than what the log says is committed.
+fn is_list(table: &Table, column: ColumnId) -> bool {
+    let column = table.column_by_id(column);
+    column.is_some_and(|column| matches!(column.cql_type, CqlType::List { frozen: false, .. }))
+}
+
 pub(crate) fn raise_commits(
     core: &crate::core::Core,
     groups: &mut BTreeMap<SetId, RecoveredGroup>,

@@ -24,6 +24,7 @@ use crate::staging::{Staged, Staging, is_staged_name, staged_name};
 use crate::storage::Storage;
 use crate::sure::tail;
 use crate::tree::keys::{self, SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS};
+use crate::tree::purge::PurgeHold;
 use crate::tree::store::{OpenStore, TableStore};
 use tree::engine::{LATEST, TreeBytes};
 
@@ -133,7 +134,9 @@ impl Ingest<'_> {
     fn finish(&self, head: &TableHead) -> Result<(), TreeError> {
         let _open = self.opened.hold_open();
         let progress = self.opened.progress(self.set);
-        let purged_s = self.opened.purged_s();
+        // The next files are purged by what was announced, also where those of now are not yet.
+        let announced_s = self.core.definitions.announced_s(self.store.id);
+        let purged_s = self.opened.purged_s().max(announced_s);
         if purged_s > head.point.horizon_s && !breaks(Rule::PurgeAheadOfTransfer) {
             let tree = (self.opened.tree.as_ref(), self.opened.tree.draw_seqno());
             let seconds = (head.point.horizon_s, purged_s);
@@ -176,6 +179,13 @@ fn ingest(
         let (opened, cache_key) = (store.for_write()?, Vec::new());
         Ok(Some(Ingest { core, store, opened, set: head.set, position, cache_key }))
     };
+    // Until each tree knows how far the set is, nothing of what comes may be purged further.
+    let mut holds = Vec::new();
+    for (number, table) in head.tables.iter().enumerate() {
+        if let Some(ingest) = with(number)? {
+            holds.push(PurgeHold::new(&ingest.opened.purge, table.point.horizon_s));
+        }
+    }
     for number in 0..stores.len() {
         if let Some(mut ingest) = with(number)?
             && !breaks(Rule::SkipEmptyingRange)
@@ -218,6 +228,7 @@ fn ingest(
             core.queue_builds(store);
         }
     }
+    drop(holds);
     core.definitions.forget_sets(&[head.set]);
     Ok(head)
 }
@@ -258,7 +269,7 @@ pub(crate) fn apply_truncate(
     core.queue_builds(&store);
     let _open = opened.hold_open();
     if let Some(asked) = &place.asked {
-        let grown = asked.keep(opened, place, &Ok(Outcome::Applied), 0);
+        let grown = asked.keep(opened, &progress, place, &Ok(Outcome::Applied), 0);
         core.pressure.change(grown);
     }
     opened.note_write(place.position, 1);

@@ -23,7 +23,7 @@ use crate::options::Driver;
 use crate::sizes::walk::walk_due;
 use crate::sweeping::ring_of;
 use crate::tree::store::{OpenStore, TableStore};
-use crate::tree::sweep::{sweep_deletions, sweep_spilled};
+use crate::tree::sweep::{Shape, sweep_deletions, sweep_spilled};
 use node_log::broken::{Rule, breaks};
 use node_log::{Log, Position, is_disk_failure, is_shortage};
 use tree::engine::too_many_runs;
@@ -605,7 +605,11 @@ impl Shared {
         opened.want_seal();
         self.flush(store)?;
         let cache = &self.core.cache;
-        let bytes = sweep_spilled(store, opened, cache, store.horizon_s(), &goes_on)?;
+        let shape = match self.core.groups.floor_s() {
+            Some(_) => Shape::Stays,
+            None => Shape::AsIsLeft,
+        };
+        let bytes = sweep_spilled(store, opened, cache, (store.horizon_s(), shape), &goes_on)?;
         self.core.pressure.grow(bytes);
         self.flush(store)?;
         let watermark = opened.watermark();

@@ -104,6 +104,13 @@ pub(crate) struct Loaded {
     whole: BTreeSet<ColumnId>,
 }
 
+impl Loaded {
+    /// Whether a key is that of an element that was put back.
+    pub(crate) fn has_element(&self, key: &[u8]) -> bool {
+        self.elements.contains_key(key)
+    }
+}
+
 /// Puts parts of a row back. `prefix`: of its cells; `out`: what the row is appended to.
 pub(crate) fn thaw<'w>(
     view: &RowView<'_>,

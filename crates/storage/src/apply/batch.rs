@@ -39,17 +39,20 @@ pub(crate) fn apply_step(
         }
         Some(Step::Done(places)) => each(places, |number, batch| {
             let until_s = place(number).now_s.saturating_add(PART_S);
-            change(core, place(number), batch.table, |opened| end_intent(opened, batch, until_s))
+            let end = |opened: &OpenStore| end_intent(opened, batch, until_s);
+            change(core, place(number), batch.table, Sums::All, end)
         }),
         Some(Step::Remove(places)) => each(places, |number, batch| {
-            change(core, place(number), batch.table, |opened| remove_intent(opened, batch))
+            let remove = |opened: &OpenStore| remove_intent(opened, batch);
+            change(core, place(number), batch.table, Sums::All, remove)
         }),
         Some(Step::Forget(forgets)) => {
             let parts =
                 forgets.iter().flat_map(|forget| forget.parts.iter().map(move |it| (forget, it)));
             let parts: Vec<(&Forget, &PartPlace)> = parts.collect();
             each(&parts, |number, (forget, part)| {
-                change(core, place(number), part.table, |opened| forget_part(opened, forget, part))
+                let forget = |opened: &OpenStore| forget_part(opened, forget, part);
+                change(core, place(number), part.table, Sums::Keys, forget)
             })
         }
     }
@@ -62,11 +65,20 @@ fn each<T>(
     items.iter().enumerate().try_for_each(|(number, item)| apply(number, item))
 }
 
+/// What members compare of what is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sums {
+    All,
+    /// What a change cost is in the answer to it, and depends on the indexes of a node.
+    Keys,
+}
+
 /// Writes what `work` says to the tree of a table, once.
 fn change(
     core: &Core,
     place: Place,
     table: TableId,
+    sums: Sums,
     work: impl FnOnce(&OpenStore) -> Result<Writes, CommitError>,
 ) -> Result<(), CommitError> {
     // It was dropped, and everything in it.
@@ -94,7 +106,9 @@ fn change(
         let seqno = opened.tree.draw_seqno();
         for (key, value) in writes {
             sum.update(key);
-            sum.update(value.as_deref().unwrap_or_default());
+            if sums == Sums::All {
+                sum.update(value.as_deref().unwrap_or_default());
+            }
             grown += match value {
                 Some(value) => opened.tree.insert(key, TreeBytes::from(value.as_slice()), seqno),
                 None => opened.tree.remove(key, seqno),
@@ -120,14 +134,15 @@ fn apply_intent(
     let Some(at) = request.batch_place() else { return Ok(()) };
     let asked = Asked::intent(request);
     let of_tree = |error| CommitError::Tree { table: at.table, error };
-    change(core, place, at.table, |opened| {
-        match asked.known(opened, &opened.progress(place.set), place).map_err(of_tree)? {
+    change(core, place, at.table, Sums::All, |opened| {
+        let progress = opened.progress(place.set);
+        match asked.known(opened, &progress, place).map_err(of_tree)? {
             Known::Answered(Err(error)) => return Err(error),
             // It was decided before, and may be over by now.
             Known::Answered(Ok(_)) => return Ok(Writes::new()),
             Known::New => {}
         }
-        let known = asked.keep(opened, place, &Ok(Outcome::Applied), 0);
+        let known = asked.keep(opened, &progress, place, &Ok(Outcome::Applied), 0);
         core.pressure.change(known);
         if intent.others.is_empty() {
             return Ok(Writes::new());

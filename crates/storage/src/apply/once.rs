@@ -1,7 +1,7 @@
 //! Requests that must not be applied twice: a coordinator that lost an answer asks again, perhaps another leader.
 //!
-//! What became of such a request is kept in the tree that it changed, so that both are in sorted files or neither is. A
-//! repeat gets the first answer. After its last second a request is refused, and only then is the answer forgotten.
+//! What became of such a request is kept in the tree that it changed, so that both are in sorted files or neither is; that it was
+//! applied is in memory alone until then (`tree/answers.rs`). A repeat gets the first answer. After its last second a request is refused, and only then is the answer forgotten.
 
 use bytes::Bytes;
 use types::codec::{Decoder, Malformed, push_counted, push_length, push_optional, push_varint};
@@ -13,6 +13,7 @@ use super::Place;
 use crate::batch::Step;
 use crate::entry::{Request, RequestId};
 use crate::error::{CommitError, TreeError};
+use crate::tree::answers::{ANSWER_BYTES, AppliedAnswer, Look, find_in_blocks};
 use crate::tree::keys::{part_key, request_key, request_number};
 use crate::tree::progress::SetProgress;
 use crate::tree::store::OpenStore;
@@ -82,48 +83,68 @@ impl Asked {
         if breaks(Rule::ForgetParts) && self.part_at.is_some() {
             return Ok(Known::New);
         }
-        let Some(RequestId(id)) = self.id else { return Ok(Known::New) };
-        // The other mutations of a request come behind its first. Parts of batches are named by others, and come in any order.
-        let highest = || highest_of_namer(opened, place.set, id);
-        let is_first = self.number == 0 && self.part_at.is_none();
-        if is_first && !progress.may_be_answered(id, highest)? {
-            return Ok(Known::New);
-        }
-        Ok(self.answer(opened, place.set)?.map_or(Known::New, Known::Answered))
+        Ok(self.answer(opened, progress)?.map_or(Known::New, Known::Answered))
     }
 
     /// What became of the mutation in a set, if that is kept.
     pub(crate) fn answer(
         &self,
         opened: &OpenStore,
-        set: SetId,
+        progress: &SetProgress,
     ) -> Result<Option<Result<Done, CommitError>>, TreeError> {
         let Some(RequestId(id)) = self.id else { return Ok(None) };
-        let key = self.key(set, id);
-        let Some(bytes) = opened.tree.get(&key, LATEST)? else { return Ok(None) };
+        let applied = |weight| Ok(Done { outcome: Outcome::Applied, weight });
+        let (set, mut is_in_block) = (progress.set(), false);
+        // Parts of batches are named by others, and come in any order.
+        if self.part_at.is_none() {
+            let highest = || highest_of_namer(opened, set, id);
+            match progress.answers().look(id, self.number, highest)? {
+                Look::Nowhere => return Ok(None),
+                Look::Applied { weight } => return Ok(Some(applied(weight))),
+                Look::InTree { in_block } => is_in_block = in_block,
+            }
+        }
+        let Some(bytes) = opened.tree.get(&self.key(set, id), LATEST)? else {
+            if !is_in_block {
+                return Ok(None);
+            }
+            let weight = find_in_blocks(opened.tree.as_ref(), set, id, self.number)?;
+            return Ok(weight.map(applied));
+        };
         let answer = decode_answer(Bytes::copy_from_slice(&bytes));
         let unreadable =
             |Malformed| TreeError::Corrupt("what became of a request is not readable".into());
         answer.map(Some).map_err(unreadable)
     }
 
-    /// Keeps what became of it, in the same memtable as what it changed. Returns how much that grew.
+    /// Keeps what became of it, in the same memtable as what it changed, or until that is frozen. Returns how much memory that takes.
     pub(crate) fn keep(
         &self,
         opened: &OpenStore,
+        progress: &SetProgress,
         place: Place,
         result: &Result<Outcome, CommitError>,
         weight: u64,
     ) -> i64 {
         let Some(RequestId(id)) = self.id else { return 0 };
+        let is_plain = self.part_at.is_none() && matches!(result, Ok(Outcome::Applied));
+        let answer = AppliedAnswer::new(id, self.number, self.not_after_s, weight);
+        if let Some(answer) = answer.filter(|_| is_plain) {
+            progress.answers().keep(id, answer, place.now_s);
+            opened.note_write(place.position, ANSWER_BYTES);
+            return ANSWER_BYTES;
+        }
         // A part is remembered until its batch's set says otherwise, never by time.
         let not_after_s = if self.part_at.is_some() { UNTIL_TOLD_S } else { self.not_after_s };
-        let mut value = Vec::with_capacity(ANSWER_BYTES);
+        let mut value = Vec::with_capacity(ANSWER_BYTES_MIN);
         value.extend_from_slice(&not_after_s.to_be_bytes());
         if !encode_answer(result, weight, &mut value) {
             return 0;
         }
         let key = self.key(place.set, id);
+        if self.part_at.is_none() {
+            progress.answers().note_in_tree(id);
+        }
         let seqno = opened.tree.draw_seqno();
         let grown = opened.tree.insert(&key, TreeBytes::from(value), seqno).cast_signed();
         opened.note_write(place.position, grown);
@@ -149,7 +170,7 @@ pub(crate) fn not_after_s(value: &[u8]) -> Option<u32> {
 }
 
 /// What an answer takes that says nothing but that it was applied.
-const ANSWER_BYTES: usize = 4 + 1 + 10;
+const ANSWER_BYTES_MIN: usize = 4 + 1 + 10;
 const APPLIED: u8 = 0;
 const NOT_APPLIED: u8 = 1;
 const REFUSED: u8 = 2;

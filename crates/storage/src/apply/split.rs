@@ -72,6 +72,8 @@ fn copy_answers(opened: &OpenStore, place: Place, right: SetId) -> Result<i64, T
     if breaks(Rule::ForgetIdsInSplit) {
         return Ok(1);
     }
+    let settled = opened.tree.draw_seqno();
+    opened.progress(place.set).answers().settle(place.set, opened.tree.as_ref(), settled);
     let (from, end) = requests_bounds(place.set);
     let mut answers = Vec::new();
     for item in opened.tree.range(&from, &end, LATEST) {

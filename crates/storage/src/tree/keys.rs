@@ -145,7 +145,7 @@ pub(crate) fn requests_bounds(set: SetId) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Space, set, id, number.
-const REQUEST_KEY_BYTES: usize = 1 + 4 + 16 + 4;
+pub(super) const REQUEST_KEY_BYTES: usize = 1 + 4 + 16 + 4;
 
 /// Where it is kept what became of a mutation of a request.
 pub(crate) fn request_key(set: SetId, id: u128, number: u32) -> [u8; REQUEST_KEY_BYTES] {

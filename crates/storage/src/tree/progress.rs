@@ -7,8 +7,9 @@ use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, MutexGuard};
 use types::{Outcome, RingToken, SetId};
 
+use super::answers::Answers;
 use crate::definition::Definition;
-use crate::error::{CommitError, TreeError};
+use crate::error::CommitError;
 use node_log::broken::{Rule, breaks};
 use tree::engine::{SeqNo, TreeBytes};
 
@@ -91,8 +92,8 @@ pub(crate) struct SetProgress {
     pub(super) horizon_s: AtomicU32,
     /// Over what was applied of a set with several members.
     pub(super) checksum: AtomicU64,
-    /// The highest named requests that the tree has answers of, by who named them.
-    pub(super) named: Mutex<Vec<(u64, u64)>>,
+    /// What became of named requests.
+    pub(super) answers: Mutex<Answers>,
     /// Odd while several keys are being written.
     pub(super) epoch: AtomicU64,
     /// Its keys are another set's by now. Changes under the lock of `readers`.
@@ -106,9 +107,6 @@ pub(crate) struct SetProgress {
     /// written again.
     pub(super) kept: Mutex<Option<ReplayPoint>>,
 }
-
-/// So many who name requests are remembered: one for each start of each node.
-const NAMERS_MAX: usize = 64;
 
 /// Nothing says how long what is dead stays.
 pub(super) const FOR_EVER_S: u32 = u32::MAX;
@@ -135,7 +133,7 @@ impl SetProgress {
             retention_s: AtomicU32::new(retention_s),
             horizon_s: AtomicU32::new(point.map_or(0, |point| point.horizon_s)),
             checksum: AtomicU64::new(point.map_or(0, |point| point.checksum)),
-            named: Mutex::new(Vec::new()),
+            answers: Mutex::default(),
             epoch: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
             limit: Mutex::new(None),
@@ -143,6 +141,10 @@ impl SetProgress {
             readers: Mutex::new(Vec::new()),
             kept: Mutex::new(point),
         }
+    }
+
+    pub(crate) fn set(&self) -> SetId {
+        self.set
     }
 
     pub(crate) fn replay_point(&self) -> ReplayPoint {
@@ -159,7 +161,7 @@ impl SetProgress {
     pub(crate) fn install(&self, point: ReplayPoint, definition: Option<Arc<Definition>>) {
         let retention_s = definition.as_ref().map_or(FOR_EVER_S, |it| it.retention_s);
         // Answers came with the rows.
-        self.named.lock().clear();
+        *self.answers.lock() = Answers::default();
         self.definition.store(definition);
         self.retention_s.store(retention_s, Ordering::Relaxed);
         self.horizon_s.store(point.horizon_s, Ordering::Relaxed);
@@ -168,26 +170,10 @@ impl SetProgress {
         self.ordinal.store(point.applied.ordinal, Ordering::Release);
     }
 
-    /// Whether a request may have been answered before: names rise, so one that is above all that were answered was not.
-    /// `highest` looks into the tree, once for each who gives names. Only called by the one who applies this set.
-    pub(crate) fn may_be_answered(
-        &self,
-        id: u128,
-        highest: impl FnOnce() -> Result<Option<u64>, TreeError>,
-    ) -> Result<bool, TreeError> {
-        let (namer, number) = ((id >> 64) as u64, id as u64);
-        let mut named = self.named.lock();
-        if let Some((_, known)) = named.iter_mut().find(|(known, _)| *known == namer) {
-            let is_new = number > *known;
-            *known = (*known).max(number);
-            return Ok(!is_new);
-        }
-        let highest = highest()?;
-        if named.len() >= NAMERS_MAX {
-            named.remove(0);
-        }
-        named.push((namer, highest.map_or(number, |highest| highest.max(number))));
-        Ok(highest.is_some_and(|highest| number <= highest))
+    /// What is known of named requests beside the tree. Changed only by the one who applies this set, and when what is in memory is
+    /// written into the tree.
+    pub(crate) fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock()
     }
 
     /// Several keys are about to change. Only called by the one who applies this set.

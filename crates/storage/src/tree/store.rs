@@ -20,7 +20,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use schema::KeyShape;
@@ -28,11 +27,11 @@ use types::{RingToken, SetId, TableId};
 
 use super::deletions::DeletedPartitions;
 use super::guards::Guards;
-use super::keys::{SPACE_DEFINITIONS, SPACE_HORIZON, SPACE_PROGRESS, definition_key, progress_key};
+use super::keys::{SPACE_HORIZON, SPACE_PROGRESS, definition_key, progress_key};
 use super::progress::{Applied, FOR_EVER_S, ReplayPoint, SetProgress};
 use super::purge::{PurgeFactory, PurgeHold};
 use crate::core::Poison;
-use crate::definition::Definition;
+use crate::definition::load_definitions;
 use crate::error::TreeError;
 use crate::index::leftovers::Leftovers;
 use crate::index::set::IndexSet;
@@ -603,6 +602,7 @@ impl OpenStore {
         }
         let seqno = self.tree.draw_seqno();
         self.write_definitions(seqno);
+        self.settle_answers(seqno);
         for (_, progress) in self.sets.read().iter() {
             let point = progress.replay_point();
             let mut kept = progress.kept.lock();
@@ -631,6 +631,13 @@ impl OpenStore {
         let bytes = self.active_bytes.swap(0, Ordering::AcqRel);
         self.sealed_bytes.fetch_add(bytes, Ordering::AcqRel);
         Ok(true)
+    }
+
+    /// Writes what is known of requests in memory alone. While nobody applies.
+    fn settle_answers(&self, seqno: SeqNo) {
+        for (set, progress) in self.sets.read().iter() {
+            progress.answers().settle(*set, self.tree.as_ref(), seqno);
+        }
     }
 
     /// Writes the definitions in force that the tree does not have, and removes those that no set uses.
@@ -726,20 +733,23 @@ impl OpenStore {
     /// A view of all sets that does not change while it is held.
     pub(crate) fn snapshot_of_all(&self) -> Snapshot<'_> {
         let _nobody_applies = self.seal.write();
+        Snapshot { store: self, set: None, seqno: self.begin_reading_all() }
+    }
+
+    /// While nobody applies.
+    fn begin_reading_all(&self) -> SeqNo {
         self.publish_all();
         let seqno = self.tree.next_seqno();
         self.change_readers_of_all(|readers| readers.push(seqno));
-        Snapshot { store: self, set: None, seqno }
+        seqno
     }
 
     /// A view of all sets for somebody who cannot hold on to the store: it lasts until [`OpenStore::end_view`]. Nothing of it is
     /// purged either.
     pub(crate) fn begin_view(&self) -> (SeqNo, PurgeHold) {
         let _nobody_applies = self.seal.write();
-        self.publish_all();
-        let seqno = self.tree.next_seqno();
-        self.change_readers_of_all(|readers| readers.push(seqno));
-        (seqno, PurgeHold::new(&self.purge, self.purge.horizon_s()))
+        self.settle_answers(self.tree.draw_seqno());
+        (self.begin_reading_all(), PurgeHold::new(&self.purge, self.purge.horizon_s()))
     }
 
     /// Nobody reads any more from a view.
@@ -755,23 +765,6 @@ impl OpenStore {
     pub(crate) fn snapshot(&self, set: SetId, last: RingToken) -> Snapshot<'_> {
         self.current_snapshot(set, last).unwrap_or_else(|| self.snapshot_of_all())
     }
-}
-
-/// The definitions that a tree keeps, by version.
-fn load_definitions(
-    tree: &dyn SortedTree,
-) -> Result<HashMap<u64, Arc<Definition>, FixedState>, TreeError> {
-    let mut definitions = HashMap::default();
-    for item in tree.range(&[SPACE_DEFINITIONS], &[SPACE_DEFINITIONS + 1], LATEST) {
-        let (_, value) = item?;
-        let malformed = || TreeError::Corrupt("a definition is not readable".into());
-        let (retention_s, bytes) = value.split_first_chunk::<4>().ok_or_else(malformed)?;
-        let bytes = Bytes::copy_from_slice(bytes);
-        let definition = Definition::decode(u32::from_be_bytes(*retention_s), bytes);
-        let definition = definition.map_err(|_| malformed())?;
-        definitions.insert(definition.table.version, Arc::new(definition));
-    }
-    Ok(definitions)
 }
 
 /// Registered while somebody reads.

@@ -102,11 +102,21 @@ pub(crate) fn uncovered(
     covering_us: i64,
 ) -> Result<Vec<(TreeBytes, Option<TreeBytes>)>, TreeError> {
     let keep = |row: &[u8], out: Vec<u8>| without_covered(row, covering_us, out);
-    keep_of_row(tree, key, value, &keep)
+    keep_of_row(tree, key, value, &keep, Shape::AsIsLeft)
 }
 
 /// What is left of a row: `None` if nothing is. The new row is appended to the bytes.
 type Keep<'k> = dyn Fn(&[u8], Vec<u8>) -> Result<Option<Vec<u8>>, CorruptRow> + 'k;
+
+/// What becomes of a row that has spilled cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// As what is left of it.
+    AsIsLeft,
+    /// As it is: only dead elements beside it go. What is in a row, and what beside it, is the same on all members of a set: it is
+    /// decided by entries, and each member sweeps when it likes.
+    Stays,
+}
 
 /// The writes that leave of a row and its spilled cells what is to be kept.
 fn keep_of_row(
@@ -114,6 +124,7 @@ fn keep_of_row(
     key: &[u8],
     value: &TreeBytes,
     keep: &Keep<'_>,
+    shape: Shape,
 ) -> Result<Vec<(TreeBytes, Option<TreeBytes>)>, TreeError> {
     let split = keys::split_row_key(key).ok_or(CorruptRow)?;
     let head_length = match split.partition_key {
@@ -136,9 +147,12 @@ fn keep_of_row(
         None => RowWriter::new(Vec::new(), None, None, None).finish(),
     };
     let frozen = spill::freeze(&left, Some(&view), &thawed.loaded, &prefix, KEEP_AS_IT_IS)?;
-    let writes = frozen.writes.into_iter();
+    let is_element = |(key, cell): &(Vec<u8>, Option<TreeBytes>)| {
+        cell.is_none() && thawed.loaded.has_element(key)
+    };
+    let writes = frozen.writes.into_iter().filter(|it| shape == Shape::AsIsLeft || is_element(it));
     let mut writes: Vec<_> = writes.map(|(key, cell)| (TreeBytes::from(key), cell)).collect();
-    if frozen.row.as_deref() != Some(value.as_ref()) {
+    if frozen.row.as_deref() != Some(value.as_ref()) && shape == Shape::AsIsLeft {
         writes.push((TreeBytes::from(key), frozen.row.map(TreeBytes::from)));
     }
     Ok(writes)
@@ -189,7 +203,7 @@ pub(crate) fn sweep_spilled(
     store: &TableStore,
     opened: &OpenStore,
     cache: &RowCache,
-    horizon_s: u32,
+    (horizon_s, shape): (u32, Shape),
     goes_on: &dyn Fn() -> bool,
 ) -> Result<u64, TreeError> {
     let tree = opened.tree.as_ref();
@@ -204,7 +218,7 @@ pub(crate) fn sweep_spilled(
         let pause = opened.pause();
         let keep = |row: &[u8], out: Vec<u8>| without_dead(row, horizon_s, out);
         let writes = match tree.get(&row_key, LATEST)? {
-            Some(value) => keep_of_row(tree, &row_key, &value, &keep)?,
+            Some(value) => keep_of_row(tree, &row_key, &value, &keep, shape)?,
             None => all_between(tree, prefix, &behind)?,
         };
         let grown = write_all(store, opened, cache, writes, tree.draw_seqno());
