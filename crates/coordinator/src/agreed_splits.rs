@@ -33,6 +33,16 @@ pub(crate) fn with_splits(map: &PartitionMap, splits: &[SplitOff], now_ms: i64) 
     map
 }
 
+/// The sets of a map that is shown which another one has not, together with what was split off.
+fn gone_in(
+    shown: &PartitionMap,
+    next: &PartitionMap,
+    splits: &[SplitOff],
+    now_ms: i64,
+) -> Vec<SetId> {
+    shown.sets_gone_in(&with_splits(next, splits, now_ms))
+}
+
 impl Catalog {
     /// This node's members are asked to tell of splits.
     pub fn hear_of_splits(self: &Arc<Catalog>) {
@@ -62,6 +72,18 @@ impl Catalog {
     /// A map with what this node's members know of splits.
     pub(crate) fn with_known_splits(&self, map: &PartitionMap) -> PartitionMap {
         with_splits(map, &self.split_off.lock(), self.world.now_us() / 1000)
+    }
+
+    /// The sets that this node shows and that are not in a map, whatever was split off since that map was made. A member may be
+    /// told of a split at any moment: what it knows and what this node shows are looked at as one.
+    pub(crate) fn sets_to_end(&self, map: &PartitionMap) -> Vec<SetId> {
+        let known = self.split_off.lock();
+        gone_in(&self.view.map(), map, &known, self.world.now_us() / 1000)
+    }
+
+    /// What the map has that this node follows need not be remembered: nobody goes back behind it.
+    pub(crate) fn forget_splits_in(&self, followed: &PartitionMap) {
+        self.split_off.lock().retain(|split| followed.origin(split.right).is_none());
     }
 
     /// The sets that came to be by a split which all nodes agree on, with when and why.
@@ -139,13 +161,10 @@ impl Catalog {
             Ok(Some(map)) => map,
             Ok(None) | Err(_) => return,
         };
-        let known = {
-            // What is agreed on need not be remembered: nobody goes back behind it.
-            let mut known = self.split_off.lock();
-            known.retain(|split| agreed.origin(split.right).is_none());
-            known.clone()
-        };
-        if !known.iter().any(|split| self.leads(split.right)) {
+        // It is remembered until this node follows a map that has it: an older one that is just being read has not.
+        let mut unsaid = self.split_off.lock().clone();
+        unsaid.retain(|split| agreed.origin(split.right).is_none());
+        if !unsaid.iter().any(|split| self.leads(split.right)) {
             return;
         }
         let _guard = self.definition.lock();
@@ -154,6 +173,53 @@ impl Catalog {
         });
         if let Err(error) = recorded {
             tracing::debug!(%error, "a split could not be told to all nodes yet");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A map is read, a set is split, and only then this node becomes what the map says: the right half is not taken for dropped.
+    #[test]
+    fn what_was_split_off_meanwhile_is_not_ended() {
+        let read = PartitionMap::default().with_space(Space::Keyspace("k".into()), 1, 0);
+        let left = read.spaces().flat_map(|(_, it)| it.iter()).next().unwrap().set;
+        let (reserved, right) = read.with_reserved_set();
+        let at = RingToken(1 << 127);
+        let splits = [SplitOff { left, right, at }];
+        let shown = with_splits(&reserved, &splits, 0);
+        assert_eq!(
+            gone_in(&shown, &read, &[], 0),
+            [right],
+            "without what members know it would be"
+        );
+        assert_eq!(gone_in(&shown, &read, &splits, 0), []);
+        let dropped = PartitionMap::default();
+        let mut all = gone_in(&shown, &dropped, &splits, 0);
+        all.sort_unstable();
+        assert_eq!(all, [left, right], "with its keyspace it goes");
+    }
+
+    /// What logs say of splits is in the map, in whatever order it was heard of, and once; a split of a set that the map does not know
+    /// waits.
+    #[test]
+    fn a_map_has_every_split_that_logs_know_of() {
+        let space = Space::Keyspace("ks".into());
+        let map = PartitionMap::default().with_space(space.clone(), 1, 0);
+        let [whole] = map.partitions(&space) else { panic!("one partition") };
+        let (left, quarter) = (whole.set, u128::MAX / 4);
+        let off = |left, right, at| SplitOff { left, right: SetId(right), at: RingToken(at) };
+        let (first, second) = (off(left, 8, quarter * 2), off(SetId(8), 9, quarter * 3));
+        let stray = off(SetId(70), 71, quarter);
+        for known in [vec![first, second], vec![second, first, stray]] {
+            let next = with_splits(&map, &known, 5);
+            let held: Vec<(SetId, u128)> =
+                next.partitions(&space).iter().map(|it| (it.set, it.range.start.0)).collect();
+            let wanted = [(left, 0), (SetId(8), quarter * 2), (SetId(9), quarter * 3)];
+            assert_eq!(held, wanted);
+            assert_eq!(with_splits(&next, &known, 6).epoch(), next.epoch(), "once");
         }
     }
 }

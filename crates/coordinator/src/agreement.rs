@@ -400,6 +400,7 @@ impl Catalog {
             .map_err(failed)?;
         agreement.followed.store(document.version, Ordering::Release);
         agreement.groups.show(document.version as u64);
+        self.forget_splits_in(&map);
         Ok(())
     }
 
@@ -435,7 +436,7 @@ impl Catalog {
         let removed: Vec<&Arc<Table>> =
             difference.dropped.iter().filter_map(|id| before.table_by_id(*id)).collect();
         self.keep_before("dropped", &removed)?;
-        let gone: Vec<SetId> = self.view.map().sets_gone_in(&map);
+        let gone = self.sets_to_end(&map);
         agreement.begin_sets(&map);
         {
             let _saving = self.saving.lock();

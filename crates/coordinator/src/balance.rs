@@ -7,7 +7,7 @@ use partition::{
 };
 use replica::ReplicaSets;
 use schema::{Schema, Throughput};
-use types::{RingRange, RingToken, TableId};
+use types::{RingRange, RingToken, SetId, TableId};
 
 use crate::catalog::Catalog;
 use crate::partitions::start_count;
@@ -30,10 +30,10 @@ pub(crate) fn balance(catalog: &Catalog) {
     let loads: Vec<SpaceLoad> =
         map.spaces().map(|(space, _)| space_load(catalog, &map, &schema, space)).collect();
     for action in decide(&map, &loads, limits, now_us / 1000) {
+        if !is_for_this_node(&action, catalog.agreement.is_some(), |set| catalog.leads(set)) {
+            continue;
+        }
         let done = match &action {
-            // A set of several members is split by whoever leads it, and never merged (D14).
-            Action::Split { set, .. } if !catalog.leads(*set) => continue,
-            Action::Merge { .. } if catalog.agreement.is_some() => continue,
             Action::Split { space, set, at, reason } => {
                 catalog.split_set(space, *set, *at, *reason)
             }
@@ -46,6 +46,14 @@ pub(crate) fn balance(catalog: &Catalog) {
         }
     }
     catalog.tidy_changes();
+}
+
+/// Whether a node carries out what was decided: a set of several members is split by whoever leads it, and never merged (D14).
+fn is_for_this_node(action: &Action, is_one_of_many: bool, leads: impl Fn(SetId) -> bool) -> bool {
+    match action {
+        Action::Split { set, .. } => leads(*set),
+        Action::Merge { .. } => !is_one_of_many,
+    }
 }
 
 fn space_load(catalog: &Catalog, map: &PartitionMap, schema: &Schema, space: &Space) -> SpaceLoad {
@@ -241,6 +249,18 @@ mod tests {
             self.traffic.follow_step(&self.space, &gone, &made);
             self.map = next;
         }
+    }
+
+    #[test]
+    fn sets_of_several_members_are_split_by_their_leaders_and_never_merged() {
+        let (space, set) = (Space::Keyspace("ks".into()), SetId(3));
+        let merge = Action::Merge { space: space.clone(), set };
+        assert!(is_for_this_node(&merge, false, |_| true), "a node alone does");
+        assert!(!is_for_this_node(&merge, true, |_| true), "also not by its leader");
+        let (at, reason) = (RingToken(7), Reason::Heat);
+        let split = Action::Split { space, set, at, reason };
+        assert!(is_for_this_node(&split, true, |led| led == set));
+        assert!(!is_for_this_node(&split, true, |_| false));
     }
 
     /// The real counters, the real decisions and the real map, second by second.

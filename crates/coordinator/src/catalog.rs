@@ -12,7 +12,10 @@ use partition::{History, PartitionMap, Space};
 use replica::budgets::Allowance;
 use replica::group::SplitOff;
 use replica::{NodeStore, ReplicaSets, Slots};
-use schema::system::{PhysicalPartitionFacts, VirtualRow};
+use schema::system::{
+    LogicalPartitionFacts, MapChangeFacts, PhysicalPartitionFacts, ThroughputFacts, UsageFacts,
+    VirtualRow,
+};
 use schema::{IndexBuildFacts, KeyspaceKind, NodeFacts, Schema, Table, Throughput};
 use types::SetId;
 
@@ -141,6 +144,26 @@ impl Catalog {
     /// Every physical partition, in the order of spaces and rings.
     pub fn physical_partitions(&self, host_id: u128) -> Vec<PhysicalPartitionFacts> {
         partition_facts::physical_partitions(self, host_id)
+    }
+
+    /// The largest and hottest keys of every table of users.
+    pub fn logical_partitions(&self) -> Vec<LogicalPartitionFacts> {
+        partition_facts::logical_partitions(self)
+    }
+
+    /// Every split and merge that is remembered.
+    pub fn map_changes(&self) -> Vec<MapChangeFacts> {
+        partition_facts::map_changes(self)
+    }
+
+    /// What was provisioned, and what of it is used.
+    pub fn throughput(&self) -> Vec<ThroughputFacts> {
+        unit_facts::throughput_facts(self)
+    }
+
+    /// What was used by the hour, and what that costs.
+    pub fn usage(&self) -> Vec<UsageFacts> {
+        self.ledger.facts(self)
     }
 
     /// The spaces that have throughput, with it.

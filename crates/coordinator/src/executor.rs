@@ -254,6 +254,7 @@ impl Executor {
                 change,
                 atomicity,
                 request.given_us,
+                request.reach.trace,
                 request.answer_to,
                 request.without_room,
             ) {

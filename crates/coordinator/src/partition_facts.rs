@@ -85,7 +85,7 @@ impl Catalog {
 }
 
 /// The largest and the hottest keys of every table of users.
-fn logical_partitions(catalog: &Catalog) -> Vec<LogicalPartitionFacts> {
+pub(crate) fn logical_partitions(catalog: &Catalog) -> Vec<LogicalPartitionFacts> {
     let map = catalog.view.map();
     let schema = catalog.view.schema();
     let keyspaces = schema.keyspaces.values();
@@ -156,7 +156,7 @@ fn estimates(catalog: &Catalog, tokens: &[String]) -> Vec<RangeEstimate> {
     found
 }
 
-fn map_changes(catalog: &Catalog) -> Vec<MapChangeFacts> {
+pub(crate) fn map_changes(catalog: &Catalog) -> Vec<MapChangeFacts> {
     let history = catalog.history.lock();
     history
         .changes()

@@ -301,6 +301,7 @@ impl Node {
             uuids: &*self.world,
             protocol_version: 5,
             batch_limits: BatchLimits::default(),
+            watch: None,
         };
         let plan = prepared.bind(&NoValues, &context)?;
         let request = RequestContext {

@@ -22,7 +22,7 @@ pub(crate) fn add(catalog: &Catalog, table: &Table, facts: &mut NodeFacts) {
     }
 }
 
-fn throughput_facts(catalog: &Catalog) -> Vec<ThroughputFacts> {
+pub(crate) fn throughput_facts(catalog: &Catalog) -> Vec<ThroughputFacts> {
     let budgets = catalog.replicas.budgets();
     let of_space = |(space, throughput, sets): (Space, Throughput, Vec<types::SetId>)| {
         let states: Vec<_> = sets.iter().filter_map(|set| budgets.state(*set)).collect();

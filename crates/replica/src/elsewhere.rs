@@ -12,6 +12,7 @@ use types::travel::{Fault, PartBounds, ReadOn, ReadRequest, RowsPart, encode_rea
 use types::{ReadCommand, RowSink, SetId, TableId};
 
 use crate::group::{Groups, RowsOutcome};
+use crate::witness::TraceContext;
 
 /// The first part of a read is small: most reads want little. Each further one may be twice as large, up to [`LARGEST_PART`].
 const FIRST_PART: (u32, u32) = (256, 64 * 1024);
@@ -31,6 +32,8 @@ pub struct Reach<'a> {
     pub confirmed: &'a [SetId],
     /// Whether its thread may wait for other nodes.
     pub may_wait: bool,
+    /// Which span it is a part of, where it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 /// Why rows of a set could not be read.
@@ -78,7 +81,7 @@ pub(crate) fn read(
     groups: &Groups,
     set: SetId,
     command: &ReadCommand,
-    is_strong: bool,
+    reach: Reach<'_>,
     sink: &mut dyn RowSink,
 ) -> Result<(), SetReadError> {
     let (mut rows_max, mut bytes_max) = FIRST_PART;
@@ -90,8 +93,7 @@ pub(crate) fn read(
         let request = ReadRequest { command, bounds };
         encode_read_request(&request, &mut body);
         command = request.command;
-        let Some(part) = part(groups, set, Bytes::from(body), is_strong, sink, command.table)?
-        else {
+        let Some(part) = part(groups, set, Bytes::from(body), reach, sink, command.table)? else {
             return Ok(());
         };
         let corrupt = || malformed(command.table);
@@ -112,7 +114,7 @@ fn part(
     groups: &Groups,
     set: SetId,
     body: Bytes,
-    is_strong: bool,
+    reach: Reach<'_>,
     sink: &mut dyn RowSink,
     table: TableId,
 ) -> Result<Option<Bytes>, SetReadError> {
@@ -120,7 +122,7 @@ fn part(
     let tell = move |outcome| {
         let _ = sender.send(outcome);
     };
-    groups.read_elsewhere(set, body, is_strong, Box::new(tell));
+    groups.read_elsewhere(set, body, reach.is_strong, reach.trace, Box::new(tell));
     loop {
         match receiver.recv_timeout(LOOK) {
             Ok(RowsOutcome::Part(part)) => return Ok(Some(part)),

@@ -11,6 +11,7 @@ pub mod group;
 mod node_store;
 #[cfg(test)]
 mod tests;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub use storage::{
     PartitionFilling, PartitionFull, RangeSize, ReadError, Slots, SnapshotError, SnapshotFacts,
     WithoutRoom,
 };
+
+pub use witness::{Span, Step, TraceContext, Witness};
 
 /// Tells what became of a commit, once it is durable.
 pub type OutcomeReceiver = tokio::sync::oneshot::Receiver<CommitResult>;
@@ -128,10 +131,18 @@ impl ReplicaSets {
     ) -> Result<(), SetReadError> {
         let seat = groups.seat(set).filter(|_| is_read_here(groups, set, reach));
         match seat {
-            None if reach.may_wait => elsewhere::read(groups, set, command, reach.is_strong, sink),
+            None if reach.may_wait => elsewhere::read(groups, set, command, reach, sink),
             None => Err(SetReadError::Elsewhere),
             Some(_) => {
-                self.storage.read(set, command, sink).inspect_err(|error| {
+                let witness = groups.witness().filter(|_| reach.trace.is_some());
+                let started_us = witness.map(|it| it.now_us());
+                let read = self.storage.read(set, command, sink);
+                if let (Some(witness), Some(parent), Some(started_us)) =
+                    (witness, reach.trace, started_us)
+                {
+                    tell_read(&**witness, parent, set, started_us, read.is_ok());
+                }
+                read.inspect_err(|error| {
                     if matches!(error, ReadError::Corrupt { .. }) {
                         groups.found_damage(set, &error.to_string());
                     }
@@ -214,18 +225,19 @@ impl ReplicaSets {
 
     /// Commits one change over any number of sets. With `answer_to`, an
     /// outcome that comes later goes there, and [`ReplicaSets::write_group`] says when to begin. `given_us`: the time that
-    /// this node gave, where no client said one.
+    /// this node gave, where no client said one. `trace`: which span it is a part of, where it is traced.
     pub fn commit_many(
         &self,
         change: impl IntoIterator<Item = (SetId, Mutation)>,
         atomicity: Atomicity,
         given_us: Option<i64>,
+        trace: Option<TraceContext>,
         answer_to: Option<AnswerTo<'_>>,
         without_room: WithoutRoom,
     ) -> Committed {
         match &self.groups {
             None => self.storage.commit_for(change, answer_to, without_room),
-            Some(groups) => commit_in_groups(groups, change, atomicity, given_us, answer_to),
+            Some(groups) => commit_in_groups(groups, change, atomicity, given_us, trace, answer_to),
         }
     }
 
@@ -254,6 +266,7 @@ fn commit_in_groups(
     change: impl IntoIterator<Item = (SetId, Mutation)>,
     atomicity: Atomicity,
     given_us: Option<i64>,
+    trace: Option<TraceContext>,
     answer_to: Option<AnswerTo<'_>>,
 ) -> Committed {
     let change: Vec<(SetId, Mutation)> = change.into_iter().collect();
@@ -261,7 +274,7 @@ fn commit_in_groups(
     let first = *first;
     if change.len() == 1 {
         let mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
-        return groups.commit(first, mutations, given_us, answer_to);
+        return groups.commit(first, mutations, given_us, trace, answer_to);
     }
     // What is one set's may be two sets' before it gets there.
     let is_one_sets = change.iter().all(|(set, _)| *set == first);
@@ -271,18 +284,34 @@ fn commit_in_groups(
             for (slot, (set, mutation)) in change.into_iter().enumerate() {
                 by_set.entry(set).or_default().push((slot, mutation));
             }
-            groups.commit_apart(by_set.into_iter().collect(), given_us, answer_to)
+            groups.commit_apart(by_set.into_iter().collect(), given_us, trace, answer_to)
         }
         Atomicity::All | Atomicity::EachSet => {
             let mutations = change.into_iter().map(|(_, mutation)| mutation).collect();
-            groups.commit_batch(mutations, given_us, answer_to)
+            groups.commit_batch(mutations, given_us, trace, answer_to)
         }
     }
 }
 
+#[cold]
+fn tell_read(
+    witness: &dyn Witness,
+    parent: TraceContext,
+    set: SetId,
+    started_us: i64,
+    is_good: bool,
+) {
+    let context = witness.below(parent);
+    let (parent, set) = (parent.span, Some(set));
+    witness.tell(Span { context, parent, step: Step::Read, set, peer: None, started_us, is_good });
+}
+
 /// Whether this node's member of a set may answer a read.
 fn is_read_here(groups: &Groups, set: SetId, reach: Reach<'_>) -> bool {
-    reach.confirmed.contains(&set) || !reach.is_strong && groups.may_read_locally(set)
+    match reach.is_strong {
+        true => reach.confirmed.contains(&set) || groups.has_lease(set),
+        false => reach.confirmed.contains(&set) || groups.may_read_locally(set),
+    }
 }
 
 /// The part of the ring that a command looks at.

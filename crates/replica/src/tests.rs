@@ -133,7 +133,7 @@ fn put(key: PartitionKey, at_us: i64) -> Mutation {
 }
 
 fn commit(sets: &ReplicaSets, set: SetId, mutation: Mutation) -> CommitResult {
-    sets.commit_many([(set, mutation)], Atomicity::All, None, None, WithoutRoom::Waits).wait()
+    sets.commit_many([(set, mutation)], Atomicity::All, None, None, None, WithoutRoom::Waits).wait()
 }
 
 #[derive(Default)]
@@ -194,7 +194,7 @@ fn keys_that_moved_are_handed_back_and_found_in_their_new_set() {
     // Nothing of a change is done whose set has ended, also where another set of it goes on.
     let change = [(right.set, put(second.clone(), 2)), (OLD, put(first.clone(), 2))];
     let Committed::Moved(back) =
-        node.sets.commit_many(change, Atomicity::All, None, None, WithoutRoom::Waits)
+        node.sets.commit_many(change, Atomicity::All, None, None, None, WithoutRoom::Waits)
     else {
         panic!("an ended set took a change");
     };

@@ -10,11 +10,12 @@ use storage::{EntryPlace, GroupAppend, GroupState, GroupTable, RecoveredGroup, S
 use types::{NodeId, ReplicaId, SetId};
 
 use super::entries::Wanted;
+use super::leases::Leases;
 use super::member::{
     Answer, CommittedEntries, Member, MemberStatus, Pending, Proposal, Settings, Ticket, Wishes,
 };
 use super::rests::{Beat, Rests};
-use super::wire::PeerMessage;
+use super::wire::{PeerMessage, in_parts};
 
 /// Xorshift, seeded: chance that can be told again.
 #[derive(Clone, Debug)]
@@ -140,6 +141,8 @@ pub struct Core {
     /// Those of them that do not rest.
     awake: BTreeSet<SetId>,
     rests: Rests,
+    leases: Leases,
+    now_ms: u64,
     ticks: u64,
     touched: BTreeSet<SetId>,
     turn: u64,
@@ -163,6 +166,8 @@ impl Core {
             members: BTreeMap::new(),
             awake: BTreeSet::new(),
             rests: Rests::default(),
+            leases: Leases::default(),
+            now_ms: 0,
             ticks: 0,
             touched: BTreeSet::new(),
             turn: 0,
@@ -178,7 +183,8 @@ impl Core {
             Member::new(recovered, bodies, self.settings, random, &self.logger)
         }));
         let member = made.map_err(|_| "the library panicked".to_owned())?;
-        let member = member.map_err(|error| error.to_string())?;
+        let mut member = member.map_err(|error| error.to_string())?;
+        member.lease = self.leases.begin(set);
         self.rests.end(set);
         self.awake.insert(set);
         self.members.insert(set, member);
@@ -197,6 +203,16 @@ impl Core {
         caught_up
     }
 
+    /// The leases of the members, for those who read.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// The node's steady clock: told before the inputs of a turn.
+    pub fn set_now(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+    }
+
     /// The number of this node's member of a set.
     pub fn replica(&self, set: SetId) -> Option<ReplicaId> {
         self.members.get(&set).map(|member| member.replica)
@@ -208,6 +224,7 @@ impl Core {
         self.touched.remove(&set);
         self.rests.end(set);
         self.awake.remove(&set);
+        self.leases.end(set);
         let member = self.members.remove(&set);
         member.map(|member| (member.waiting(), member.proposed())).unwrap_or_default()
     }
@@ -228,6 +245,7 @@ impl Core {
         if let Some(member) = self.members.get_mut(&set) {
             tracing::error!(set = set.0, %why, "a member of a replica set is frozen");
             member.frozen = Some(why.to_owned());
+            member.lease.set(0);
         }
     }
 
@@ -443,6 +461,7 @@ impl Core {
         if member.frozen.is_some() {
             return;
         }
+        member.now_ms = self.now_ms;
         let mut wishes = Wishes::default();
         let done = catch_unwind(AssertUnwindSafe(|| work(member, &mut wishes)));
         if let Err(panic) = done {
@@ -451,6 +470,7 @@ impl Core {
             let why = why.unwrap_or_else(|| "a panic without words".to_owned());
             tracing::error!(set = set.0, %why, "a bug: a member of a replica set is frozen");
             member.frozen = Some(why.clone());
+            member.lease.set(0);
             outputs.frozen.push((set, why));
             return;
         }
@@ -459,7 +479,9 @@ impl Core {
             return;
         }
         outputs.appends.extend(wishes.appends.into_iter().map(|append| (set, append)));
-        let addressed = wishes.messages.into_iter().filter_map(|message| member.address(message));
+        let bytes_max = self.settings.message_bytes_max;
+        let parts = wishes.messages.into_iter().flat_map(|message| in_parts(message, bytes_max));
+        let addressed = parts.filter_map(|message| member.address(message));
         outputs.messages.extend(addressed);
         if !wishes.committed.entries.is_empty() {
             outputs.committed.push((set, wishes.committed));

@@ -154,7 +154,7 @@ impl SharedDocuments {
             return Err(CommitError::TooLarge { bytes, bytes_max });
         }
         let mutation = replacement(name, known, body, now_us);
-        let committed = self.groups.commit(SYSTEM_SET, vec![mutation], Some(now_us), None);
+        let committed = self.groups.commit(SYSTEM_SET, vec![mutation], Some(now_us), None, None);
         let done = committed.wait()?;
         match done.first().map(|done| &done.outcome) {
             Some(Outcome::Applied) => Ok(Replaced::Done),

@@ -2,7 +2,9 @@
 //! Everybody else has a [`Groups`] and never waits.
 
 mod apart;
+mod commits;
 mod orders;
+mod traced;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,12 +25,14 @@ use types::travel::Fault;
 use types::{Done, Mutation, NodeId, Outcome, ReplicaId, RingRange, RingToken, SetId, TableId};
 
 use crate::budgets::Budgets;
+use crate::witness::TraceContext;
 
 use super::behind::Behind;
 use super::host::{
     HeldRanges, Host, HostOptions, NodeMessage, Now, OnNote, OnSplit, Places, RingMap, ServedRead,
     SetRanges, Wanted,
 };
+use super::leases::Leases;
 use super::load::Traffic;
 use super::member::MemberStatus;
 use super::reads::{RowsAnswer, RowsAsked, RowsDone, RowsOutcome};
@@ -37,6 +41,7 @@ use super::requests::{WriteDone, WriteOutcome};
 use super::seats::{Seat, Seats};
 use super::serving::{Servants, Tell};
 use apart::{Apart, result_of};
+use traced::Traced;
 
 /// A tick of the members' clocks (D9).
 pub const TICK_MS: u64 = 50;
@@ -70,6 +75,7 @@ enum Question {
         set: SetId,
         request: Box<Request>,
         deadline_ms: u64,
+        trace: Option<TraceContext>,
         done: WriteDone,
     },
     SubmitBatch {
@@ -81,7 +87,7 @@ enum Question {
         set: SetId,
         done: Box<dyn FnOnce(bool) + Send>,
     },
-    ReadElsewhere(RowsAsked),
+    ReadElsewhere(RowsAsked, Option<TraceContext>),
     /// This node read rows for itself.
     Rows {
         number: u64,
@@ -116,6 +122,7 @@ struct Asks {
     mutations: Vec<Mutation>,
     truncates: Option<Truncate>,
     splits: Option<Box<Split>>,
+    trace: Option<TraceContext>,
 }
 
 #[derive(Default)]
@@ -167,6 +174,7 @@ struct Shared {
     transport: OnceLock<Arc<dyn Transport>>,
     places: OnceLock<Places>,
     seats: OnceLock<Seats>,
+    leases: OnceLock<Leases>,
     storage: Arc<Storage>,
     on_applied: Mutex<Vec<(SetId, OnApplied)>>,
     /// Names of requests: what this start drew, and how many-th.
@@ -179,6 +187,7 @@ struct Shared {
     /// What the members hold.
     ranges: OnceLock<Arc<HeldRanges>>,
     behind: OnceLock<Behind>,
+    traced: Traced,
     /// Whose mailboxes got something; they are woken when a turn is over, once for all that they got.
     wakers: Mutex<Vec<Waker>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -213,6 +222,7 @@ impl Groups {
             transport: OnceLock::new(),
             places: OnceLock::new(),
             seats: OnceLock::new(),
+            leases: OnceLock::new(),
             storage: Arc::clone(&storage),
             on_applied: Mutex::default(),
             epoch: options.seed as u32,
@@ -222,6 +232,7 @@ impl Groups {
             is_old_image: AtomicBool::new(false),
             ranges: OnceLock::new(),
             behind: OnceLock::new(),
+            traced: Traced::default(),
             wakers: Mutex::default(),
             thread: Mutex::new(None),
             clock,
@@ -232,6 +243,7 @@ impl Groups {
         let mut host = Host::open(node, storage, options, now, wake)?;
         let _ = shared.ranges.set(host.held_ranges());
         let _ = shared.seats.set(host.seats().clone());
+        let _ = shared.leases.set(host.core().leases().clone());
         let _ = shared.behind.set(host.behind().clone());
         let groups = Groups(shared);
         groups.tell(&mut host);
@@ -353,11 +365,19 @@ impl Groups {
     }
 
     /// Asks members on other nodes for a part of the rows that a request wants. `done` is called once.
-    pub fn read_elsewhere(&self, set: SetId, body: Bytes, is_strong: bool, done: RowsDone) {
+    pub fn read_elsewhere(
+        &self,
+        set: SetId,
+        body: Bytes,
+        is_strong: bool,
+        trace: Option<TraceContext>,
+        done: RowsDone,
+    ) {
         let deadline_ms = (self.0.clock)().ms + self.0.request_ms;
+        let (trace, done) = self.0.traced.around_read(trace, set, done);
         let asked = RowsAsked { set, body, is_strong, deadline_ms, done };
-        if let Err(question) = self.ask(Question::ReadElsewhere(asked))
-            && let Question::ReadElsewhere(asked) = *question
+        if let Err(question) = self.ask(Question::ReadElsewhere(asked, trace))
+            && let Question::ReadElsewhere(asked, _) = *question
         {
             (asked.done)(RowsOutcome::TimedOut);
         }
@@ -389,151 +409,13 @@ impl Groups {
         (member.voters.len() / 2 + 1, member.voters.len(), alive)
     }
 
-    /// Commits mutations of one set through its leader, wherever that is. `given_us`: the time that this node gave them.
-    pub fn commit(
-        &self,
-        set: SetId,
-        mutations: Vec<Mutation>,
-        given_us: Option<i64>,
-        answer_to: Option<AnswerTo<'_>>,
-    ) -> Committed {
-        self.submit(set, Asks { mutations, ..Asks::default() }, given_us, answer_to)
-    }
-
-    /// Empties a table in a set, as one change among the others.
-    pub fn truncate(&self, set: SetId, table: TableId, range: RingRange) -> Committed {
-        let truncates = Some(Truncate { table, range });
-        self.submit(set, Asks { truncates, ..Asks::default() }, None, None)
-    }
-
-    /// Commits mutations of any sets: all of them or none.
-    pub fn commit_batch(
-        &self,
-        mutations: Vec<Mutation>,
-        given_us: Option<i64>,
-        answer_to: Option<AnswerTo<'_>>,
-    ) -> Committed {
-        let (request, deadline_ms) =
-            self.request(Asks { mutations, ..Asks::default() }, given_us, true);
-        let (done, committed) = self.answered(answer_to);
-        let request = Box::new(request);
-        match self.ask(Question::SubmitBatch { request, deadline_ms, done }) {
-            Ok(()) => committed,
-            Err(_) => Committed::Now(Err(CommitError::Overloaded)),
-        }
-    }
-
-    /// Commits mutations of several sets, each set's for itself. `change`: the mutations of each set, with where they stood; so many
-    /// stood there. Answered when all of it is done.
-    pub fn commit_apart(
-        &self,
-        change: Vec<(SetId, Vec<(usize, Mutation)>)>,
-        given_us: Option<i64>,
-        answer_to: Option<AnswerTo<'_>>,
-    ) -> Committed {
-        let (done, committed) = self.answered(answer_to);
-        let apart = Arc::new(Mutex::new(Apart::new(change.len(), done)));
-        for (set, mutations) in change {
-            let (slots, mutations): (Vec<usize>, Vec<Mutation>) = mutations.into_iter().unzip();
-            // Several keys may be in several sets before they get there, as those of a batch may.
-            let are_several = mutations.len() > 1;
-            let (request, deadline_ms) =
-                self.request(Asks { mutations, ..Asks::default() }, given_us, are_several);
-            let told = Arc::clone(&apart);
-            let done: WriteDone = Box::new(move |outcome| Apart::take(&told, &slots, outcome));
-            let request = Box::new(request);
-            let question = match are_several {
-                true => Question::SubmitBatch { request, deadline_ms, done },
-                false => Question::Submit { set, request, deadline_ms, done },
-            };
-            if let Err(question) = self.ask(question)
-                && let Question::Submit { done, .. } | Question::SubmitBatch { done, .. } =
-                    *question
-            {
-                done(WriteOutcome::Done(Err(CommitError::Overloaded)));
-            }
-        }
-        committed
-    }
-
-    fn submit(
-        &self,
-        set: SetId,
-        asks: Asks,
-        given_us: Option<i64>,
-        answer_to: Option<AnswerTo<'_>>,
-    ) -> Committed {
-        let (request, deadline_ms) = self.request(asks, given_us, false);
-        // Whoever has a mailbox says when nothing more comes: [`Groups::ring`].
-        let is_gathered = answer_to.is_some();
-        let (done, committed) = self.answered(answer_to);
-        let question = Question::Submit { set, request: Box::new(request), deadline_ms, done };
-        let asked = match is_gathered {
-            true => self.put(question).map(|_| ()),
-            false => self.ask(question),
-        };
-        match asked {
-            Ok(()) => committed,
-            Err(_) => Committed::Now(Err(CommitError::Overloaded)),
-        }
-    }
-
-    /// A request, and until when it is tried. It gets a name where it must not be done twice, or must be known again.
-    fn request(&self, asks: Asks, given_us: Option<i64>, is_named: bool) -> (Request, u64) {
-        let Asks { mutations, truncates, splits } = asks;
-        let now = (self.0.clock)();
-        let is_timed = given_us.is_some_and(|us| mutations.iter().all(|it| it.is_timed_at(us)));
-        let is_idempotent = !is_timed && mutations.iter().all(Mutation::is_idempotent);
-        let number = self.0.next_request.fetch_add(1, Ordering::Relaxed);
-        let id = u128::from(self.0.node.0) << 96 | u128::from(self.0.epoch) << 64;
-        let deadline_ms = now.ms + self.0.request_ms;
-        let cluster_us = match self.0.told.load().time_offset_us {
-            Some(offset_us) => now.steady_us().saturating_add(offset_us),
-            None => now.clock_us,
-        };
-        let cluster_s = u32::try_from(cluster_us / 1_000_000).unwrap_or(u32::MAX);
-        let tried_s = u32::try_from(self.0.request_ms.div_ceil(1000)).unwrap_or(u32::MAX);
-        let request = Request {
-            id: (is_named || truncates.is_some() || splits.is_some() || !is_idempotent)
-                .then_some(RequestId(id | u128::from(number))),
-            not_after_s: cluster_s.saturating_add(tried_s).saturating_add(LATE_S),
-            timed_us: given_us.filter(|_| is_timed),
-            truncates,
-            splits,
-            mutations,
-            step: None,
-        };
-        (request, deadline_ms)
-    }
-
-    /// Who is told what became of a request, and what its caller gets now.
-    fn answered(&self, answer_to: Option<AnswerTo<'_>>) -> (WriteDone, Committed) {
-        match answer_to {
-            Some(AnswerTo { mailbox, number }) => {
-                let (mailbox, shared) = (Arc::clone(mailbox), Arc::clone(&self.0));
-                let done = move |outcome| {
-                    if let Some(waker) = mailbox.put(number, result_of(outcome)) {
-                        shared.wakers.lock().push(waker);
-                    }
-                };
-                (Box::new(done), Committed::Promised)
-            }
-            None => {
-                let (sender, receiver) = oneshot::channel();
-                let done = move |outcome| {
-                    let _ = sender.send(result_of(outcome));
-                };
-                (Box::new(done), Committed::Later(receiver))
-            }
-        }
-    }
-
     /// Sends what was read for another node, or takes it.
     fn answer_rows(&self, read: &ServedRead, answer: RowsAnswer) {
         let (to, number) = (read.from, read.number);
         if to == self.0.node {
             return self.order(Question::Rows { number, answer });
         }
+        self.0.traced.served(to, number, &answer);
         if let Some(transport) = self.0.transport.get() {
             transport.send_all(vec![(to, NodeMessage::Rows { number, answer })]);
         }
@@ -672,6 +554,7 @@ impl Driver {
             }
             let messages = self.host.turn();
             if let Some(transport) = shared.transport.get() {
+                let messages = shared.traced.look(messages, &**transport);
                 transport.send_all(messages);
             }
             shared.wake_answered();
@@ -705,7 +588,7 @@ impl Driver {
                     done(WriteOutcome::Done(Err(CommitError::Closed)));
                 }
                 Question::Read { done, .. } => done(false),
-                Question::ReadElsewhere(asked) => (asked.done)(RowsOutcome::TimedOut),
+                Question::ReadElsewhere(asked, _) => (asked.done)(RowsOutcome::TimedOut),
                 _ => {}
             }
         }
@@ -730,19 +613,24 @@ impl Driver {
 
     fn take(&mut self, question: Question) {
         match question {
-            Question::Submit { set, request, deadline_ms, done } => {
-                self.host.submit(set, *request, deadline_ms, done);
+            Question::Submit { set, request, deadline_ms, trace, done } => {
+                let number = self.host.submit(set, *request, deadline_ms, done);
+                self.groups.0.traced.number(trace, number, false);
             }
             Question::SubmitBatch { request, deadline_ms, done } => {
                 self.host.submit_batch(*request, deadline_ms, done);
             }
             Question::Read { set, done } => self.host.read(set, done),
-            Question::ReadElsewhere(asked) => self.host.read_elsewhere(asked),
+            Question::ReadElsewhere(asked, trace) => {
+                let number = self.host.read_elsewhere(asked);
+                self.groups.0.traced.number(trace, number, true);
+            }
             Question::Rows { number, answer } => {
                 let own = self.groups.node();
                 self.host.answer_rows(own, number, answer);
             }
-            Question::Receive { from, messages } => {
+            Question::Receive { from, mut messages } => {
+                self.groups.0.traced.hear(from, &mut messages);
                 messages.into_iter().for_each(|message| self.host.receive(from, message));
             }
             Question::LinkBroke(node) => self.host.link_broke(node),
@@ -755,11 +643,7 @@ impl Driver {
                     tracing::error!(set = set.0, %error, "a member of a replica set cannot begin");
                 }
             }
-            Question::End(set) => {
-                if let Err(error) = self.host.end(set) {
-                    tracing::error!(set = set.0, %error, "a member of a replica set cannot end");
-                }
-            }
+            Question::End(set) => self.host.end(set),
             Question::Show(version) => self.host.show(version),
             Question::Ranges(ranges) => self.host.set_ranges(ranges),
             Question::OnSplit(on_split) => self.host.set_on_split(on_split),

@@ -63,9 +63,9 @@ pub(crate) fn change_context(now_s: u32, change: &[u8]) -> Bytes {
     Bytes::from(context)
 }
 
-/// What stands in the log for an entry: kind, second and body. The empty one of a new leader has neither kind nor second. `None`
+/// What stands in the log before an entry's body: kind and second. The empty one of a new leader has neither kind nor second. `None`
 /// if they are not what a leader writes.
-pub(crate) fn parts(entry: &Entry) -> Option<(u8, u32, Bytes)> {
+pub(crate) fn head_of(entry: &Entry) -> Option<(u8, u32)> {
     let is_change = match entry.get_entry_type() {
         EntryType::EntryNormal => false,
         EntryType::EntryConfChangeV2 => true,
@@ -74,17 +74,24 @@ pub(crate) fn parts(entry: &Entry) -> Option<(u8, u32, Bytes)> {
     match entry.context.split_first_chunk::<CONTEXT_BYTES>() {
         Some(([kind, s0, s1, s2, s3], rest)) => {
             let now_s = u32::from_be_bytes([*s0, *s1, *s2, *s3]);
-            match (*kind == KIND_MEMBERS, is_change) {
-                (true, true) => Some((*kind, now_s, entry.context.slice_ref(rest))),
-                (false, false) if rest.is_empty() => Some((*kind, now_s, entry.data.clone())),
-                _ => None,
-            }
+            let is_sound = is_change || rest.is_empty();
+            ((*kind == KIND_MEMBERS) == is_change && is_sound).then_some((*kind, now_s))
         }
         None if entry.context.is_empty() && entry.data.is_empty() && !is_change => {
-            Some((KIND_EMPTY, 0, Bytes::new()))
+            Some((KIND_EMPTY, 0))
         }
         _ => None,
     }
+}
+
+/// What stands in the log for an entry: kind, second and body.
+pub(crate) fn into_parts(mut entry: Entry) -> Option<(u8, u32, Bytes)> {
+    let (kind, now_s) = head_of(&entry)?;
+    let body = match kind {
+        KIND_MEMBERS => entry.context.split_off(CONTEXT_BYTES),
+        _ => std::mem::take(&mut entry.data),
+    };
+    Some((kind, now_s, body))
 }
 
 impl Entries {
@@ -113,8 +120,8 @@ impl Entries {
     pub(crate) fn append(&mut self, entries: Vec<Entry>) -> Vec<GroupEntry> {
         let mut appended = Vec::with_capacity(entries.len());
         for entry in entries {
-            let (kind, now_s, data) = parts(&entry).unwrap_or((KIND_EMPTY, 0, Bytes::new()));
             let Entry { term, index, .. } = entry;
+            let (kind, now_s, data) = into_parts(entry).unwrap_or((KIND_EMPTY, 0, Bytes::new()));
             let before = self.table.last().index;
             let body_bytes = data.len() as u32;
             let slot = Slot { term, kind, now_s, record: u64::MAX, body: u64::MAX, body_bytes };

@@ -12,6 +12,8 @@ mod said;
 mod splits;
 mod stuck;
 mod sums;
+#[cfg(test)]
+mod tests;
 mod transfers;
 mod wanted;
 mod writing;
@@ -33,7 +35,9 @@ use types::{NodeId, ReplicaId, RingRange, SetId};
 use super::changes::Goal;
 use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
-use super::member::{Answer, CommittedEntries, MemberStatus, Pending, Settings, Ticket, is_of_set};
+use super::member::{
+    Answer, CommittedEntries, Member, MemberStatus, Pending, Settings, Ticket, is_of_set,
+};
 use super::reads::Reads;
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
 use super::seats::Seats;
@@ -216,6 +220,8 @@ pub struct Host {
     last_proposed_s: BTreeMap<SetId, u32>,
     /// The last times that were given to proposals.
     last_us: BTreeMap<SetId, i64>,
+    /// When the last elements of lists were made that this node gave to sets it leads, and in which term.
+    last_listed: BTreeMap<SetId, (u64, i64)>,
     transfers: Transfers,
     /// The highest numbers of members that were taken away from here.
     gone: BTreeMap<SetId, ReplicaId>,
@@ -305,6 +311,7 @@ impl Host {
             known_by_all: BTreeMap::new(),
             last_proposed_s: BTreeMap::new(),
             last_us: BTreeMap::new(),
+            last_listed: BTreeMap::new(),
             transfers: Transfers::new(Random::new(!options.seed).below(u64::from(u32::MAX)) as u32),
             gone: storage.gone_groups(),
             unsaid: Vec::new(),
@@ -335,6 +342,7 @@ impl Host {
                 slots.map(|slot| host.storage.read_group_body(&slot)).collect();
             let (set, unknown) = (recovered.state.set, host.unknown_to_state(&recovered)?);
             host.core.add(recovered, bodies.map_err(|error| error.to_string())?)?;
+            host.core.tell(set, Member::keep_promises);
             if !unknown.is_empty() {
                 let (stays, split_off) = host.core.catch_up(set, unknown);
                 if !stays {
@@ -464,8 +472,8 @@ impl Host {
             NodeMessage::Gone { set, replica } => self.receive_gone(set, replica),
             NodeMessage::Transfer(message) => self.receive_transfer(from, message),
             NodeMessage::StillMember { set, replica } => self.answer_member(from, set, replica),
-            NodeMessage::Sum { set, replica, index, sum } => {
-                self.take_sum(from, set, replica, (index, sum));
+            NodeMessage::Sum { set, replica, version, index, sum } => {
+                self.take_sum(from, set, replica, (version, index, sum));
             }
             NodeMessage::Differs { set, replica, index } => {
                 self.receive_differs(from, set, replica, index);
@@ -474,7 +482,10 @@ impl Host {
             NodeMessage::Origin { set, split_from } => self.take_origin(set, split_from),
             NodeMessage::Budgets(message) => self.receive_budgets(from, message),
             NodeMessage::Traffic(message) => self.receive_traffic(from, message),
-            NodeMessage::Standing { .. } | NodeMessage::Refused { .. } => {}
+            // What is traced is known to whoever drives this.
+            NodeMessage::Traced { .. }
+            | NodeMessage::Standing { .. }
+            | NodeMessage::Refused { .. } => {}
         }
     }
 
@@ -501,6 +512,7 @@ impl Host {
     /// The time is told before anything else of a turn.
     pub fn set_now(&mut self, now: Now) {
         self.now = Now { ms: now.ms.max(self.now.ms), ..now };
+        self.core.set_now(self.now.ms);
     }
 
     /// A tick of the clock: everything that follows from time alone.
@@ -529,7 +541,9 @@ impl Host {
             self.shorten_log();
         }
         self.note_silent();
-        for number in self.requests.due(self.now.ms) {
+        let mut again = self.requests.due(self.now.ms);
+        again.extend(self.led_anew());
+        for number in again {
             self.attempt(number);
         }
         for number in self.reads.due(self.now.ms) {
@@ -589,13 +603,14 @@ impl Host {
     pub fn turn(&mut self) -> Vec<(NodeId, NodeMessage)> {
         loop {
             self.take_persisted();
+            self.take_installed();
             self.release_held();
             self.send_answers();
             // What is heard of batches has others answered, and more sent.
             while self.take_told() | self.take_looked() {
                 self.send_answers();
             }
-            for number in self.requests.found_leader(|set| self.core.leader(set)) {
+            for number in self.found_leader() {
                 self.attempt(number);
             }
             self.take_confirmed();
@@ -633,7 +648,9 @@ impl Host {
             self.receive_consensus(from, message);
         }
         for (set, committed) in outputs.committed {
-            self.apply(set, committed);
+            if let Some(committed) = self.hold_behind_image(set, committed) {
+                self.apply(set, committed);
+            }
         }
         for set in outputs.reconfigured {
             self.meet_members(set);
@@ -678,7 +695,7 @@ impl Host {
     }
 
     /// Applies what is committed, and answers those who asked for it here.
-    fn apply(&mut self, set: SetId, committed: CommittedEntries) {
+    pub(super) fn apply(&mut self, set: SetId, committed: CommittedEntries) {
         let mut entries = Vec::with_capacity(committed.entries.len());
         let mut tickets = Vec::with_capacity(committed.entries.len());
         let table = self.core.table(set);
@@ -756,30 +773,6 @@ impl Host {
                 });
             }
             (None, _) => {}
-        }
-    }
-
-    /// Whether something waits until the log has room for it.
-    pub fn is_stalled(&self) -> bool {
-        !self.stalled.is_empty() || self.is_unawaited
-    }
-
-    /// Whether the log will not write any more: the node must stop.
-    pub fn has_failed(&self) -> bool {
-        self.persisted.lock().has_failed || self.storage.poisoned().is_some()
-    }
-
-    /// Nobody is answered any more, because the node stops.
-    pub fn close(&mut self) {
-        self.close_batches();
-        self.close_intents();
-        self.requests.close();
-        self.reads.close();
-        for (_, asked) in self.asked.drain() {
-            match asked {
-                Asked::Write(_, done) => done(ProposalAnswer::Done(Err(CommitError::Closed))),
-                Asked::Read(done) => done(false),
-            }
         }
     }
 }

@@ -2,12 +2,15 @@
 //! and nothing that a peer sends can end the process.
 
 mod leading;
+mod lease;
 mod moves;
 mod of_set;
+mod reads;
 mod rest;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
@@ -17,14 +20,17 @@ use storage::broken::{Rule, breaks};
 use storage::{Configuration, EntryPlace, GroupAppend, GroupState, RecoveredGroup, Slot};
 use types::{NodeId, ReplicaId, SetId};
 
-use super::entries::{Entries, KIND_EMPTY, Wanted, context_of, parts};
+use super::entries::{Entries, KIND_EMPTY, Wanted, head_of, into_parts};
 use super::wire::PeerMessage;
 use crate::group::core::Random;
+use crate::group::leases::Lease;
 use leading::AskedOf;
+use lease::LeaseTerms;
 use moves::Sender;
 pub(crate) use moves::{StagedPlace, Standing};
 use of_set::is_sound_entry;
 pub(crate) use of_set::{Pending, is_of_set};
+use reads::ReadBatch;
 
 /// How members measure time and how much they hold.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +72,8 @@ impl Default for Settings {
 const TICKS_PER_RANK: usize = 3;
 /// After a campaign that nobody won, up to so many ticks by chance: equal ranks do not tie for ever.
 const CHANCE_TICKS: u64 = 16;
+/// Nobody was elected so often: one more must always be possible.
+const TERM_MAX: u64 = u64::MAX / 2;
 /// The term of a set that is born.
 const FIRST_TERM: u64 = 1;
 /// The preferred member of a set without a first leader asks for votes every so many ticks.
@@ -219,17 +227,6 @@ pub(crate) struct Proposal {
     pub(crate) before: Vec<(u8, Bytes)>,
 }
 
-/// Reads that were asked for together.
-#[derive(Debug)]
-struct ReadBatch {
-    number: u64,
-    tickets: Vec<Ticket>,
-    asked_at: u64,
-    asked_of: AskedOf,
-    /// What must be applied first, once a quorum confirmed the leader.
-    index: Option<u64>,
-}
-
 /// A ready that is not on disk yet.
 #[derive(Debug)]
 struct Unpersisted {
@@ -256,6 +253,8 @@ pub(crate) struct Member {
     calm_ticks: u64,
     proposed: VecDeque<Proposed>,
     held: VecDeque<Proposal>,
+    /// The proposals of this turn: consensus takes them all at once.
+    gathered: Vec<Proposal>,
     /// Since which tick it is not known who leads, while proposals are held.
     unled_since: Option<u64>,
     reads: VecDeque<ReadBatch>,
@@ -279,6 +278,15 @@ pub(crate) struct Member {
     /// Consensus is behind this entry, and the image is on its way into the trees.
     installing: Option<EntryPlace>,
     pub(crate) frozen: Option<String>,
+    /// The steady clock of the node, as of this turn.
+    pub(crate) now_ms: u64,
+    /// What others see of its lease.
+    pub(crate) lease: Arc<Lease>,
+    lease_terms: LeaseTerms,
+    /// A quorum is asked though nobody waits for it.
+    renews_lease: bool,
+    /// From this tick on it votes.
+    votes_from: u64,
 }
 
 impl Member {
@@ -286,9 +294,11 @@ impl Member {
         recovered: RecoveredGroup,
         bodies: Vec<Bytes>,
         settings: Settings,
-        random: Random,
+        mut random: Random,
         logger: &Logger,
     ) -> raft::Result<Member> {
+        // An answer to a question from before a restart is none to a new one.
+        let next_batch = random.below(u64::from(u32::MAX)) << 32;
         let state = recovered.state.clone();
         let applied = state.commit;
         let seconds = (recovered.table.cut().index + 1..=recovered.table.last().index)
@@ -328,10 +338,11 @@ impl Member {
             calm_ticks: 0,
             proposed: VecDeque::new(),
             held: VecDeque::new(),
+            gathered: Vec::new(),
             unled_since: None,
             reads: VecDeque::new(),
             unasked_reads: Vec::new(),
-            next_batch: 0,
+            next_batch,
             unconfirmed_since: None,
             unpersisted: VecDeque::new(),
             applied,
@@ -343,6 +354,11 @@ impl Member {
             staged: None,
             installing: None,
             frozen: None,
+            now_ms: 0,
+            lease: Arc::default(),
+            lease_terms: LeaseTerms::default(),
+            renews_lease: false,
+            votes_from: 0,
         };
         member.set_timeout(false);
         Ok(member)
@@ -377,15 +393,15 @@ impl Member {
         self.node_of(leader)
     }
 
-    /// Its rank where nobody leads; behind one who does its place among the others, from one on: nobody waits for a member that
-    /// will not ask for votes, and nobody asks before a leader was silent for a while.
+    /// Its rank where nobody leads; behind one who does its place among the others: nobody waits for a member that will not ask for
+    /// votes. No two have the same, or they would ask at once, again and again.
     fn rank_behind(&self, leader: u64) -> usize {
         let (leader, configuration) = (ReplicaId(leader), &self.state().configuration);
         if leader == self.replica || !configuration.voters.contains(&leader) {
             return self.rank;
         }
         let is_later = rank_of(self.set, leader, configuration) < self.rank;
-        self.rank + usize::from(!is_later)
+        self.rank - usize::from(is_later)
     }
 
     /// The library draws its own timeouts by chance, from a source of its own; after every call that may have done so, ours
@@ -438,6 +454,7 @@ impl Member {
             !is_lost
         });
         self.unasked_reads.append(&mut again);
+        self.renew_lease();
     }
 
     /// A message of another member. What could end the process is refused before the library sees it.
@@ -456,21 +473,50 @@ impl Member {
         if sender == Sender::New {
             self.meet(replica, from);
         }
+        if self.is_early_vote(&message) {
+            return;
+        }
+        if message.get_msg_type() == MessageType::MsgReadIndex {
+            return self.under_lease(|member| {
+                let _ = member.raw.step(message);
+            });
+        }
         if Member::is_from_leader(&message) && message.term >= self.raw.raft.term {
             (self.heard_at, self.has_heard) = (self.ticks, true);
         }
+        let is_outdone = self.outdoes(&message);
+        let asked = Member::asks_for_reads(&message);
         let _ = self.raw.step(message);
+        self.note_promise(asked);
+        if is_outdone {
+            let _ = self.raw.campaign();
+        }
         self.set_timeout(false);
     }
 
     /// Whether a message says nothing that cannot be.
     fn is_sound(&self, message: &Message) -> bool {
-        let log = &self.raw.raft.raft_log;
+        let (log, kind) = (&self.raw.raft.raft_log, message.get_msg_type());
+        // What has no term the library takes for something that this member said to itself: only questions for reads travel so.
+        let is_question = kind == MessageType::MsgReadIndex;
+        if (message.term == 0) != is_question || message.term > TERM_MAX {
+            return false;
+        }
+        match kind {
+            // Nobody else proposes, or says who is to lead: a follower would hand it on.
+            MessageType::MsgPropose | MessageType::MsgTransferLeader => return false,
+            MessageType::MsgReadIndex => return message.entries.len() == 1,
+            _ => {}
+        }
         if message.term < self.raw.raft.term {
             return true;
         }
-        match message.get_msg_type() {
+        match kind {
             MessageType::MsgHeartbeat => message.commit <= log.last_index(),
+            // Nobody has more of a leader's log than the leader.
+            MessageType::MsgAppendResponse if message.term == self.raw.raft.term => {
+                message.index.max(message.reject_hint) <= log.last_index()
+            }
             MessageType::MsgAppend => {
                 let indexes = message.index.checked_add(1).into_iter().flat_map(|from| from..);
                 message.index <= u64::MAX / 2
@@ -488,47 +534,7 @@ impl Member {
                     })
             }
             MessageType::MsgSnapshot => self.is_staged_snapshot(message),
-            MessageType::MsgPropose => false,
             _ => true,
-        }
-    }
-
-    /// Takes a proposal, or says why not. Seconds never fall within a set.
-    pub(crate) fn propose(&mut self, mut proposal: Proposal, wishes: &mut Wishes) {
-        let refuse = |ticket: Option<Ticket>, answer: Answer, wishes: &mut Wishes| {
-            wishes.answers.extend(ticket.map(|ticket| (ticket, answer)));
-        };
-        if !self.is_leader() {
-            return refuse(proposal.ticket, Answer::NotLeader(self.leader()), wishes);
-        }
-        // What a leader before decided must be known first: ids, definitions, seconds. One that hands over takes nothing any more.
-        if !self.may_propose() {
-            if self.held.len() < self.settings.held_max {
-                self.held.push_back(proposal);
-                return;
-            }
-            return refuse(proposal.ticket, Answer::Busy, wishes);
-        }
-        if !breaks(Rule::LetSecondsFall) {
-            proposal.now_s = proposal.now_s.max(self.last_now_s);
-        }
-        let mut message = Message { from: self.replica.0, ..Message::default() };
-        message.set_msg_type(MessageType::MsgPropose);
-        let (now_s, own) = (proposal.now_s, (proposal.kind, proposal.body));
-        for (kind, data) in proposal.before.into_iter().chain([own]) {
-            let context = context_of(kind, now_s);
-            message.mut_entries().push(Entry { context, data, ..Entry::default() });
-        }
-        match self.raw.step(message) {
-            Ok(()) => {
-                self.last_now_s = now_s;
-                let place = EntryPlace {
-                    index: self.raw.raft.raft_log.last_index(),
-                    term: self.raw.raft.term,
-                };
-                self.proposed.extend(proposal.ticket.map(|ticket| Proposed { place, ticket }));
-            }
-            Err(_) => refuse(proposal.ticket, Answer::Busy, wishes),
         }
     }
 
@@ -538,16 +544,6 @@ impl Member {
             return self.is_leader();
         }
         self.is_leader() && self.log().table.term(self.applied) == Some(self.raw.raft.term)
-    }
-
-    /// Somebody wants to read what is committed by now.
-    pub(crate) fn read(&mut self, ticket: Ticket, wishes: &mut Wishes) {
-        let waiting: usize = self.reads.iter().map(|batch| batch.tickets.len()).sum();
-        if waiting + self.unasked_reads.len() >= self.settings.reads_max {
-            wishes.answers.push((ticket, Answer::Busy));
-            return;
-        }
-        self.unasked_reads.push(ticket);
     }
 
     /// Whether something of it was not on disk before a turn was.
@@ -587,27 +583,10 @@ impl Member {
         self.answer_reads(wishes);
     }
 
-    fn answer_reads(&mut self, wishes: &mut Wishes) {
-        if self.installing.is_some() {
-            return;
-        }
-        let (applied, leads) = (self.applied, self.is_leader());
-        self.reads.retain_mut(|batch| {
-            let may_read = batch.index.is_some_and(|index| index <= applied)
-                || breaks(Rule::ReadWithoutAsking)
-                || breaks(Rule::ReadAsLeaderWithoutAsking) && leads
-                || breaks(Rule::ReadBeforeApplied) && batch.index.is_some();
-            if may_read {
-                let tickets = batch.tickets.drain(..);
-                wishes.answers.extend(tickets.map(|ticket| (ticket, Answer::MayRead)));
-            }
-            !may_read
-        });
-    }
-
     /// After all inputs of a turn: everything that consensus wants done.
     pub(crate) fn finish_turn(&mut self, turn: u64, wishes: &mut Wishes) {
         self.settle_held(wishes);
+        self.propose_gathered(wishes);
         self.ask_again();
         self.ask_reads();
         while self.raw.has_ready() {
@@ -618,22 +597,7 @@ impl Member {
         wishes.wanted = self.log().take_wanted();
         wishes.wanted_images = self.take_wanted_images();
         self.answer_reads(wishes);
-    }
-
-    /// One question for all reads that came since the last.
-    fn ask_reads(&mut self) {
-        if self.unasked_reads.is_empty() {
-            return;
-        }
-        self.next_batch += 1;
-        self.unconfirmed_since.get_or_insert(self.ticks);
-        let number = self.next_batch;
-        let tickets = std::mem::take(&mut self.unasked_reads);
-        let (asked_at, asked_of) = (self.ticks, self.asked_of());
-        self.reads.push_back(ReadBatch { number, tickets, asked_at, asked_of, index: None });
-        let mut context = self.replica.0.to_be_bytes().to_vec();
-        context.extend_from_slice(&number.to_be_bytes());
-        self.raw.read_index(context);
+        self.show_lease();
     }
 
     fn take_ready(&mut self, mut ready: Ready, turn: u64, wishes: &mut Wishes) {
@@ -661,7 +625,7 @@ impl Member {
             (state.term, state.vote, state.commit) = (hard.term, hard.vote, hard.commit);
             must_sync |= has_voted;
         }
-        if let Some(last) = entries.iter().filter_map(parts).map(|(_, s, _)| s).max() {
+        if let Some(last) = entries.iter().filter_map(head_of).map(|(_, s)| s).max() {
             self.last_now_s = self.last_now_s.max(last);
         }
         if !ready.snapshot().is_empty() {
@@ -679,6 +643,7 @@ impl Member {
         }
         let mut held = ready.take_persisted_messages();
         let free = ready.take_messages();
+        self.note_hand_over(held.iter().chain(&free));
         if breaks(Rule::TellVoteBeforeSync) && has_voted {
             wishes.messages.append(&mut held);
             has_voted = false;
@@ -722,7 +687,7 @@ impl Member {
                     false => wishes.answers.push((front.ticket, Answer::Lost)),
                 }
             }
-            let (kind, now_s, body) = parts(&entry).unwrap_or((KIND_EMPTY, 0, Bytes::new()));
+            let (kind, now_s, body) = into_parts(entry).unwrap_or((KIND_EMPTY, 0, Bytes::new()));
             if is_of_set(kind) {
                 self.pending.push_back(Pending { place, kind, now_s, body: body.clone() });
             }

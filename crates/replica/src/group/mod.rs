@@ -5,7 +5,8 @@
 //! it on disk it is committed: every member applies it, in the set's order, and the leader's member answers.
 //!
 //! **A strong read's way.** A member asks its leader up to where the log was committed at that moment; the leader answers when a
-//! quorum confirmed that it still leads. The member reads its own rows as soon as it applied that far.
+//! quorum confirmed that it still leads, or at once where one did a moment ago ([`leases`]). The member reads its own rows as soon as
+//! it applied that far; under a lease of its own it asks nobody.
 //!
 //! **A batch's way.** A change of several sets is decided by an entry of one of them, whose leader then has the others do their parts:
 //! `host/batches.rs` where it is coordinated, `host/intents.rs` where it is decided.
@@ -24,6 +25,7 @@ mod documents;
 mod driver;
 mod entries;
 mod host;
+mod leases;
 pub mod load;
 mod member;
 #[cfg(test)]
@@ -51,6 +53,7 @@ pub use host::{
     HeldRanges, Host, HostOptions, Knows, NodeMessage, Now, OnNote, OnSplit, Places,
     ProposalAnswer, RingMap, ServedRead, SetRanges, SplitOff, Wanted, WantedMembers,
 };
+pub use leases::Leases;
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};
 pub use node_wire::{KINDS_FIRST, KINDS_KNOWN};
 pub use reads::{Looked, RowsAnswer, RowsAsked, RowsDone, RowsOutcome};

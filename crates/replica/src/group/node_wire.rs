@@ -18,6 +18,7 @@ use super::reads::{Looked, RowsAnswer};
 use super::rests::Beat;
 use super::transfer::TransferMessage;
 use super::wire::PeerMessage;
+use crate::witness::TraceContext;
 
 /// The first byte of a message; another one is malformed until it is known.
 const VERSION: u8 = 1;
@@ -30,7 +31,8 @@ const KIND_STANDING: u8 = 5;
 const KIND_REFUSED: u8 = 6;
 const KIND_GONE: u8 = 7;
 const KIND_STILL_MEMBER: u8 = 8;
-const KIND_SUM: u8 = 9;
+/// Of a version that summed otherwise, and did not say so.
+const KIND_FIRST_SUM: u8 = 9;
 const KIND_DIFFERS: u8 = 10;
 const KIND_TRANSFER: u8 = 11;
 const KIND_WHO_IS: u8 = 12;
@@ -44,10 +46,12 @@ const KIND_ROWS: u8 = 19;
 const KIND_NOTE: u8 = 20;
 const KIND_RELAY: u8 = 21;
 pub(super) const KIND_LOOK: u8 = 22;
+pub(super) const KIND_SUM: u8 = 23;
+pub(super) const KIND_TRACED: u8 = 24;
 
 /// The last kind of message that this version knows. Nodes tell each other when they connect (see `docs/formats/mesh.md`); one that is not known
 /// to the other is not sent, and one that is not known here is passed over.
-pub const KINDS_KNOWN: u8 = KIND_LOOK;
+pub const KINDS_KNOWN: u8 = KIND_TRACED;
 /// What nodes know that tell nothing of it: what there was before they did. Some of them know notes, too; those send some.
 pub const KINDS_FIRST: u8 = KIND_ROWS;
 
@@ -93,6 +97,7 @@ impl NodeMessage {
             NodeMessage::Note(_) => KIND_NOTE,
             NodeMessage::Relay { .. } => KIND_RELAY,
             NodeMessage::Look { .. } => KIND_LOOK,
+            NodeMessage::Traced { .. } => KIND_TRACED,
         }
     }
 
@@ -139,8 +144,9 @@ impl NodeMessage {
             NodeMessage::StillMember { set, replica } => {
                 encode_member(KIND_STILL_MEMBER, *set, *replica, out);
             }
-            NodeMessage::Sum { set, replica, index, sum } => {
+            NodeMessage::Sum { set, replica, version, index, sum } => {
                 encode_member(KIND_SUM, *set, *replica, out);
+                out.push(*version);
                 out.extend_from_slice(&index.to_be_bytes());
                 out.extend_from_slice(&sum.to_be_bytes());
             }
@@ -191,6 +197,9 @@ impl NodeMessage {
                 out.extend_from_slice(&last.0.to_be_bytes());
                 out.extend_from_slice(body);
             }
+            NodeMessage::Traced { number, is_read, context } => {
+                encode_traced(*number, *is_read, *context, out);
+            }
             NodeMessage::Rows { number, answer } => {
                 out.push(KIND_ROWS);
                 out.extend_from_slice(&number.to_be_bytes());
@@ -240,11 +249,7 @@ impl NodeMessage {
             KIND_READ => {
                 let number = u64::from_be_bytes(decoder.array()?);
                 let set = SetId(decoder.u32()?);
-                let is_strong = match decoder.byte()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(Malformed),
-                };
+                let is_strong = decode_flag(&mut decoder)?;
                 Ok(NodeMessage::Read { number, set, is_strong, body: decoder.rest() })
             }
             KIND_LOOK => {
@@ -254,6 +259,7 @@ impl NodeMessage {
                 let rings = (ring()?, ring()?);
                 Ok(NodeMessage::Look { number, set, rings, body: decoder.rest() })
             }
+            KIND_TRACED => decode_traced(decoder),
             KIND_ROWS => {
                 let number = u64::from_be_bytes(decoder.array()?);
                 Ok(NodeMessage::Rows { number, answer: decode_rows(decoder)? })
@@ -290,6 +296,33 @@ fn decode_beats(mut decoder: Decoder) -> Result<Vec<Beat>, Malformed> {
     if decoder.is_done() { Ok(beats) } else { Err(Malformed) }
 }
 
+fn encode_traced(number: u64, is_read: bool, context: TraceContext, out: &mut Vec<u8>) {
+    out.push(KIND_TRACED);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.push(u8::from(is_read));
+    out.extend_from_slice(&context.trace.to_be_bytes());
+    out.extend_from_slice(&context.span.to_be_bytes());
+}
+
+fn decode_flag(decoder: &mut Decoder) -> Result<bool, Malformed> {
+    match decoder.byte()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed),
+    }
+}
+
+fn decode_traced(mut decoder: Decoder) -> Result<NodeMessage, Malformed> {
+    let number = u64::from_be_bytes(decoder.array()?);
+    let is_read = decode_flag(&mut decoder)?;
+    let context = TraceContext {
+        trace: u128::from_be_bytes(decoder.array()?),
+        span: u64::from_be_bytes(decoder.array()?),
+    };
+    let message = NodeMessage::Traced { number, is_read, context };
+    if decoder.is_done() { Ok(message) } else { Err(Malformed) }
+}
+
 fn encode_numbered(kind: u8, number: u64, set: SetId, out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(&number.to_be_bytes());
@@ -323,7 +356,7 @@ fn decode_about_members(kind: u8, mut decoder: Decoder) -> Result<NodeMessage, M
     let message = match kind {
         KIND_STANDING => NodeMessage::Standing { synced: number(&mut decoder)? },
         KIND_REFUSED => NodeMessage::Refused { synced: number(&mut decoder)? },
-        KIND_GONE | KIND_STILL_MEMBER | KIND_SUM | KIND_DIFFERS => {
+        KIND_GONE | KIND_STILL_MEMBER | KIND_FIRST_SUM | KIND_SUM | KIND_DIFFERS => {
             let set = SetId(decoder.u32()?);
             let replica = ReplicaId(number(&mut decoder)?);
             match kind {
@@ -331,8 +364,9 @@ fn decode_about_members(kind: u8, mut decoder: Decoder) -> Result<NodeMessage, M
                 KIND_STILL_MEMBER => NodeMessage::StillMember { set, replica },
                 KIND_DIFFERS => NodeMessage::Differs { set, replica, index: number(&mut decoder)? },
                 _ => {
+                    let version = if kind == KIND_SUM { decoder.byte()? } else { 0 };
                     let (index, sum) = (number(&mut decoder)?, number(&mut decoder)?);
-                    NodeMessage::Sum { set, replica, index, sum }
+                    NodeMessage::Sum { set, replica, version, index, sum }
                 }
             }
         }

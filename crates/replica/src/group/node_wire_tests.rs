@@ -15,6 +15,7 @@ use units::grants::{Grant, Report};
 
 use super::load::{BudgetMessage, Counted, Heat, KeyLoad, TrafficMessage};
 use super::{Beat, KINDS_KNOWN, Looked, NodeMessage, PeerMessage, ProposalAnswer, RowsAnswer};
+use crate::witness::TraceContext;
 
 fn any_bytes() -> impl Strategy<Value = Bytes> {
     prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from)
@@ -197,6 +198,10 @@ fn message() -> impl Strategy<Value = NodeMessage> {
             }
         ),
         any_bytes().prop_map(NodeMessage::Note),
+        (any::<(u64, bool)>(), any::<(u128, u64)>()).prop_map(|((number, is_read), it)| {
+            let context = TraceContext { trace: it.0, span: it.1 };
+            NodeMessage::Traced { number, is_read, context }
+        }),
         (any::<i64>(), any::<u64>())
             .prop_map(|(clock_us, shown)| NodeMessage::Ping { clock_us, shown }),
         load(),
@@ -357,6 +362,11 @@ fn the_bytes_are_the_documented_ones() {
         NodeMessage::Rows { number: 5, answer: RowsAnswer::Looked(looked) },
         &[1, 19, 0, 0, 0, 0, 0, 0, 0, 5, 6, 0, 0, 0, 0, 0, 0, 1, 2],
     );
+    let mut traced = vec![1, 24, 0, 0, 0, 0, 0, 0, 0, 5, 1];
+    traced.extend_from_slice(&3_u128.to_be_bytes());
+    traced.extend_from_slice(&4_u64.to_be_bytes());
+    let context = TraceContext { trace: 3, span: 4 };
+    check(NodeMessage::Traced { number: 5, is_read: true, context }, &traced);
     let mut message = Message { to: 20, from: 10, term: 2, commit: 300, ..Message::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);
     check(

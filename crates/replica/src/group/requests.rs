@@ -18,8 +18,8 @@ use super::host::ProposalAnswer;
 const RETRY_MS: u64 = 20;
 /// After so many milliseconds without an answer a request is sent again, perhaps to another leader.
 const RESEND_MS: u64 = 700;
-/// Who sees to a request in place of this node is given so much longer.
-const RELAY_MS: u64 = 1_300;
+/// So long another node may see to a request in place of this one.
+pub(crate) const RELAY_MS: u64 = 2_000;
 
 /// What became of a request, for the coordinator.
 #[derive(Clone, Debug)]
@@ -52,9 +52,11 @@ struct Pending {
     /// When it is tried again.
     retry_at_ms: Option<u64>,
     /// Where it was sent, and when.
-    sent: Option<(NodeId, u64)>,
+    sent: Option<Sent>,
     /// It is tried as soon as its set has a leader.
     waits_for_leader: bool,
+    /// Another node's, which this one sees to: it is not handed on again.
+    is_of_another: bool,
     /// Who leads, as the node said that was asked last.
     hint: Option<NodeId>,
     /// Up to which entry this node's member knew the set to be committed when it was sent to another node first: its own comes behind.
@@ -64,6 +66,23 @@ struct Pending {
     /// How often it went where it was pointed to, since it waited.
     hints_followed: u32,
     done: WriteDone,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    to: NodeId,
+    at_ms: u64,
+    /// Who led its set then, as far as this node knew.
+    leader: Option<NodeId>,
+    /// The other node sees to it, as it may reach who leads.
+    is_relayed: bool,
+}
+
+impl Sent {
+    fn is_over(&self, now_ms: u64) -> bool {
+        self.at_ms + if self.is_relayed { RELAY_MS } else { RESEND_MS } <= now_ms
+    }
 }
 
 /// The requests of a coordinator that are not answered yet.
@@ -120,6 +139,7 @@ impl Requests {
             retry_at_ms: Some(0),
             sent: None,
             waits_for_leader: false,
+            is_of_another: false,
             hint: None,
             commit_before: None,
             tries: 0,
@@ -130,20 +150,42 @@ impl Requests {
         self.next
     }
 
-    /// Nodes that did not answer in time what was sent to them.
-    pub(crate) fn silent_nodes(&self, now_ms: u64) -> Vec<NodeId> {
-        let sent = self.pending.values().filter_map(|it| it.sent);
-        sent.filter(|(_, at_ms)| at_ms + RESEND_MS <= now_ms).map(|(node, _)| node).collect()
+    /// A request of another node, which does not reach who leads its set.
+    pub(crate) fn add_of_another(
+        &mut self,
+        set: SetId,
+        request: Request,
+        deadline_ms: u64,
+        done: WriteDone,
+    ) -> u64 {
+        let number = self.add(set, request, deadline_ms, done);
+        if let Some(pending) = self.pending.get_mut(&number) {
+            pending.is_of_another = true;
+        }
+        number
     }
 
-    /// A request goes to a node that sees to it in place of this one. Its set and bytes; none if it could be done twice.
-    pub(crate) fn relay(&mut self, number: u64, to: NodeId, now_ms: u64) -> Option<(SetId, Bytes)> {
-        let pending = self.pending.get_mut(&number).filter(|it| it.request.is_repeatable())?;
+    /// Nodes that did not answer in time what was sent to them.
+    pub(crate) fn silent_nodes(&self, now_ms: u64) -> Vec<NodeId> {
+        let sent = self.pending.values().filter_map(|it| it.sent.as_ref());
+        sent.filter(|sent| sent.is_over(now_ms)).map(|sent| sent.to).collect()
+    }
+
+    /// A request goes to a node that sees to it in place of this one. Its set and bytes; none if it could be done twice, or is another
+    /// node's: two that reach nobody would hand it to each other for ever.
+    pub(crate) fn relay(
+        &mut self,
+        number: u64,
+        to: NodeId,
+        leader: Option<NodeId>,
+        now_ms: u64,
+    ) -> Option<(SetId, Bytes)> {
+        let may_relay = |it: &&mut Pending| it.request.is_repeatable() && !it.is_of_another;
+        let pending = self.pending.get_mut(&number).filter(may_relay)?;
         pending.retry_at_ms = None;
         pending.waits_for_leader = false;
         pending.tries = pending.tries.wrapping_add(1);
-        // It has others to ask: it is not taken for silent at once.
-        pending.sent = Some((to, now_ms + RELAY_MS));
+        pending.sent = Some(Sent { to, at_ms: now_ms, leader, is_relayed: true });
         Some((pending.set, pending.body.clone()))
     }
 
@@ -158,13 +200,30 @@ impl Requests {
         for pending in self.pending.values_mut() {
             // No answer came: another leader may have to be asked. Without a name that could do it twice.
             let may_repeat = pending.request.is_repeatable() || breaks(Rule::RetryWithoutId);
-            if pending.sent.is_some_and(|(_, at_ms)| at_ms + RESEND_MS <= now_ms) && may_repeat {
+            if pending.sent.is_some_and(|sent| sent.is_over(now_ms)) && may_repeat {
                 pending.sent = None;
                 pending.retry_at_ms = Some(now_ms);
             }
         }
         let is_due = |(_, it): &(&u64, &Pending)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
         self.pending.iter().filter(is_due).map(|(number, _)| *number).collect()
+    }
+
+    /// Sends again what went to somebody before another member led, as far as this node knows: who led before may be dead, and who
+    /// sees to it in place of this node may not know yet.
+    pub(crate) fn led_anew(&mut self, leader: impl Fn(SetId) -> Option<NodeId>) -> Vec<u64> {
+        let mut anew = Vec::new();
+        for (number, pending) in &mut self.pending {
+            let Some(sent) = pending.sent.filter(|_| pending.request.is_repeatable()) else {
+                continue;
+            };
+            let is_other = |leader: &NodeId| Some(*leader) != sent.leader && *leader != sent.to;
+            if leader(pending.set).is_some_and(|leader| is_other(&leader)) {
+                pending.sent = None;
+                anew.push(*number);
+            }
+        }
+        anew
     }
 
     /// Which requests waited for a leader that is known now.
@@ -229,9 +288,9 @@ impl Requests {
         let Some(pending) = self.pending.get_mut(&number) else { return Attempt::Waits };
         pending.retry_at_ms = None;
         pending.waits_for_leader = false;
-        let leader = pending.hint.take().or(leader);
-        pending.tries = pending.tries.wrapping_add(u32::from(leader.is_some()));
-        match leader {
+        let asked = pending.hint.take().or(leader);
+        pending.tries = pending.tries.wrapping_add(u32::from(asked.is_some()));
+        match asked {
             None => {
                 pending.retry_at_ms = Some(now_ms + RETRY_MS);
                 pending.waits_for_leader = true;
@@ -239,7 +298,7 @@ impl Requests {
                 Attempt::Waits
             }
             Some(node) if node == own => {
-                pending.sent = Some((own, now_ms));
+                pending.sent = Some(Sent { to: own, at_ms: now_ms, leader, is_relayed: false });
                 let mut request = Box::new(pending.request.clone());
                 let mut body = pending.body.clone();
                 if breaks(Rule::RetryWithoutId) {
@@ -249,7 +308,7 @@ impl Requests {
                 Attempt::Here { number, set: pending.set, request, body }
             }
             Some(node) => {
-                pending.sent = Some((node, now_ms));
+                pending.sent = Some(Sent { to: node, at_ms: now_ms, leader, is_relayed: false });
                 let mut body = pending.body.clone();
                 if breaks(Rule::RetryWithoutId) {
                     let mut request = pending.request.clone();
@@ -312,7 +371,7 @@ impl Requests {
     pub(crate) fn link_broke(&mut self, node: NodeId, now_ms: u64) {
         let mut over = Vec::new();
         for (number, pending) in &mut self.pending {
-            if pending.sent.is_some_and(|(to, _)| to == node) {
+            if pending.sent.is_some_and(|sent| sent.to == node) {
                 if pending.request.is_repeatable() || breaks(Rule::RetryWithoutId) {
                     pending.sent = None;
                     pending.retry_at_ms = Some(now_ms + RETRY_MS);
@@ -338,6 +397,8 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
+    use storage::RequestId;
+
     use super::*;
 
     fn sent_to(attempt: &Attempt) -> Option<NodeId> {
@@ -379,6 +440,51 @@ mod tests {
         assert!(told.try_recv().is_err());
         assert!(requests.due(100).is_empty());
         assert!(matches!(told.try_recv(), Ok(WriteOutcome::TimedOut)));
+    }
+
+    fn named() -> Request {
+        Request { id: Some(RequestId(7)), ..request() }
+    }
+
+    /// Its leader gives it its time: done again it would have another one.
+    fn unnamed() -> Request {
+        Request { timed_us: Some(5), ..request() }
+    }
+
+    /// Two nodes that know of no leader would hand a request to each other for ever, and each would keep it once more.
+    #[test]
+    fn what_is_seen_to_for_another_node_is_not_handed_on() {
+        let mut requests = Requests::new(1);
+        let own = requests.add(SetId(4), named(), 5_000, Box::new(|_| ()));
+        let other = requests.add_of_another(SetId(4), named(), 5_000, Box::new(|_| ()));
+        assert!(requests.relay(own, NodeId(2), None, 0).is_some());
+        assert!(requests.relay(other, NodeId(2), None, 0).is_none());
+        let lone = requests.add(SetId(4), unnamed(), 5_000, Box::new(|_| ()));
+        assert!(requests.relay(lone, NodeId(2), None, 0).is_none(), "it could be done twice");
+    }
+
+    /// Whoever led is dead, perhaps: a request does not wait for its answer when another one leads.
+    #[test]
+    fn a_new_leader_is_asked_at_once() {
+        let mut requests = Requests::new(1);
+        let (own, old, new) = (NodeId(1), NodeId(2), NodeId(3));
+        let number = requests.add(SetId(4), named(), 5_000, Box::new(|_| ()));
+        let lone = requests.add(SetId(4), unnamed(), 5_000, Box::new(|_| ()));
+        for number in [number, lone] {
+            requests.attempt(number, own, Some(old), 0);
+        }
+        assert!(requests.led_anew(|_| Some(old)).is_empty());
+        assert!(requests.led_anew(|_| None).is_empty());
+        assert_eq!(requests.led_anew(|_| Some(new)), [number], "the other could be done twice");
+        requests.attempt(number, own, Some(new), 10);
+        assert!(requests.led_anew(|_| Some(new)).is_empty(), "once is enough");
+        // Where it went because somebody pointed there, this node's member comes to know the same.
+        assert!(requests.answer(new, number, ProposalAnswer::NotLeader(Some(own)), 20));
+        requests.attempt(number, own, Some(new), 20);
+        assert!(requests.led_anew(|_| Some(own)).is_empty());
+        // And where another node sees to it.
+        assert!(requests.relay(number, old, None, 30).is_some());
+        assert_eq!(requests.led_anew(|_| Some(new)), [number]);
     }
 
     /// Who is pointed to the leader goes there at once; nodes that point to each other do not keep a request going round.

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType, Snapshot};
+use smallvec::{SmallVec, smallvec};
 use storage::{Configuration, EntryPlace};
 use types::codec::{Decoder, Malformed, push_counted, push_length, push_varint};
 use types::{ReplicaId, SetId};
@@ -46,6 +47,35 @@ const KINDS: [MessageType; 13] = [
     MessageType::MsgTransferLeader,
     MessageType::MsgSnapshot,
 ];
+
+/// What is sent to one that lacks many entries leaves in parts, each of at most about so many bytes: the library puts all that it has
+/// for a member into one message, however large that gets.
+pub(crate) fn in_parts(mut message: Message, bytes_max: u64) -> SmallVec<[Message; 1]> {
+    let size = |entry: &Entry| (entry.data.len() + entry.context.len()) as u64;
+    let is_small =
+        message.entries.len() < 2 || message.entries.iter().map(size).sum::<u64>() <= bytes_max;
+    if is_small {
+        return smallvec![message];
+    }
+    let mut parts: SmallVec<[Message; 1]> = SmallVec::new();
+    let (mut before, mut bytes) = ((message.index, message.log_term), 0);
+    for entry in message.take_entries() {
+        bytes += size(&entry);
+        let this = (entry.index, entry.term);
+        match parts.last_mut() {
+            Some(part) if bytes <= bytes_max => part.mut_entries().push(entry),
+            _ => {
+                let mut part = message.clone();
+                (part.index, part.log_term) = before;
+                bytes = size(&entry);
+                part.mut_entries().push(entry);
+                parts.push(part);
+            }
+        }
+        before = this;
+    }
+    parts
+}
 
 /// That a member may go on behind an image that it holds, with who belongs to its set there.
 pub(crate) fn snapshot_of(place: EntryPlace, configuration: &Configuration) -> Snapshot {

@@ -1,11 +1,29 @@
 //! What the rest of the node tells its members once, or now and then, and what it asks of them.
 
 use super::*;
+use crate::witness::Witness;
 
 /// Of so many voters one can be done without.
 const SPARE_VOTERS_MIN: usize = 3;
 
 impl Groups {
+    /// Who is told of what is done for traced requests. To be said once, before any come.
+    pub fn set_witness(&self, witness: Arc<dyn Witness>) {
+        self.0.traced.set_witness(witness);
+    }
+
+    /// Who is told.
+    pub(crate) fn witness(&self) -> Option<&Arc<dyn Witness>> {
+        self.0.traced.witness()
+    }
+
+    /// Whether this node's member of a set may answer a strong read at once, by its lease (D12).
+    #[inline]
+    pub fn has_lease(&self, set: SetId) -> bool {
+        let leases = self.0.leases.get();
+        leases.is_some_and(|leases| leases.is_good(set, || (self.0.clock)().ms))
+    }
+
     /// Ends the thread. Whoever waits is told that nobody knows.
     pub fn close(&self) {
         self.0.inbox.lock().is_closing = true;

@@ -19,6 +19,25 @@ impl Host {
         node == self.node || self.peers.get(&node).is_some_and(is_heard)
     }
 
+    /// Whether what is said to a node may be answered: its connection did not break, or it said what its log holds since.
+    pub(super) fn is_connected(&self, node: NodeId) -> bool {
+        node == self.node || is_admitted(&self.peers, node)
+    }
+
+    /// Requests whose set has a leader that can be asked now.
+    pub(super) fn found_leader(&mut self) -> Vec<u64> {
+        let (core, peers, own) = (&self.core, &self.peers, self.node);
+        let is_reached = |leader: &NodeId| *leader == own || is_admitted(peers, *leader);
+        self.requests.found_leader(|set| core.leader(set).filter(is_reached))
+    }
+
+    /// Requests that went to somebody before another member led.
+    pub(super) fn led_anew(&mut self) -> Vec<u64> {
+        let (core, peers, own) = (&self.core, &self.peers, self.node);
+        let is_reached = |leader: &NodeId| *leader == own || is_admitted(peers, *leader);
+        self.requests.led_anew(|set| core.leader(set).filter(is_reached))
+    }
+
     /// The nodes that are alive, as far as this one knows.
     pub fn alive_nodes(&self) -> BTreeSet<NodeId> {
         let nodes = self.peers.keys().copied().chain([self.node]);
@@ -153,4 +172,8 @@ impl Host {
             false => now,
         }
     }
+}
+
+fn is_admitted(peers: &BTreeMap<NodeId, Peer>, node: NodeId) -> bool {
+    peers.get(&node).is_some_and(|peer| peer.is_admitted)
 }

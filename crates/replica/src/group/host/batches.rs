@@ -106,11 +106,13 @@ impl Host {
     /// The nodes that can be asked how far a set is: those that can be asked for its rows, and know the question.
     pub(super) fn lookers_of(&self, set: SetId) -> Vec<NodeId> {
         let mut nodes = self.readers_of(set);
-        let knows = |node: NodeId| {
-            node == self.node || self.batches.knows.as_ref().is_none_or(|it| it(node, KIND_LOOK))
-        };
-        nodes.retain(|node| knows(*node));
+        nodes.retain(|node| self.knows(*node, KIND_LOOK));
         nodes
+    }
+
+    /// Whether a node knows a kind of messages.
+    pub(super) fn knows(&self, node: NodeId, kind: u8) -> bool {
+        node == self.node || self.batches.knows.as_ref().is_none_or(|it| it(node, kind))
     }
 
     pub(super) fn locate(&self, table: TableId, ring: RingToken) -> Option<SetId> {

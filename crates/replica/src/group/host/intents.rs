@@ -111,6 +111,18 @@ impl Intents {
             .fold((0, 0), |(count, bytes), driving| (count + 1, bytes + driving.bytes));
         count >= INTENTS_MAX || bytes >= INTENTS_BYTES_MAX
     }
+
+    /// As if a set had so many batches open, of so many bytes each.
+    #[cfg(test)]
+    pub(super) fn fill(&mut self, set: SetId, count: u128, bytes: usize) {
+        for number in 1..=count {
+            let batch = RequestId(u128::MAX - number);
+            let place = BatchPlace { table: types::TableId(1), ring: types::RingToken(0), batch };
+            let kept = KeptIntent::Open(OpenIntent { known: 0, timed_us: None, parts: Vec::new() });
+            let driving = Driving { is_sent: true, ..Driving::new(place, kept, bytes) };
+            self.open.insert((set, batch), driving);
+        }
+    }
 }
 
 impl Driving {
@@ -644,7 +656,7 @@ impl Host {
             if is_found || self.intents.is_full(set) {
                 continue;
             }
-            let Some((tables, range)) = self.range_of(set) else { continue };
+            let Some((tables, range)) = self.held_by(set) else { continue };
             let mut is_all = true;
             let mut found = Vec::new();
             let open = &self.intents.open;

@@ -2,14 +2,38 @@
 
 use std::sync::Arc;
 
-use storage::GroupAppend;
 use storage::broken::{Rule, breaks};
+use storage::{CommitError, GroupAppend};
 use types::SetId;
 
 use super::transfers::Installing;
-use super::{Host, Input};
+use super::{Asked, Host, Input, ProposalAnswer};
 
 impl Host {
+    /// Whether something waits until the log has room for it.
+    pub fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty() || self.is_unawaited
+    }
+
+    /// Whether the log will not write any more: the node must stop.
+    pub fn has_failed(&self) -> bool {
+        self.persisted.lock().has_failed || self.storage.poisoned().is_some()
+    }
+
+    /// Nobody is answered any more, because the node stops.
+    pub fn close(&mut self) {
+        self.close_batches();
+        self.close_intents();
+        self.requests.close();
+        self.reads.close();
+        for (_, asked) in self.asked.drain() {
+            match asked {
+                Asked::Write(_, done) => done(ProposalAnswer::Done(Err(CommitError::Closed))),
+                Asked::Read(done) => done(false),
+            }
+        }
+    }
+
     /// Entries that are in sorted files here, and known by all members, go. If the log is too long in spite of that, a member that
     /// lacks them is handed the rows instead.
     pub(super) fn shorten_log(&mut self) {
@@ -39,7 +63,7 @@ impl Host {
     /// From where on the log is needed for a set: not before everything that says so is in it.
     pub(super) fn note_needed(&mut self, set: SetId) {
         let is_said = !self.stalled.iter().any(|(stalled, _)| *stalled == set);
-        let is_installing = self.transfers.installing.iter().any(|it| it.set == set);
+        let is_installing = self.is_installing(set);
         if is_said && !is_installing {
             let needed = self.core.table(set).and_then(|table| table.needed_from());
             self.storage.set_group_needed(set, needed);
@@ -53,12 +77,8 @@ impl Host {
             let set = *set;
             if let Some(state) = append.state.clone().filter(|_| append.is_install) {
                 let state = &state;
-                // The entries of the set go with it. That hardly ever happens, and nobody else waits long.
-                if !self.is_rid_of_splits(set) {
-                    let _ = self.storage.flush(None);
-                    if !self.is_rid_of_splits(set) {
-                        return;
-                    }
+                if !self.may_install(set) {
+                    return;
                 }
                 let position = match self.storage.append_install(state) {
                     Ok(position) => position,

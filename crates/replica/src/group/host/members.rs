@@ -20,6 +20,8 @@ const LEAVING_TICKS: u64 = 12_000;
 const PEERS_MAX: usize = 4096;
 /// A member that heard of no leader for so many ticks asks whether it still belongs to its set, every so many ticks.
 const SILENT_TICKS: u64 = 64;
+/// A member without rows whose set nobody knows stays for so many ticks.
+const FORSAKEN_TICKS: u64 = 1_200;
 
 impl Host {
     /// A set that is new, with its first members; one of them is on this node.
@@ -35,20 +37,12 @@ impl Host {
     }
 
     /// A set that nobody needs any more: its member here is gone for good.
-    pub fn end(&mut self, set: SetId) -> Result<(), String> {
-        let Some(state) = self.core.state(set) else { return Ok(()) };
-        let replica = state.replica;
-        self.storage.end_group(set, replica).map_err(|error| error.to_string())?;
-        self.seats.disturb(set);
-        self.core.remove(set);
-        self.stalled.retain(|(stalled, _)| *stalled != set);
-        self.known_by_all.remove(&set);
-        self.last_proposed_s.remove(&set);
-        self.last_us.remove(&set);
-        self.tell_range(set);
-        self.is_unawaited = true;
-        self.has_news = true;
-        Ok(())
+    pub fn end(&mut self, set: SetId) {
+        if self.core.contains(set) {
+            // If the log takes nothing now, it is tried again.
+            self.leaving.insert(set, self.ticks);
+            self.remove_left();
+        }
     }
 
     /// A message from a member of another node.
@@ -130,7 +124,12 @@ impl Host {
     /// A member goes; `false` if the log takes nothing now.
     fn remove_member(&mut self, set: SetId) -> bool {
         let Some(replica) = self.core.replica(set) else { return true };
-        if !self.is_rid_of_splits(set) {
+        if self.is_busy(set) {
+            return false;
+        }
+        // What was split off it and waits for room in the log has nothing but its entries.
+        let is_bearing = self.stalled.iter().any(|(known, it)| *known == set && it.is_birth);
+        if is_bearing || !self.is_rid_of_splits(set) {
             self.storage.flush_soon();
             return false;
         }
@@ -155,11 +154,16 @@ impl Host {
         });
         self.stalled.retain(|(known, _)| *known != set);
         self.known_by_all.remove(&set);
+        self.last_proposed_s.remove(&set);
+        self.last_us.remove(&set);
+        self.last_listed.remove(&set);
+        self.leaving.remove(&set);
         self.goals.remove(&set);
         self.comparison.forget(set);
         self.tell_range(set);
         let gone = self.gone.entry(set).or_default();
         *gone = (*gone).max(replica);
+        self.has_news = true;
         true
     }
 
@@ -212,9 +216,23 @@ impl Host {
             let known = state.configuration.nodes.iter().map(|(_, node)| *node);
             let mut nodes: BTreeSet<NodeId> = known.chain(placed).collect();
             nodes.remove(&self.node);
+            if self.is_forsaken(set) {
+                tracing::info!(set = set.0, "a member of a set that is gone goes");
+                self.leaving.insert(set, self.ticks);
+                continue;
+            }
             let asks = nodes.into_iter().map(|it| (it, NodeMessage::StillMember { set, replica }));
             self.outbox.extend(asks);
         }
+    }
+
+    /// Whether a member that was made to be handed rows waits for them in vain: its set was dropped meanwhile, and nobody is left who
+    /// could say so.
+    fn is_forsaken(&self, set: SetId) -> bool {
+        let is_newcomer = self.core.state(set).is_some_and(|it| it.configuration.voters.is_empty());
+        let is_long = self.core.silent_ticks(set).is_some_and(|it| it > FORSAKEN_TICKS);
+        let is_unknown = self.places.as_ref().is_some_and(|places| places(set).0.is_empty());
+        is_newcomer && is_long && is_unknown
     }
 
     /// Another node's member asks whether it still belongs to its set.

@@ -71,7 +71,8 @@ impl Host {
             return None;
         }
         let hint = self.hints.get(&set).copied();
-        if let Some(hint) = hint.filter(|hint| self.is_alive(*hint)) {
+        let is_there = |hint: &NodeId| self.is_alive(*hint) && self.is_connected(*hint);
+        if let Some(hint) = hint.filter(is_there) {
             return Some(hint);
         }
         let (nodes, voters) = self.members_of(set);
@@ -81,7 +82,7 @@ impl Host {
             // A set that was split off just now, which the map does not know yet.
             alive.extend(self.peers.keys());
         }
-        alive.retain(|node| self.is_alive(*node));
+        alive.retain(|node| self.is_alive(*node) && self.is_connected(*node));
         let count = u32::try_from(alive.len()).unwrap_or(1).max(1);
         alive.get((tries % count) as usize).copied()
     }
@@ -107,10 +108,13 @@ impl Host {
     /// Sends a request of this node to whoever leads its set.
     pub(super) fn attempt(&mut self, number: u64) {
         let Some((set, tries)) = self.requests.waiting(number) else { return };
-        let leader = self.leader_of(set, tries);
-        if self.is_cut_off(set, leader)
-            && let Some(node) = self.relay_of(set, leader, tries)
-            && let Some((set, body)) = self.requests.relay(number, node, self.now.ms)
+        let known = self.leader_of(set, tries);
+        let is_cut_off = self.is_cut_off(set, known);
+        // What is said to a node whose connection broke is lost.
+        let leader = known.filter(|leader| self.is_connected(*leader));
+        if is_cut_off
+            && let Some(node) = self.relay_of(set, known, tries)
+            && let Some((set, body)) = self.requests.relay(number, node, leader, self.now.ms)
         {
             self.outbox.push((node, NodeMessage::Relay { number, set, body }));
             return;
@@ -130,12 +134,14 @@ impl Host {
 
     /// Whether requests for a set do not reach who leads it, or nobody who leads it is heard of though others may hear of one.
     fn is_cut_off(&self, set: SetId, leader: Option<NodeId>) -> bool {
+        let is_silent = || self.core.silent_ticks(set).is_some_and(|ticks| ticks > UNLED_TICKS);
         match leader {
-            Some(leader) => {
+            Some(leader) if leader == self.node => false,
+            Some(leader) if self.is_connected(leader) => {
                 let until_ms = self.unreached.get(&leader);
-                leader != self.node && until_ms.is_some_and(|until_ms| *until_ms > self.now.ms)
+                until_ms.is_some_and(|until_ms| *until_ms > self.now.ms)
             }
-            None => self.core.silent_ticks(set).is_some_and(|ticks| ticks > UNLED_TICKS),
+            Some(_) | None => is_silent(),
         }
     }
 
@@ -145,6 +151,7 @@ impl Host {
         nodes.truncate(voters);
         nodes.retain(|node| {
             let is_reached = !self.unreached.contains_key(node) && self.is_alive(*node);
+            let is_reached = is_reached && self.is_connected(*node);
             *node != self.node && Some(*node) != leader && is_reached
         });
         let count = u32::try_from(nodes.len()).unwrap_or(1).max(1);
@@ -164,6 +171,13 @@ impl Host {
     /// What became of a request of this node.
     pub(super) fn receive_answer(&mut self, from: NodeId, number: u64, answer: ProposalAnswer) {
         self.unreached.remove(&from);
+        // Who is said to lead and cannot be asked is no help.
+        let answer = match answer {
+            ProposalAnswer::NotLeader(Some(leader)) if !self.is_connected(leader) => {
+                ProposalAnswer::NotLeader(None)
+            }
+            answer => answer,
+        };
         if let (Some((set, _)), ProposalAnswer::NotLeader(leader)) =
             (self.requests.waiting(number), &answer)
         {
@@ -202,17 +216,20 @@ impl Host {
     }
 
     /// Asks members on other nodes for rows, until a part of them came or the time is up. This node's own is asked if it has one by then.
-    pub fn read_elsewhere(&mut self, asked: RowsAsked) {
+    /// Returns its number, where it is tried at all.
+    pub fn read_elsewhere(&mut self, asked: RowsAsked) -> Option<u64> {
         let (required, alive) = match asked.is_strong {
             true => self.alive(asked.set),
             false => (1, self.readers_of(asked.set).len()),
         };
         if alive < required {
-            return (asked.done)(RowsOutcome::Unavailable { required, alive });
+            (asked.done)(RowsOutcome::Unavailable { required, alive });
+            return None;
         }
         let number = self.reads.add(asked);
         self.forwarded += 1;
         self.attempt_read(number);
+        Some(number)
     }
 
     /// The nodes that can be asked for rows: those that are alive, the leader first.
@@ -221,7 +238,8 @@ impl Host {
         let own = self.node;
         nodes.retain(|node| self.is_alive(*node) && (*node != own || self.core.contains(set)));
         let leader = self.core.leader(set).or_else(|| self.hints.get(&set).copied());
-        nodes.sort_by_key(|node| (self.unreached.contains_key(node), leader != Some(*node)));
+        let is_silent = |node| self.unreached.contains_key(&node) || !self.is_connected(node);
+        nodes.sort_by_key(|node| (is_silent(*node), leader != Some(*node)));
         nodes
     }
 

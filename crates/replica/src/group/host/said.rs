@@ -9,6 +9,7 @@ use crate::group::reads::RowsAnswer;
 use crate::group::rests::Beat;
 use crate::group::transfer::TransferMessage;
 use crate::group::wire::PeerMessage;
+use crate::witness::TraceContext;
 
 /// What became of a request.
 #[derive(Clone, Debug)]
@@ -127,6 +128,15 @@ pub enum NodeMessage {
     Traffic(TrafficMessage),
     /// For those who look after the nodes: what it says is theirs to know.
     Note(Bytes),
+    /// A request or a read that comes behind it is traced.
+    Traced {
+        /// The sender's number of it.
+        number: u64,
+        /// Among its reads, or among its requests.
+        is_read: bool,
+        /// What is done for it is a part of this.
+        context: TraceContext,
+    },
     /// A member that it may not belong to its set any more asks.
     StillMember {
         /// Which set.
@@ -140,6 +150,8 @@ pub enum NodeMessage {
         set: SetId,
         /// Which member.
         replica: ReplicaId,
+        /// By which rules it is summed.
+        version: u8,
         /// Which entry.
         index: u64,
         /// The sum.

@@ -208,15 +208,12 @@ impl Host {
         if born.is_some_and(|(left, _)| left == set) {
             return done(ProposalAnswer::Done(Ok(storage::AllDone::new())));
         }
-        let known = self.range_of(set);
+        let known = self.held_by(set);
         let whole = self.range_in_log(set).or(known.as_ref().map(|(_, range)| *range));
-        let (Some(whole), Some((mut tables, _))) = (whole, known) else {
+        let (Some(whole), Some((tables, _))) = (whole, known) else {
             return done(ProposalAnswer::Busy);
         };
         let is_used = self.core.contains(split.right) || self.gone.contains_key(&split.right);
-        tables.extend(self.storage.tables_in_memory(set));
-        tables.sort_unstable();
-        tables.dedup();
         let split = Split { whole, tables, ..*split };
         if is_used || split.halves().is_none() {
             // Somebody was faster, and the place is another set's.
@@ -268,14 +265,22 @@ impl Host {
     pub(super) fn begin_split_off(&mut self, state: &GroupState) -> Result<(), CommitError> {
         let set = state.set;
         let gone = self.gone.get(&set).copied().unwrap_or_default();
-        if self.core.contains(set) || state.replica <= gone {
-            // One that knows nothing yet is handed the rows; one that was taken away stays away.
+        let is_member = state.configuration.node_of(state.replica).is_some();
+        if self.core.contains(set) || state.replica <= gone || !is_member {
+            // One that knows nothing yet is handed the rows; one that was taken away stays away, and so does one that did not belong to
+            // the set any more when that was split: nothing waits for it.
             if !self.core.contains(set) {
                 self.storage.forget_split_off(set);
             }
             return Ok(());
         }
-        let position = self.storage.begin_group(state)?;
+        let position = match self.storage.begin_group(state) {
+            Err(CommitError::Moved) => {
+                tracing::error!(set = set.0, "a set that was split off was here alone before");
+                return Ok(());
+            }
+            began => began?,
+        };
         self.splits.births.insert(set, position);
         self.hear_of(state);
         (self.is_unawaited, self.has_news) = (true, true);

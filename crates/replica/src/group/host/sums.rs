@@ -12,6 +12,7 @@ use storage::broken::{Rule, breaks};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::{Host, Input, NodeMessage};
+use crate::group::node_wire::KIND_SUM;
 
 /// The kind of an entry that says which sums are compared.
 pub(super) const KIND_COMPARE: u8 = storage::REPLICATION_KINDS_FROM + 2;
@@ -19,6 +20,10 @@ pub(super) const KIND_COMPARE: u8 = storage::REPLICATION_KINDS_FROM + 2;
 const KEPT_MAX: usize = 8;
 /// A member that takes part in nothing says so every so many ticks: whoever leads by then may not know.
 const SAID_TICKS: u64 = 64;
+/// By which rules this version sums: those of other versions are not compared.
+const SUMS_VERSION: u8 = 1;
+/// So long after a table was dropped nothing is compared: the others drop it, too.
+const DROPPED_MS: u64 = 20_000;
 
 /// What is known of the sums of one set.
 #[derive(Debug, Default)]
@@ -39,6 +44,9 @@ pub(super) struct Comparison {
     wrong: BTreeMap<SetId, u64>,
     /// Members of others that are.
     strangers: BTreeSet<(SetId, ReplicaId)>,
+    /// How many tables were dropped here, and when that was last seen to grow.
+    drops: u64,
+    dropped_ms: Option<u64>,
 }
 
 fn keep_newest<T>(map: &mut BTreeMap<u64, T>) {
@@ -81,8 +89,26 @@ impl Host {
         self.comparison.strangers.iter().copied().collect()
     }
 
+    /// A table is dropped on each node when that hears of it, and takes its part of the sums along: what was noted before says nothing
+    /// any more, and what is noted soon after may differ though nobody is wrong.
+    fn compares_nothing(&mut self) -> bool {
+        let drops = self.storage.drop_count();
+        let comparison = &mut self.comparison;
+        if std::mem::replace(&mut comparison.drops, drops) != drops {
+            comparison.dropped_ms = Some(self.now.ms);
+            for sums in comparison.sets.values_mut() {
+                sums.own.clear();
+                sums.told.clear();
+            }
+        }
+        comparison.dropped_ms.is_some_and(|at_ms| self.now.ms < at_ms + DROPPED_MS)
+    }
+
     /// A leader has the newest sum compared that it noted.
     pub(super) fn propose_comparison(&mut self, set: SetId, now_s: u32) {
+        if self.compares_nothing() {
+            return;
+        }
         let Some(sums) = self.comparison.sets.get_mut(&set) else { return };
         let Some(index) = sums.own.keys().next_back().copied() else { return };
         if index > sums.asked {
@@ -98,16 +124,23 @@ impl Host {
         let Some(index) = body.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)) else {
             return;
         };
+        let compares_nothing = self.compares_nothing();
         let Some(sums) = self.comparison.sets.get_mut(&set) else { return };
         sums.asked = sums.asked.max(index);
+        if compares_nothing {
+            return;
+        }
         let sum = sums.own.get(&index).copied();
         let (Some(sum), Some(replica)) = (sum, self.core.replica(set)) else { return };
         match self.core.leader(set) {
             Some(leader) if leader == self.node => {
-                self.take_sum(self.node, set, replica, (index, sum))
+                self.take_sum(self.node, set, replica, (SUMS_VERSION, index, sum))
             }
+            // One of another version sums otherwise.
+            Some(leader) if !self.knows(leader, KIND_SUM) => {}
             Some(leader) => {
-                self.outbox.push((leader, NodeMessage::Sum { set, replica, index, sum }));
+                let version = SUMS_VERSION;
+                self.outbox.push((leader, NodeMessage::Sum { set, replica, version, index, sum }));
             }
             None => {}
         }
@@ -119,12 +152,19 @@ impl Host {
         from: NodeId,
         set: SetId,
         replica: ReplicaId,
-        (index, sum): (u64, u64),
+        (version, index, sum): (u8, u64, u64),
     ) {
+        if version != SUMS_VERSION || self.compares_nothing() {
+            return;
+        }
         let Some(configuration) = self.core.state(set).map(|state| state.configuration.clone())
         else {
             return;
         };
+        // Where another version is shown of what all agree on, other tables may be there: a node can be late for long.
+        if from != self.node && self.peers.get(&from).is_none_or(|it| it.shown != self.shown) {
+            return;
+        }
         let is_ours = configuration.node_of(replica) == Some(from) && self.core.leads(set);
         if !is_ours || breaks(Rule::IgnoreDifference) {
             return;
@@ -164,7 +204,11 @@ impl Host {
         index: u64,
     ) {
         if self.core.replica(set) == Some(replica) {
-            self.comparison.wrong.insert(set, index);
+            // Of an entry from before the rows that it was handed nobody can say it any more.
+            let is_new = self.core.state(set).is_some_and(|state| index > state.cut.index);
+            if is_new && self.core.leader(set) == Some(from) {
+                self.comparison.wrong.insert(set, index);
+            }
             return;
         }
         let is_its_own =

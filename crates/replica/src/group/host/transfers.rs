@@ -7,15 +7,18 @@
 //! **The other node** keeps what comes in a file. When consensus says so its log says so too, and then the rows take the place of
 //! what its range held. A range that another set of the node holds is never touched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use storage::broken::{Rule, breaks};
-use storage::{Configuration, EntryPlace, ImageHead, Position, SetImage, Staging};
+use storage::{Configuration, EntryPlace, ImageHead, Position, SetImage, Staging, TreeError};
 use types::{NodeId, ReplicaId, RingRange, SetId, TableId};
 
 use super::{Host, Input, NodeMessage};
-use crate::group::member::StagedPlace;
+use crate::group::member::{CommittedEntries, StagedPlace};
 use crate::group::transfer::{Taken, TransferMessage};
 
 /// A node hands over so many images at once, and takes so many.
@@ -26,6 +29,8 @@ const AGAIN_MS: u64 = 400;
 const PAUSE_MS: u64 = 500;
 /// After so many milliseconds without any progress a transfer is given up.
 const GIVEN_UP_MS: u64 = 5_000;
+/// So many chunks of an image are on their way at once. The queue for bulk holds as many of all images.
+const CHUNKS_MAX: usize = 4;
 /// A log that is so many times longer than it should be does not wait for a transfer.
 const LOG_PATIENCE: u64 = 2;
 
@@ -42,10 +47,12 @@ struct Sending {
     configuration: Configuration,
     /// None when all of it is there.
     image: Option<SetImage>,
-    /// What was sent last.
-    last: TransferMessage,
+    /// What was sent and not answered, in order: the offer, or chunks.
+    unanswered: VecDeque<TransferMessage>,
     /// So many chunks are there.
     taken: u32,
+    /// All chunks were sent.
+    is_sent: bool,
     sent_ms: u64,
     progress_ms: u64,
 }
@@ -63,7 +70,7 @@ struct Receiving {
 }
 
 /// A member goes on behind an image when the log says so for sure.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Installing {
     pub(super) turn: u64,
     pub(super) set: SetId,
@@ -71,6 +78,9 @@ pub(super) struct Installing {
     pub(super) index: u64,
     pub(super) position: Position,
 }
+
+/// What became of an image that was to be put into the trees.
+type Installed = (Installing, Result<(), TreeError>);
 
 /// The images that a node hands over and takes.
 #[derive(Default)]
@@ -81,6 +91,13 @@ pub(super) struct Transfers {
     /// When the next image may be begun for a member.
     paused: BTreeMap<(SetId, ReplicaId), u64>,
     pub(super) installing: Vec<Installing>,
+    /// Sets whose rows are on their way into the trees, and those that came to an end.
+    busy: BTreeSet<SetId>,
+    done: Arc<Mutex<Vec<Installed>>>,
+    /// What is committed behind images that are not in the trees yet; the bodies are in the log.
+    held: BTreeMap<SetId, Vec<CommittedEntries>>,
+    /// What was in the log when an image was to be installed first: it must be in sorted files.
+    flushed_from: BTreeMap<SetId, Position>,
     ranges: Option<SetRanges>,
     /// How many images were begun, and are in the trees of this node.
     pub(super) begun: u64,
@@ -109,6 +126,15 @@ impl Host {
         let (tables, range) = self.transfers.ranges.as_ref().and_then(|ranges| ranges(set))?;
         // What its log says goes before what the map says.
         Some((tables, self.range_in_log(set).unwrap_or(range)))
+    }
+
+    /// The same, with every table that the set wrote to here: its log may be ahead of what this node follows of definitions.
+    pub(super) fn held_by(&self, set: SetId) -> Option<(Vec<TableId>, RingRange)> {
+        let (mut tables, range) = self.range_of(set)?;
+        tables.extend(self.storage.tables_in_memory(set));
+        tables.sort_unstable();
+        tables.dedup();
+        Some((tables, range))
     }
 
     pub(super) fn range_in_map(&self, set: SetId) -> Option<RingRange> {
@@ -151,7 +177,7 @@ impl Host {
         let Some(node) = configuration.node_of(to).filter(|node| self.is_alive(*node)) else {
             return;
         };
-        let Some((tables, range)) = self.range_of(set) else { return };
+        let Some((tables, range)) = self.held_by(set) else { return };
         let image = match self.storage.image(set, place, &tables, range) {
             Ok(image) => image,
             Err(error) => {
@@ -166,7 +192,7 @@ impl Host {
         let term = self.core.status_of(set).map_or(0, |status| status.term);
         let (sent_ms, progress_ms) = (self.now.ms, self.now.ms);
         self.outbox.push((node, NodeMessage::Transfer(offer.clone())));
-        let (image, last) = (Some(image), offer);
+        let (image, unanswered) = (Some(image), VecDeque::from([offer]));
         let sending = Sending {
             number,
             node,
@@ -174,8 +200,9 @@ impl Host {
             place,
             configuration,
             image,
-            last,
+            unanswered,
             taken: 0,
+            is_sent: false,
             sent_ms,
             progress_ms,
         };
@@ -214,17 +241,19 @@ impl Host {
     /// A set has no member here any more.
     pub(super) fn forget_transfers(&mut self, set: SetId) {
         self.drop_sending(|(known, _), _| known == set);
-        let is_installing = self.transfers.installing.iter().any(|it| it.set == set);
-        if !is_installing {
+        if !self.is_installing(set) {
             self.drop_receiving(|known, _| known == set);
         }
         self.transfers.receiving.remove(&set);
         self.transfers.installing.retain(|it| it.set != set);
+        self.transfers.flushed_from.remove(&set);
     }
 
     /// What follows from time alone.
     pub(super) fn tick_transfers(&mut self) {
-        self.storage.settle_installs();
+        if self.transfers.busy.is_empty() {
+            self.storage.settle_installs();
+        }
         let now_ms = self.now.ms;
         let mut over = Vec::new();
         for ((set, to), sending) in &self.transfers.sending {
@@ -249,7 +278,10 @@ impl Host {
             }
             sending.sent_ms = now_ms;
             match &sending.image {
-                Some(_) => again.push((sending.node, NodeMessage::Transfer(sending.last.clone()))),
+                Some(_) => {
+                    let said = sending.unanswered.iter().cloned().map(NodeMessage::Transfer);
+                    again.extend(said.map(|message| (sending.node, message)));
+                }
                 None => {
                     let to = *to;
                     let is_told = |it: crate::group::member::Standing| it.is_told;
@@ -330,7 +362,7 @@ impl Host {
         let is_wanted = self.core.replica(set) == Some(to)
             && status.is_some_and(|status| status.commit < head.place.index)
             && self.core.ask(set, |member| member.installing()).is_none()
-            && !self.transfers.installing.iter().any(|it| it.set == set);
+            && !self.is_installing(set);
         // Of a member that was here before, trees may hold more than a new leader has applied.
         let is_old = self.storage.applied_in_trees(set) > head.place.index;
         if !is_wanted || is_old || self.is_held_by_another(set, &head) {
@@ -433,26 +465,35 @@ impl Host {
                 self.core.tell(set, |member| member.offer_image(to, place, &configuration));
             }
             (Taken::Chunks(count), Some(image)) => {
-                let is_offer = matches!(sending.last, TransferMessage::Offer { .. });
-                let is_next = if is_offer { count == 0 } else { count == sending.taken + 1 };
-                if !is_next {
+                let is_answered = |said: &mut TransferMessage| match said {
+                    TransferMessage::Offer { .. } => count == 0,
+                    TransferMessage::Chunk { sequence, .. } => *sequence < count,
+                    TransferMessage::Answer { .. } => false,
+                };
+                let before = sending.unanswered.len();
+                while sending.unanswered.pop_front_if(is_answered).is_some() {}
+                if sending.unanswered.len() == before {
                     return;
                 }
-                let chunk = match image.next_chunk(chunk_bytes) {
-                    Ok(chunk) => chunk,
-                    Err(error) => {
-                        tracing::warn!(set = set.0, %error, "the rows of a set cannot be read");
-                        return self.drop_sending(|key, _| key == (set, to));
-                    }
-                };
                 (sending.taken, sending.sent_ms, sending.progress_ms) = (count, now_ms, now_ms);
-                let is_last = chunk.is_none();
-                let bytes = chunk.unwrap_or_default();
-                let sum = crc32fast::hash(&bytes);
-                let chunk =
-                    TransferMessage::Chunk { number, set, sequence: count, bytes, sum, is_last };
-                sending.last = chunk.clone();
-                self.outbox.push((from, NodeMessage::Transfer(chunk)));
+                while sending.unanswered.len() < CHUNKS_MAX && !sending.is_sent {
+                    let sequence = count + u32::try_from(sending.unanswered.len()).unwrap_or(0);
+                    let chunk = match image.next_chunk(chunk_bytes) {
+                        Ok(chunk) => chunk,
+                        Err(error) => {
+                            tracing::warn!(set = set.0, %error, "the rows of a set cannot be read");
+                            return self.drop_sending(|key, _| key == (set, to));
+                        }
+                    };
+                    let is_last = chunk.is_none();
+                    let bytes = chunk.unwrap_or_default();
+                    let sum = crc32fast::hash(&bytes);
+                    let chunk =
+                        TransferMessage::Chunk { number, set, sequence, bytes, sum, is_last };
+                    sending.is_sent = is_last;
+                    sending.unanswered.push_back(chunk.clone());
+                    self.outbox.push((from, NodeMessage::Transfer(chunk)));
+                }
             }
             (Taken::Whole | Taken::Chunks(_), None) => {}
         }
@@ -469,15 +510,102 @@ impl Host {
         is_here
     }
 
+    /// Whether the rows of an image take the place of others, or are about to.
+    pub(super) fn is_installing(&self, set: SetId) -> bool {
+        let is_said = self.transfers.installing.iter().any(|it| it.set == set);
+        is_said || self.transfers.busy.contains(&set)
+    }
+
+    /// What is committed behind an image is applied when that is in the trees. Nobody waits for it here: the set is led elsewhere.
+    pub(super) fn hold_behind_image(
+        &mut self,
+        set: SetId,
+        mut committed: CommittedEntries,
+    ) -> Option<CommittedEntries> {
+        if !self.transfers.busy.contains(&set) {
+            return Some(committed);
+        }
+        committed.entries.iter_mut().for_each(|(.., body, _)| *body = Bytes::new());
+        self.transfers.held.entry(set).or_default().push(committed);
+        None
+    }
+
+    /// Applies it.
+    fn apply_held(&mut self, set: SetId, held: Vec<CommittedEntries>) -> io::Result<()> {
+        for mut committed in held {
+            for (place, _, _, body, _) in &mut committed.entries {
+                let slot = self.core.table(set).and_then(|table| table.slot(place.index));
+                // Nothing of the log behind an image goes before that is in the trees.
+                *body = self.storage.read_group_body(&slot.ok_or(io::ErrorKind::NotFound)?)?;
+            }
+            self.apply(set, committed);
+        }
+        Ok(())
+    }
+
+    /// Whether rows are just being put into the trees.
+    pub(super) fn is_busy(&self, set: SetId) -> bool {
+        self.transfers.busy.contains(&set)
+    }
+
+    /// Whether the log may say that a member goes on behind an image. Its entries go then, so rows of sets that were split off it must
+    /// be in sorted files. And at a start images are in the trees before entries are applied again: entries from before it, of a set
+    /// that held these rows then, must be in sorted files too, or they would change what came with it.
+    pub(super) fn may_install(&mut self, set: SetId) -> bool {
+        let synced = self.storage.synced_position();
+        let from = *self.transfers.flushed_from.entry(set).or_insert(synced);
+        for is_first in [true, false] {
+            let is_flushed =
+                self.storage.flushed_before() >= from || breaks(Rule::InstallOverReplay);
+            if is_flushed && self.is_rid_of_splits(set) {
+                self.transfers.flushed_from.remove(&set);
+                return true;
+            }
+            if is_first {
+                self.storage.flush_soon();
+            }
+        }
+        false
+    }
+
     /// The log says for sure that members go on behind their images: their rows take their place.
     pub(super) fn install_persisted(&mut self, turn: u64) {
         let (ready, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.transfers.installing)
             .into_iter()
             .partition(|it| it.turn <= turn);
         self.transfers.installing = later;
-        for Installing { set, member, index, position, .. } in ready {
-            self.seats.disturb(set);
-            match self.storage.install(set, member, index, position) {
+        for installing in ready {
+            self.seats.disturb(installing.set);
+            self.transfers.busy.insert(installing.set);
+            let (storage, done) = (Arc::clone(&self.storage), Arc::clone(&self.transfers.done));
+            let wake = Arc::clone(&self.wake);
+            let work = move |is_apart| {
+                let Installing { set, member, index, position, .. } = installing;
+                let installed = storage.install(set, member, index, position);
+                if is_apart && installed.is_ok() {
+                    storage.settle_installs();
+                }
+                done.lock().push((installing, installed));
+                if is_apart {
+                    wake();
+                }
+            };
+            // It may be large, and members of other sets must go on meanwhile.
+            self.storage.do_apart("helenus-install", Box::new(work));
+        }
+        self.take_installed();
+    }
+
+    /// Images that are in the trees by now, or cannot be.
+    pub(super) fn take_installed(&mut self) {
+        if self.transfers.busy.is_empty() {
+            return;
+        }
+        let done = std::mem::take(&mut *self.transfers.done.lock());
+        for (Installing { set, index, .. }, installed) in done {
+            self.transfers.busy.remove(&set);
+            let held = self.transfers.held.remove(&set).unwrap_or_default();
+            match installed {
                 Ok(()) => {
                     self.seats.settle(set);
                     self.transfers.receiving.remove(&set);
@@ -485,6 +613,9 @@ impl Host {
                     self.comparison.forget(set);
                     self.note_needed(set);
                     self.inbox.push_back(Input::Installed { set, index });
+                    if let Err(error) = self.apply_held(set, held) {
+                        self.core.freeze(set, &error.to_string());
+                    }
                 }
                 Err(error) => self.core.freeze(set, &error.to_string()),
             }

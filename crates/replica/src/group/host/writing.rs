@@ -1,25 +1,35 @@
 //! A coordinator's requests: sent to whoever leads their set, and proposed there.
 
 use super::*;
+use crate::group::requests::RELAY_MS;
 
-/// So long a request of another node is tried.
-const RELAYED_MS: u64 = 2_000;
+/// So long a request of another node is tried: it hears of it before it asks somebody else.
+const RELAYED_MS: u64 = RELAY_MS - 500;
 /// A coordinator's time may be so far ahead of its leader's.
 pub(super) const AHEAD_US_MAX: i64 = 10_000_000;
 
 impl Host {
     /// A coordinator's request. It is sent to whoever leads the set, again where that is safe, until its time is up.
-    pub fn submit(&mut self, set: SetId, request: Request, deadline_ms: u64, done: WriteDone) {
+    /// Returns its number, where it is tried at all.
+    pub fn submit(
+        &mut self,
+        set: SetId,
+        request: Request,
+        deadline_ms: u64,
+        done: WriteDone,
+    ) -> Option<u64> {
         let (required, alive) = self.alive(set);
         if alive < required {
             let outcome = WriteOutcome::Unavailable { required, alive };
             if breaks(Rule::WriteThoughUnavailable) {
                 self.requests.add(set, request, deadline_ms, Box::new(|_| ()));
             }
-            return done(outcome);
+            done(outcome);
+            return None;
         }
         let number = self.requests.add(set, request, deadline_ms, done);
         self.attempt(number);
+        Some(number)
     }
 
     /// Another node does not reach whoever leads a set: this one sees to its request as if it were its own. It is done once, whoever brings it.
@@ -39,7 +49,13 @@ impl Host {
             };
             answers.lock().push((from, number, answer));
         };
-        self.submit(set, request, self.now.ms + RELAYED_MS, Box::new(done));
+        let (required, alive) = self.alive(set);
+        if alive < required {
+            return done(WriteOutcome::Unavailable { required, alive });
+        }
+        let deadline_ms = self.now.ms + RELAYED_MS;
+        let number = self.requests.add_of_another(set, request, deadline_ms, Box::new(done));
+        self.attempt(number);
     }
 
     pub(super) fn propose(
@@ -120,8 +136,9 @@ impl Host {
                     // Whoever leads next knows from the second what times were given.
                     now_s = now_s.max(u32::try_from(timed_us / 1_000_000).unwrap_or(0));
                 }
+                let has_moved = self.order_lists(set, &mut request, &mut now_s);
                 let ticket = Some(self.ticket(Asked::Write(set, done)));
-                if request.timed_us != asked_us || request.step.is_some() {
+                if request.timed_us != asked_us || request.step.is_some() || has_moved {
                     body = request.to_bytes();
                 }
                 let kind = KIND_REQUEST;
@@ -131,6 +148,26 @@ impl Host {
                 self.last_proposed_s.insert(set, now_s);
             }
         }
+    }
+
+    /// Has elements that a request adds to lists stand behind all that the set took before. Returns whether the request is another one now.
+    fn order_lists(&mut self, set: SetId, request: &mut Request, now_s: &mut u32) -> bool {
+        // What has no name may be here for the second time, and must write the same elements.
+        let is_known_again = request.id.is_some() || request.step.is_some();
+        if !is_known_again || breaks(Rule::LetListsMix) {
+            return false;
+        }
+        let Some(term) = self.core.status_of(set).map(|it| it.term) else { return false };
+        let latest_us = self.last_given_us.saturating_add(AHEAD_US_MAX);
+        let listed = self.last_listed.get(&set).filter(|(known, _)| *known == term);
+        // Earlier leaders gave no ids later than the seconds of their entries.
+        let before_us = || (i64::from(self.storage.group_now_s(set)) + 1) * 1_000_000;
+        let after_us = listed.map_or_else(before_us, |(_, last_us)| *last_us);
+        let ordered = self.storage.order_lists(&mut request.mutations, after_us, latest_us);
+        let Some((last_us, has_moved)) = ordered else { return false };
+        self.last_listed.insert(set, (term, last_us));
+        *now_s = (*now_s).max(u32::try_from(last_us / 1_000_000).unwrap_or(0));
+        has_moved
     }
 
     /// An error if a part of a batch that one set holds would be refused, because of a position in a list: none of it may happen then.

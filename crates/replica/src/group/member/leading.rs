@@ -1,6 +1,7 @@
 //! A member is asked to lead, or to let another one lead.
 
 use super::*;
+use crate::group::entries::context_of;
 
 impl Member {
     /// Asks a member of another node to take over.
@@ -35,8 +36,8 @@ impl Member {
 
     /// Asks for votes now, and again as long as nobody leads.
     pub(crate) fn campaign(&mut self) {
-        // Who does not decide, or knows nobody yet, would be elected by nobody.
-        if !self.raw.raft.promotable() {
+        // Who does not decide, or knows nobody yet, would be elected by nobody. And who heard a leader lets nobody else lead for a while.
+        if !self.raw.raft.promotable() || self.is_promised() {
             return;
         }
         self.is_eager = true;
@@ -44,9 +45,92 @@ impl Member {
         self.set_timeout(true);
     }
 
+    /// Whether a message asks for a vote that this member must refuse, because it has more, though nobody leads as far as it knows. With
+    /// four members of which one is dead all others must agree, so only one that has everything is elected: it does not wait for its
+    /// turn.
+    pub(super) fn outdoes(&self, message: &Message) -> bool {
+        let raft = &self.raw.raft;
+        let own = (raft.raft_log.last_term(), raft.raft_log.last_index());
+        message.get_msg_type() == MessageType::MsgRequestPreVote
+            && raft.state == StateRole::Follower
+            && (message.log_term, message.index) < own
+            && raft.promotable()
+            && !self.is_promised()
+    }
+
     /// Whether a proposal would be taken now: it leads, knows what was decided before, and is not handing over.
     pub(super) fn may_propose(&self) -> bool {
         self.is_ready_to_lead() && self.raw.raft.lead_transferee.is_none()
+    }
+
+    /// Takes a proposal, or says why not. Seconds never fall within a set.
+    pub(crate) fn propose(&mut self, mut proposal: Proposal, wishes: &mut Wishes) {
+        // What a leader before decided must be known first: ids, definitions, seconds. One that hands over takes nothing any more.
+        if !self.may_propose() {
+            return self.hold(proposal, wishes);
+        }
+        if !breaks(Rule::LetSecondsFall) {
+            proposal.now_s = proposal.now_s.max(self.last_now_s);
+        }
+        self.last_now_s = proposal.now_s;
+        self.gathered.push(proposal);
+    }
+
+    /// A proposal waits until it may be made; where another one leads it goes there.
+    fn hold(&mut self, proposal: Proposal, wishes: &mut Wishes) {
+        let answer = match self.is_leader() {
+            false => Answer::NotLeader(self.leader()),
+            true if self.held.len() < self.settings.held_max => {
+                return self.held.push_back(proposal);
+            }
+            true => Answer::Busy,
+        };
+        wishes.answers.extend(proposal.ticket.map(|ticket| (ticket, answer)));
+    }
+
+    /// The proposals of a turn go into the log. All at once: consensus looks at each of its members for each call.
+    pub(super) fn propose_gathered(&mut self, wishes: &mut Wishes) {
+        let gathered = std::mem::take(&mut self.gathered);
+        if !self.may_propose() {
+            // Something of this turn changed who leads.
+            gathered.into_iter().for_each(|proposal| self.hold(proposal, wishes));
+            return;
+        }
+        if gathered.is_empty() || self.put_into_log(&gathered) {
+            return;
+        }
+        // Too much for one: perhaps some of it fits. Not what relies on a definition that does not.
+        let mut is_undefined = false;
+        for proposal in gathered {
+            if is_undefined || !self.put_into_log(std::slice::from_ref(&proposal)) {
+                is_undefined |= !proposal.before.is_empty();
+                wishes.answers.extend(proposal.ticket.map(|ticket| (ticket, Answer::Busy)));
+            }
+        }
+    }
+
+    /// `false` if too much is not committed yet: nothing was done then.
+    fn put_into_log(&mut self, proposals: &[Proposal]) -> bool {
+        let mut message = Message { from: self.replica.0, ..Message::default() };
+        message.set_msg_type(MessageType::MsgPropose);
+        let mut index = self.raw.raft.raft_log.last_index();
+        let mut proposed = Vec::with_capacity(proposals.len());
+        for proposal in proposals {
+            let own = (proposal.kind, proposal.body.clone());
+            for (kind, data) in proposal.before.iter().cloned().chain([own]) {
+                let context = context_of(kind, proposal.now_s);
+                message.mut_entries().push(Entry { context, data, ..Entry::default() });
+                index += 1;
+            }
+            let place = EntryPlace { index, term: self.raw.raft.term };
+            proposed.extend(proposal.ticket.map(|ticket| Proposed { place, ticket }));
+        }
+        let is_done = self.raw.step(message).is_ok();
+        if is_done {
+            assert_eq!(self.raw.raft.raft_log.last_index(), index, "all of it is in the log");
+            self.proposed.extend(proposed);
+        }
+        is_done
     }
 
     /// What was held until it is known who leads is proposed here, or goes to whoever does. When leadership is handed over nobody leads for a

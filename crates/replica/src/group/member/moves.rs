@@ -104,16 +104,13 @@ impl Member {
         assert!(halves.is_some(), "a split is looked at before it is taken");
         let (Ok(split), Some((left, right))) = (split, halves) else { return };
         let state = self.state();
-        if state.configuration.node_of(self.replica).is_some() {
-            let mut born = state.split_off(split.right, right, entry.place, entry.now_s);
-            if breaks(Rule::BeginSplitAnew) {
-                let first =
-                    GroupState::born(split.right, self.replica, state.configuration.clone());
-                born = GroupState { range: Some(right), ..first };
-            }
-            let state = Some(born);
-            wishes.appends.push(GroupAppend { state, is_birth: true, ..GroupAppend::default() });
+        let mut born = state.split_off(split.right, right, entry.place, entry.now_s);
+        if breaks(Rule::BeginSplitAnew) {
+            let first = GroupState::born(split.right, self.replica, state.configuration.clone());
+            born = GroupState { range: Some(right), ..first };
         }
+        let birth = Some(born);
+        wishes.appends.push(GroupAppend { state: birth, is_birth: true, ..GroupAppend::default() });
         // A state that was kept may know of later splits.
         let narrowed = state.range.and_then(|range| range.intersect(&left)).unwrap_or(left);
         self.raw.mut_store().state.range = Some(narrowed);
@@ -296,7 +293,7 @@ impl Member {
 
     /// Those who wait for a member that goes: reads, and what was not proposed.
     pub(crate) fn waiting(&self) -> Vec<Ticket> {
-        let held = self.held.iter().filter_map(|proposal| proposal.ticket);
+        let held = self.held.iter().chain(&self.gathered).filter_map(|proposal| proposal.ticket);
         let batches = self.reads.iter().flat_map(|batch| batch.tickets.iter().copied());
         held.chain(batches).chain(self.unasked_reads.iter().copied()).collect()
     }

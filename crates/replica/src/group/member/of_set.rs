@@ -5,7 +5,7 @@ use raft::eraftpb::Entry;
 use storage::{EntryPlace, Split};
 
 use crate::group::changes::{Change, KIND_MEMBERS};
-use crate::group::entries::parts;
+use crate::group::entries::{head_of, into_parts};
 
 /// An entry that says something of the set itself.
 #[derive(Clone, Debug)]
@@ -23,9 +23,10 @@ pub(crate) fn is_of_set(kind: u8) -> bool {
 
 /// Whether an entry is one that a leader writes.
 pub(super) fn is_sound_entry(entry: &Entry) -> bool {
-    parts(entry).is_some_and(|(kind, _, body)| match kind {
-        KIND_MEMBERS => Change::decode(body).is_ok(),
-        kind if Split::is_kind(kind) => Split::from_entry(body).is_ok(),
+    let body = || into_parts(entry.clone()).map(|(_, _, body)| body).unwrap_or_default();
+    head_of(entry).is_some_and(|(kind, _)| match kind {
+        KIND_MEMBERS => Change::decode(body()).is_ok(),
+        kind if Split::is_kind(kind) => Split::from_entry(body()).is_ok(),
         _ => true,
     })
 }

@@ -60,6 +60,7 @@ impl Member {
             && self.held.is_empty()
             && self.reads.is_empty()
             && self.unasked_reads.is_empty()
+            && !self.lease.is_used()
             && self.pending.is_empty()
             && self.staged.is_none()
             && self.installing.is_none()

@@ -10,7 +10,7 @@ use crate::group::member::StagedPlace;
 use crate::group::wire::snapshot_of;
 
 /// Whether something is true as long as a rule is kept, and only then.
-fn needs(rule: Rule, is_true: fn() -> bool) {
+pub(super) fn needs(rule: Rule, is_true: fn() -> bool) {
     assert!(is_true(), "{rule:?}");
     break_rule(Some(rule));
     let was_true = is_true();
@@ -19,7 +19,7 @@ fn needs(rule: Rule, is_true: fn() -> bool) {
 }
 
 /// A member as it begins again with what its log says.
-fn begun_with(state: GroupState) -> Core {
+pub(super) fn begun_with(state: GroupState) -> Core {
     let mut core = Core::new(Settings::default(), 1);
     core.add(RecoveredGroup::new(state), Vec::new()).unwrap();
     core
@@ -111,4 +111,28 @@ fn an_old_leader_is_told_so() -> bool {
 #[test]
 fn a_member_that_rests_is_content_with_its_own_leader_alone() {
     needs(Rule::RestOnAnyBeat, an_old_leader_is_told_so);
+}
+
+/// A proposer's clock that goes back takes no entry's second back.
+fn seconds_rise() -> bool {
+    let mut cluster = Cluster::new(3);
+    cluster.tick(13);
+    let leader = cluster.leader().unwrap();
+    let mut seconds = Vec::new();
+    for now_s in [100, 50] {
+        let (kind, body, before) = (1, Bytes::from_static(b"a"), Vec::new());
+        let propose = Input::Propose { set: SET, ticket: None, kind, now_s, body, before };
+        let outputs = cluster.core(leader).turn([propose]);
+        let appends = outputs.appends.iter().flat_map(|(_, append)| &append.entries);
+        seconds.extend(appends.map(|entry| entry.now_s));
+        cluster.follow(leader, outputs);
+        cluster.deliver_all();
+    }
+    assert_eq!(seconds.len(), 2);
+    seconds.is_sorted()
+}
+
+#[test]
+fn seconds_do_not_fall_within_a_set() {
+    needs(Rule::LetSecondsFall, seconds_rise);
 }

@@ -1,0 +1,140 @@
+//! Rows are handed over.
+
+use storage::GroupEntry;
+
+use super::broken::needs;
+use super::*;
+
+/// Entries that a member lacks are not there any more: it gets the rows.
+#[test]
+fn a_member_that_is_too_far_behind_gets_the_rows() {
+    // The log is shortened as soon as it holds anything.
+    let options = HostOptions { log_bytes_kept: 1, log_bytes_max: 1, ..HostOptions::default() };
+    let mut fleet = Fleet::with(3, options);
+    fleet.begin(SET, 3);
+    fleet.tick(20);
+    let leader = fleet.leader(SET).unwrap();
+    let late = NodeId(leader.0 % 3 + 1);
+    let (key, _) = two_keys();
+    fleet.add(leader, SET, key, 5);
+    fleet.stop(late);
+    for _ in 0..20 {
+        fleet.add(leader, SET, key, 1);
+    }
+    for node in fleet.nodes().into_iter().filter(|node| *node != late) {
+        fleet.storage(node).flush(None).unwrap();
+    }
+    fleet.tick(4);
+    let cut = fleet.host(leader).core.state(SET).unwrap().cut.index;
+    assert!(cut > 20, "the entries are gone: {cut}");
+    fleet.start(late);
+    fleet.tick(60);
+    assert_eq!(fleet.host(late).transfers.installed, 1, "it got the rows");
+    assert_eq!(fleet.read(late, SET, key), Some(25));
+    fleet.add(leader, SET, key, 1);
+    fleet.tick(4);
+    assert_eq!(fleet.read(late, SET, key), Some(26), "and goes on");
+}
+
+impl Fleet {
+    /// Has storage apply something to a set as if it had been committed there, with the definitions that it needs.
+    fn apply(&self, node: NodeId, (set, last): (SetId, &mut u64), now_s: u32, mutation: Mutation) {
+        let mutations = [mutation];
+        let defines = self.storage(node).propose_defines(set, &mutations).unwrap().into_iter();
+        let defines = defines.map(|(kind, body)| (kind, Bytes::from(body))).collect();
+        let [mutation] = mutations;
+        self.apply_with(node, (set, last), now_s, defines, mutation);
+    }
+
+    fn apply_with(
+        &self,
+        node: NodeId,
+        (set, last): (SetId, &mut u64),
+        now_s: u32,
+        mut bodies: Vec<(u8, Bytes)>,
+        mutation: Mutation,
+    ) {
+        let storage = self.storage(node);
+        let request = Request {
+            id: None,
+            not_after_s: u32::MAX,
+            timed_us: None,
+            truncates: None,
+            splits: None,
+            mutations: vec![mutation],
+            step: None,
+        };
+        bodies.push((KIND_REQUEST, request.to_bytes()));
+        for (kind, body) in bodies {
+            *last += 1;
+            let (term, index) = (1, *last);
+            let entry = GroupEntry { kind, term, index, now_s, body: body.clone() };
+            let append = GroupAppend { entries: vec![entry], ..GroupAppend::default() };
+            let slot = storage.append_group(set, &append).unwrap()[0];
+            storage.step_log();
+            let head = EntryHead { set, kind, term, index, now_s, body_bytes: slot.body_bytes };
+            let entry = CommittedEntry { head, position: slot.record, body };
+            storage.apply_group(&[entry], |_, result| assert!(result.is_ok(), "{result:?}"));
+        }
+    }
+}
+
+/// Rows come to a node whose other sets are much further in time. What died lately for the set that came still counts for its next
+/// entries, on that node as on the others.
+fn what_came_is_purged_no_further_than_its_set_is() -> bool {
+    let fleet = Fleet::new(2);
+    let (from, to, replica) = (NodeId(1), NodeId(2), ReplicaId(20));
+    let (key, other) = two_keys();
+    let (early_s, late_s) = (EPOCH_S, EPOCH_S + 1_000);
+    // The other set of the receiving node is late, as is its clock, and its table is purged by that.
+    fleet.machines[1].seconds.0.store(late_s, Ordering::Relaxed);
+    fleet.storage(to).begin_group(&born(SET, to, 1)).unwrap();
+    fleet.apply(to, (SET, &mut 1), late_s, put(other, 1, 1));
+    fleet.storage(to).flush(None).unwrap();
+    fleet.storage(to).compact(None).unwrap();
+    // A row died in the set that is to come.
+    fleet.storage(from).begin_group(&born(RIGHT, from, 1)).unwrap();
+    let mut last = 1;
+    fleet.apply(from, (RIGHT, &mut last), early_s, put(key, 10, 5));
+    let dead = RowChange {
+        position: RowPosition::Clustered(Bytes::new()),
+        original_clustering: None,
+        liveness: None,
+        deletion: Some(Deletion { timestamp_us: 20, deleted_at_s: early_s }),
+        cells: Vec::new(),
+    };
+    fleet.apply(from, (RIGHT, &mut last), early_s, mutation(OTHERS, key, Operation::Row(dead)));
+    let place = EntryPlace { index: last, term: 1 };
+    let range = RingRange { start: ring(key), last: ring(key) };
+    let mut image = fleet.storage(from).image(RIGHT, place, &[OTHERS], range).unwrap();
+    let storage = fleet.storage(to);
+    let state = GroupState { cut: place, commit: place.index, ..born(RIGHT, to, 1) };
+    let newcomer = GroupState::newcomer(RIGHT, state.replica, vec![(state.replica, to)]);
+    storage.begin_group(&newcomer).unwrap();
+    let mut staging = storage.stage(replica, image.head()).unwrap();
+    while let Some(chunk) = image.next_chunk(1_000).unwrap() {
+        staging.put(&chunk).unwrap();
+    }
+    staging.finish().unwrap();
+    let position = storage.append_install(&state).unwrap();
+    storage.step_log();
+    storage.install(RIGHT, replica, place.index, position).unwrap();
+    storage.settle_installs();
+    storage.flush(None).unwrap();
+    storage.compact(None).unwrap();
+    // Something comes that is older than the deletion.
+    let nodes = [from, to];
+    for node in nodes {
+        let late = put(key, 15, 7);
+        fleet.apply_with(node, (RIGHT, &mut { last }), early_s + 1, Vec::new(), late);
+    }
+    let [here, there] = nodes.map(|node| fleet.read_of(node, RIGHT, OTHERS, key));
+    assert_eq!(here, None, "it is dead where it was");
+    let sums = nodes.map(|node| fleet.storage(node).checksum(RIGHT, OTHERS).unwrap());
+    there.is_none() && sums[0] == sums[1]
+}
+
+#[test]
+fn rows_that_were_handed_over_are_purged_no_further_than_their_set_is() {
+    needs(Rule::PurgeAheadOfTransfer, what_came_is_purged_no_further_than_its_set_is);
+}
