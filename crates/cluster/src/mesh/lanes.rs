@@ -36,7 +36,9 @@ impl Lane {
             | NodeMessage::Differs { .. }
             | NodeMessage::WhoIs { .. }
             | NodeMessage::Origin { .. } => Lane::Consensus,
-            NodeMessage::Request { .. }
+            // In the lane of what it is about, which comes behind it.
+            NodeMessage::Traced { .. }
+            | NodeMessage::Request { .. }
             | NodeMessage::Relay { .. }
             | NodeMessage::Answer { .. }
             | NodeMessage::Read { .. }

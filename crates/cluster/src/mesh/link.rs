@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::{IpAddr, ServerName};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -19,11 +18,11 @@ use tokio_rustls::client::TlsStream;
 use super::Shared;
 use super::frame::{Frame, FrameError, FrameReader, PROBE_FRAME_BYTES, probe_frame};
 use super::hello::{Hello, Refusal};
-use super::pack::pack;
 use super::peer::Peer;
 use super::queue::PIECE_BYTES;
 use super::told::Subject;
 use super::trust;
+use super::wire::{Wire, Written};
 
 /// Nodes are started together, or one after the other: that one cannot be reached yet, or does not know this one yet, is not told of
 /// before this.
@@ -100,6 +99,8 @@ pub(crate) async fn keep(shared: Arc<Shared>, peer: Arc<Peer>, mut ended: onesho
             biased;
             _ = &mut ended => return,
             () = sleep(backoff.next()) => {}
+            // It is there again.
+            () = peer.came() => {}
         }
     }
 }
@@ -121,13 +122,13 @@ async fn be_connected(
     let agreed = trust::agreed(stream.get_ref().1.alpn_protocol());
     peer.tell_kinds(agreed.kinds);
     let connected_at = Instant::now();
-    let guard = peer.begin_link();
+    let wire = Arc::new(Wire::new(stream, agreed.packs));
+    let guard = peer.begin_link(&wire);
     let probe = Probe::default();
-    let (reading, writing) = tokio::io::split(stream);
     let error = tokio::select! {
         biased;
-        error = read_echoes(shared, peer, &probe, reading) => error,
-        error = write(shared, peer, &probe, agreed.packs, writing) => error,
+        error = read_echoes(shared, peer, &probe, &wire) => error,
+        error = write(shared, peer, &probe, &wire) => error,
     };
     drop(guard);
     // One that is accepted and broken again and again is no better than one that is refused.
@@ -194,15 +195,10 @@ impl Shared {
 }
 
 /// The other side says nothing but echoes. Reading also tells at once when the connection is gone.
-async fn read_echoes(
-    shared: &Shared,
-    peer: &Peer,
-    probe: &Probe,
-    mut stream: impl AsyncRead + Unpin,
-) -> LinkError {
+async fn read_echoes(shared: &Shared, peer: &Peer, probe: &Probe, wire: &Wire) -> LinkError {
     let mut reader = FrameReader::new(PROBE_FRAME_BYTES);
     loop {
-        match stream.read_buf(reader.room()).await {
+        match wire.read(reader.room()).await {
             Ok(0) => return LinkError::Broke(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {}
             Err(error) => return LinkError::Broke(error),
@@ -221,73 +217,40 @@ async fn read_echoes(
     }
 }
 
-/// Writes what waits, all that there is at once, and a probe from time to time.
-async fn write(
-    shared: &Shared,
-    peer: &Peer,
-    probe: &Probe,
-    packs: bool,
-    mut stream: impl AsyncWrite + Unpin,
-) -> LinkError {
+/// Writes what waits and nobody else wrote, all that there is at once, and a probe from time to time.
+async fn write(shared: &Shared, peer: &Peer, probe: &Probe, wire: &Wire) -> LinkError {
     let bounds = &shared.bounds;
     let mut probe_at = Instant::now();
     let mut probe_due = pin!(sleep_until(probe_at));
-    let mut written = None;
     loop {
         // A queue that never becomes empty is no reason not to ask.
         if Instant::now() >= probe_at {
-            if let Err(error) = send_probe(shared, probe, &mut stream).await {
+            if let Err(error) = send_probe(shared, probe, wire) {
                 return error;
             }
             probe_at = Instant::now() + bounds.probe_every;
             probe_due.as_mut().reset(probe_at);
         }
-        written = peer.next_piece(written.as_ref());
-        if let Some(piece) = &mut written {
-            if packs {
-                pack(piece);
+        match wire.write_all(peer) {
+            Err(error) => return LinkError::Broke(error),
+            Ok(Written::All) => {
+                tokio::select! {
+                    biased;
+                    () = peer.woken() => {}
+                    () = &mut probe_due => {}
+                }
             }
-            if let Err(error) = write_whole(&mut stream, &piece.bytes, bounds.silence_max).await {
-                return error;
-            }
-            continue;
-        }
-        // What the system did not take yet.
-        match timeout(bounds.silence_max, stream.flush()).await {
-            Err(_) => return LinkError::Silent,
-            Ok(Err(error)) => return LinkError::Broke(error),
-            Ok(Ok(())) => {}
-        }
-        tokio::select! {
-            biased;
-            () = peer.woken() => {}
-            () = &mut probe_due => {}
+            Ok(Written::Part) => match timeout(bounds.silence_max, wire.writable()).await {
+                Err(_) => return LinkError::Silent,
+                Ok(Err(error)) => return LinkError::Broke(error),
+                Ok(Ok(())) => {}
+            },
         }
     }
-}
-
-async fn write_whole(
-    stream: &mut (impl AsyncWrite + Unpin),
-    mut bytes: &[u8],
-    silence_max: Duration,
-) -> Result<(), LinkError> {
-    while !bytes.is_empty() {
-        let written = timeout(silence_max, stream.write(bytes)).await;
-        let written = written.map_err(|_| LinkError::Silent)?.map_err(LinkError::Broke)?;
-        bytes = match bytes.get(written..) {
-            Some(rest) if written > 0 => rest,
-            Some(_) | None => return Err(LinkError::Broke(io::ErrorKind::WriteZero.into())),
-        };
-    }
-    Ok(())
 }
 
 /// Sends a probe, unless one is on its way; that is not waited for for ever.
-async fn send_probe(
-    shared: &Shared,
-    probe: &Probe,
-    stream: &mut (impl AsyncWrite + Unpin),
-) -> Result<(), LinkError> {
+fn send_probe(shared: &Shared, probe: &Probe, wire: &Wire) -> Result<(), LinkError> {
     let now_us = shared.steady_us();
     match probe.sent_us() {
         Some(sent_us) => {
@@ -297,7 +260,8 @@ async fn send_probe(
         }
         None => {
             probe.set(Some(now_us));
-            write_whole(stream, &probe_frame(now_us), shared.bounds.silence_max).await
+            wire.say(&probe_frame(now_us));
+            Ok(())
         }
     }
 }

@@ -17,6 +17,7 @@ mod peer;
 mod queue;
 mod told;
 mod trust;
+mod wire;
 
 #[cfg(test)]
 mod frame_tests;
@@ -433,7 +434,7 @@ impl<'a> Batch<'a> {
             for lane in Lane::ALL {
                 queue_frame(self.peer, lane, frames.of_mut(lane), self.shared);
             }
-            self.peer.wake_writer();
+            self.peer.write_or_wake();
         }
     }
 }

@@ -59,7 +59,7 @@ pub fn pack_frame(frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
     let start = out.len();
     out.resize(start + HEAD_BYTES + get_maximum_output_size(plain.len()), 0);
-    let place = out.get_mut(start + HEAD_BYTES..).unwrap_or_default();
+    let (_, place) = out.split_at_mut(start + HEAD_BYTES);
     let packed = compress_into(plain, place).ok();
     let helps = packed.filter(|bytes| HEAD_BYTES + bytes < frame.len());
     out.truncate(start + helps.map_or(0, |bytes| HEAD_BYTES + bytes));

@@ -11,6 +11,7 @@ use types::NodeId;
 
 use super::lanes::{Lane, PerLane};
 use super::queue::{Piece, Queue};
+use super::wire::Wire;
 use super::{LaneStatus, PeerAddress, PeerStatus, Receiver};
 use crate::Fingerprint;
 
@@ -23,8 +24,12 @@ pub(crate) struct Peer {
     address: Mutex<SocketAddr>,
     receiver: Arc<dyn Receiver>,
     queue: Mutex<Queue>,
+    /// The connection that the queue is written to.
+    wire: Mutex<Option<Arc<Wire>>>,
     /// Something was put into the queue.
     wake: Notify,
+    /// The node made a connection to this one.
+    came: Notify,
     hearing: Mutex<Hearing>,
     /// The last kind of message that it knows: what it told when it was connected to, or what it sent itself.
     kinds_known: AtomicU8,
@@ -76,7 +81,9 @@ impl Peer {
             address: Mutex::new(named.address),
             receiver: Arc::clone(receiver),
             queue: Mutex::default(),
+            wire: Mutex::default(),
             wake: Notify::new(),
+            came: Notify::new(),
             hearing: Mutex::default(),
             kinds_known: AtomicU8::new(KINDS_FIRST),
             link: Mutex::new(Some(link)),
@@ -118,8 +125,24 @@ impl Peer {
         self.counted.lanes.of(lane).dropped.fetch_add(messages, Ordering::Relaxed);
     }
 
-    pub(crate) fn wake_writer(&self) {
-        self.wake.notify_one();
+    /// Writes what was put into the queue, or has the link's task write it.
+    pub(crate) fn write_or_wake(&self) {
+        let wire = self.wire.lock().clone();
+        if !wire.is_some_and(|wire| wire.write_little(self)) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whether what waits is no more than so many bytes, and nothing of it takes time to be packed.
+    pub(crate) fn waits_little(&self, bytes_max: usize) -> bool {
+        let sizes = self.queue.lock().sizes();
+        let bytes: usize = Lane::ALL.into_iter().map(|lane| sizes.of(lane).bytes).sum();
+        bytes <= bytes_max && sizes.of(Lane::Bulk).bytes == 0
+    }
+
+    /// Waits until the node made a connection to this one: it can be reached, whatever it was before.
+    pub(crate) async fn came(&self) {
+        self.came.notified().await;
     }
 
     /// Waits until something may have been put into the queue.
@@ -138,8 +161,9 @@ impl Peer {
     }
 
     /// A connection to the node was made: from now on it is written to, until what this returns is dropped.
-    pub(crate) fn begin_link(self: &Arc<Peer>) -> LinkGuard {
+    pub(crate) fn begin_link(self: &Arc<Peer>, wire: &Arc<Wire>) -> LinkGuard {
         let has_lost = self.queue.lock().open();
+        *self.wire.lock() = Some(Arc::clone(wire));
         self.counted.connects.fetch_add(1, Ordering::Relaxed);
         if has_lost {
             self.receiver.link_broke(self.node);
@@ -147,21 +171,22 @@ impl Peer {
         LinkGuard(Arc::clone(self))
     }
 
-    /// What is to be written next, after `last` was.
-    pub(crate) fn next_piece(&self, last: Option<&Piece>) -> Option<Piece> {
-        let mut queue = self.queue.lock();
-        if let Some(last) = last {
-            queue.written(last);
-            for lane in Lane::ALL {
-                let plain_bytes = last.shares.of(lane).bytes as u64;
-                let sent_bytes = last.written_bytes(lane) as u64;
-                let counted = self.counted.lanes.of(lane);
-                counted.plain_bytes.fetch_add(plain_bytes, Ordering::Relaxed);
-                counted.sent_bytes.fetch_add(sent_bytes, Ordering::Relaxed);
-            }
-            self.counted.sent_frames.fetch_add(last.frames, Ordering::Relaxed);
+    /// What is to be written next.
+    pub(crate) fn next_piece(&self) -> Option<Piece> {
+        self.queue.lock().pop()
+    }
+
+    /// A piece was handed to the system.
+    pub(crate) fn note_written(&self, piece: &Piece) {
+        self.queue.lock().written(piece);
+        for lane in Lane::ALL {
+            let plain_bytes = piece.shares.of(lane).bytes as u64;
+            let sent_bytes = piece.written_bytes(lane) as u64;
+            let counted = self.counted.lanes.of(lane);
+            counted.plain_bytes.fetch_add(plain_bytes, Ordering::Relaxed);
+            counted.sent_bytes.fetch_add(sent_bytes, Ordering::Relaxed);
         }
-        queue.pop()
+        self.counted.sent_frames.fetch_add(piece.frames, Ordering::Relaxed);
     }
 
     pub(crate) fn set_round_trip(&self, round_trip_us: u64) {
@@ -185,6 +210,7 @@ impl Peer {
             self.receiver.link_broke(self.node);
         }
         drop(hearing);
+        self.came.notify_one();
         Some((HearingGuard { peer: Arc::clone(self), number }, ended))
     }
 
@@ -238,6 +264,10 @@ pub(crate) struct LinkGuard(Arc<Peer>);
 impl Drop for LinkGuard {
     fn drop(&mut self) {
         let LinkGuard(peer) = self;
+        // Before another connection can be made: nothing that waits for that one is written to this one.
+        if let Some(wire) = peer.wire.lock().take() {
+            wire.end();
+        }
         let lost = peer.queue.lock().close();
         Lane::ALL.into_iter().for_each(|lane| peer.count_dropped(lane, *lost.of(lane)));
         peer.set_round_trip(UNMEASURED);

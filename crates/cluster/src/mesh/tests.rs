@@ -287,6 +287,32 @@ async fn three_nodes_exchange_ten_thousand_messages_in_order() {
     }
 }
 
+/// What is said after a pause is written by whoever says it, what is much or comes at once by the link's task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_now_and_then_and_what_is_said_at_once_come_in_order() {
+    const LONG_BYTES: usize = 40 * 1024;
+    let nodes = [Node::new(1, MeshBounds::default()), Node::new(2, MeshBounds::default())];
+    linked(&nodes).await;
+    let [first, second] = &nodes;
+    let mut said = 0;
+    for round in 0..100_u64 {
+        let sizes: &[usize] = match round % 3 {
+            0 => &[10],
+            1 => &[10, LONG_BYTES, 10, 10, LONG_BYTES, 10],
+            _ => &[LONG_BYTES, 10],
+        };
+        for bytes in sizes {
+            first.mesh.send(second.id, request(said, *bytes));
+            said += 1;
+        }
+        until("all of it came", || second.inbox.numbers(first.id).len() as u64 == said).await;
+    }
+    assert_eq!(second.inbox.numbers(first.id), (0..said).collect::<Vec<_>>());
+    let status = first.status(second.id);
+    assert_eq!((status.dropped, status.queued_bytes, status.queued_messages), (0, 0, 0));
+    assert!(status.sent_frames >= 100, "{status:?}");
+}
+
 #[tokio::test]
 async fn the_round_trip_is_measured() {
     let nodes = [1, 2].map(|id| Node::new(id, MeshBounds::default()));

@@ -80,8 +80,12 @@ pub(crate) struct Agreed {
 }
 
 /// What versions knew that may be in one cluster with this one, the latest first.
-const VERSIONS: [Agreed; 2] =
-    [Agreed { kinds: Some(KINDS_KNOWN), packs: true }, Agreed { kinds: Some(21), packs: false }];
+const VERSIONS: [Agreed; 4] = [
+    Agreed { kinds: Some(KINDS_KNOWN), packs: true },
+    Agreed { kinds: Some(23), packs: true },
+    Agreed { kinds: Some(22), packs: true },
+    Agreed { kinds: Some(21), packs: false },
+];
 
 fn protocols() -> Vec<Vec<u8>> {
     let name = |version: Agreed| {
