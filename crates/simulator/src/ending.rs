@@ -32,6 +32,14 @@ impl World {
                 }
                 !applied.is_empty() && applied.iter().all(|it| *it == applied[0] && it.0 == it.2)
             })
+            && self.has_ended_batches()
+    }
+
+    /// Whether nothing is left of batches. A leader that was just elected has not looked for them yet, and counts none as open: what
+    /// is kept tells.
+    fn has_ended_batches(&self) -> bool {
+        let ended = |set: SetId| self.look_for_intents(set, &self.members_of(set)).is_ok();
+        self.sets.iter().all(|set| ended(*set))
     }
 
     pub(crate) fn standing(&self) -> String {

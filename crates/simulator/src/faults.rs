@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::clients::Told;
 use crate::machine::Machine;
-use crate::world::{Event, MS, TICK_US, World};
+use crate::world::{Event, MS, World};
 
 /// Numbers of faults, for seeds that have more of some.
 pub(crate) const POWER_LOSS: u64 = 0;
@@ -79,6 +79,9 @@ impl World {
                 let until_us = if is_calm { 0 } else { self.now_us + down_us };
                 if let Some(running) = self.machines[machine].running.as_mut() {
                     running.paused_until_us = until_us;
+                }
+                if until_us > self.now_us {
+                    self.ask_when_back(machine, until_us);
                 }
             }
             12 => {
@@ -161,6 +164,16 @@ impl World {
                 if let Some(host) = self.host(machine) {
                     sets.into_iter().for_each(|set| host.hand_leadership(set, to));
                 }
+                self.settle(machine);
+                // Who let another one lead does not hear of it, and is asked.
+                if self.random.below(2) == 0 {
+                    let others = (0..self.machines.len()).filter(|other| *other != machine);
+                    others.collect::<Vec<_>>().into_iter().for_each(|other| {
+                        self.cut(other, machine, 500 * MS);
+                    });
+                    let after_us = 30 * MS + self.random.below(150 * MS);
+                    self.ask_when_back(machine, self.now_us + after_us);
+                }
             }
         }
         self.settle(machine);
@@ -218,7 +231,7 @@ impl World {
         self.introduce(machine);
         self.tell(|| format!("machine {machine} begins again"));
         let boot = self.machines[machine].boots;
-        self.at(TICK_US, Event::Tick { machine, boot });
+        self.tick_later(machine, boot);
         self.settle(machine);
     }
 

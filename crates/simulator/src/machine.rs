@@ -15,11 +15,12 @@ use types::{NodeId, RingRange, RingToken, SetId, TableId};
 
 use crate::tables::{COUNTERS, REGISTERS, Tables, set_range};
 
-/// The clock of a machine: the true time, and by how much it is wrong.
+/// The clock of a machine: the true time, by how much it is wrong, and how much faster its steady time goes, in millionths.
 #[derive(Debug, Default)]
 pub(crate) struct SimClock {
     pub(crate) true_us: AtomicU64,
     pub(crate) wrong_us: AtomicI64,
+    pub(crate) faster_ppm: AtomicI64,
 }
 
 /// When a simulation begins.
@@ -30,7 +31,20 @@ impl SimClock {
         let true_us = self.true_us.load(Ordering::Relaxed);
         let wall_us = EPOCH_S * 1_000_000 + true_us.cast_signed();
         let clock_us = wall_us + self.wrong_us.load(Ordering::Relaxed);
-        Now { ms: true_us / 1_000, clock_us }
+        Now { ms: self.steady_us(true_us) / 1_000, clock_us }
+    }
+
+    fn steady_us(&self, true_us: u64) -> u64 {
+        true_us.saturating_add_signed(self.gained_us(true_us))
+    }
+
+    fn gained_us(&self, us: u64) -> i64 {
+        us.cast_signed() * self.faster_ppm.load(Ordering::Relaxed) / 1_000_000
+    }
+
+    /// How long something truly takes that takes so long by the steady time.
+    pub(crate) fn truly_us(&self, steady_us: u64) -> u64 {
+        steady_us.saturating_add_signed(-self.gained_us(steady_us))
     }
 }
 

@@ -7,12 +7,16 @@ use replica::group::{ChangeState, Goal, WantedMembers};
 use storage::Configuration;
 use types::{NodeId, ReplicaId, SetId};
 
+use crate::clients::keys;
 use crate::machine::OldImage;
-use crate::tables::{COUNTERS, REGISTERS};
+use crate::tables::{Ask, COUNTERS, REGISTERS};
 use crate::world::{Event, MS, World};
 
 /// A machine with an old image of its disk has so long to do harm.
 const OLD_IMAGE_US: u64 = 1_500 * MS;
+
+/// Who asked for something lately.
+const LATELY: usize = 60;
 
 /// Who is to belong to a set.
 #[derive(Clone, Debug)]
@@ -243,6 +247,12 @@ impl World {
     pub(crate) fn spoil(&mut self, machine: usize) {
         let set = self.sets[self.random.below(self.sets.len() as u64) as usize];
         let table = if self.random.below(2) == 0 { REGISTERS } else { COUNTERS };
+        // What nobody writes to is not compared.
+        let lately = self.asked.iter().rev().take(LATELY);
+        let has_keys = keys(self.first_set_count()).any(|key| self.true_set_of(key) == Some(set));
+        if lately.filter(|it| it.set == set && it.ask != Ask::Read).count() < 2 || !has_keys {
+            return;
+        }
         let Some(running) = self.machines[machine].running.as_ref() else { return };
         let Some(replica) = running.host.core().replica(set) else { return };
         // One that leads would hand its sum over with its rows; and it is to be found before it does.

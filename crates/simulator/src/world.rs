@@ -152,6 +152,8 @@ pub(crate) struct Link {
 pub(crate) struct World {
     pub(crate) run: Run,
     pub(crate) profile: Profile,
+    /// The machine that stood still last, and when it goes on.
+    back: Option<(usize, u64)>,
     pub(crate) plots: Plots,
     /// By how much the time of all machines has leapt.
     pub(crate) leap_us: i64,
@@ -228,6 +230,7 @@ impl World {
         let mut world = World {
             run,
             profile,
+            back: None,
             plots: Plots::default(),
             leap_us: 0,
             random,
@@ -263,6 +266,8 @@ impl World {
         world.tell_map();
         for machine in 0..world.machines.len() {
             world.introduce(machine);
+            let faster_ppm = profile.faster_ppm(run.seed, machine);
+            world.machines[machine].clock.faster_ppm.store(faster_ppm, Ordering::Relaxed);
             let phase_us = world.random.below(TICK_US);
             world.at(phase_us, Event::Tick { machine, boot: 1 });
             world.settle(machine);
@@ -330,7 +335,7 @@ impl World {
                 {
                     return;
                 }
-                self.at(TICK_US, Event::Tick { machine, boot });
+                self.tick_later(machine, boot);
                 if let Some(host) = self.host(machine) {
                     host.tick();
                     let resting = host.core().sets().count() - host.core().awake_sets().count();
@@ -588,7 +593,9 @@ impl World {
             let after_us = self.calm_until_us - self.now_us + self.random.below(60 * MS);
             return self.at(after_us, Event::Client(client));
         }
-        let machine = self.random.below(self.machines.len() as u64) as usize;
+        let drawn = self.random.below(self.machines.len() as u64) as usize;
+        let back = self.back.filter(|(_, at_us)| *at_us == self.now_us);
+        let machine = back.map_or(drawn, |(machine, _)| machine);
         let (key, also, ask) = self.draw_ask(client);
         let set = self.set_of(key);
         let Some(is_here) = self.host(machine).map(|host| host.core().contains(set)) else {
@@ -633,6 +640,10 @@ impl World {
                 deadline_ms: now.ms + TIMEOUT_MS,
                 done: Box::new(move |outcome| answer(Answered::Rows(outcome, now_s))),
             });
+        } else if ask == Ask::Read && running.host.core().leases().is_good(set, || now.ms) {
+            // As whoever reads does where its node leads: without a word to anybody.
+            *self.report.faults.entry("reads under a lease").or_default() += 1;
+            answer(Answered::Read(true));
         } else if ask == Ask::Read {
             running.host.read(set, Box::new(move |may| answer(Answered::Read(may))));
         } else {
@@ -656,12 +667,28 @@ impl World {
             };
             let done = Box::new(move |outcome| answer(Answered::Write(outcome)));
             match also.is_empty() {
-                true => running.host.submit(set, request, now.ms + TIMEOUT_MS, done),
+                true => {
+                    running.host.submit(set, request, now.ms + TIMEOUT_MS, done);
+                }
                 false => running.host.submit_batch(request, now.ms + TIMEOUT_MS, done),
             }
         }
         self.at(TIMEOUT_MS * MS + 200 * MS, Event::Timeout(client, number));
         self.settle(machine);
+    }
+
+    /// What clients ask a machine that stands still lies in its sockets, and is read before it hears anything else.
+    pub(crate) fn ask_when_back(&mut self, machine: usize, at_us: u64) {
+        self.back = Some((machine, at_us));
+        for client in 0..CLIENT_COUNT {
+            self.at(at_us - self.now_us, Event::Client(client));
+        }
+    }
+
+    /// The next tick of a machine, by its own clock.
+    pub(crate) fn tick_later(&mut self, machine: usize, boot: u64) {
+        let after_us = self.machines[machine].clock.truly_us(TICK_US);
+        self.at(after_us, Event::Tick { machine, boot });
     }
 
     /// Moments that are never the same twice.

@@ -153,7 +153,16 @@ impl Client {
 
     /// Connects and logs in.
     pub fn connect_as(address: &str, name: &str, password: &str) -> Result<Client, ClientError> {
-        let version = Version::V4;
+        Client::connect_as_with(address, Version::V4, name, password)
+    }
+
+    /// The same with a version of the protocol.
+    pub fn connect_as_with(
+        address: &str,
+        version: Version,
+        name: &str,
+        password: &str,
+    ) -> Result<Client, ClientError> {
         let mut client = Client::unstarted(address, version)?;
         let mut options = MapBuilder::new();
         options.string("CQL_VERSION", "3.0.0");
@@ -161,6 +170,8 @@ impl Client {
         if !matches!(answer, Response::Authenticate(_)) {
             return Err(ClientError(format!("no AUTHENTICATE but {answer:?}")));
         }
+        client.decoder.start(version, None);
+        client.outgoing.start(version, None);
         let token = format!("\0{name}\0{password}");
         match client.send(Request::AuthResponse(Some(token.as_bytes())))?.response {
             Response::AuthSuccess(_) => Ok(client),
@@ -175,8 +186,19 @@ impl Client {
 
     /// Sends a request that wants to be told its charge, and waits for its answer.
     pub fn send_asking(&mut self, request: Request<'_>) -> Result<ResponseMessage, ClientError> {
+        self.send_with(request, &[("RequestCharge", None)])
+    }
+
+    /// Sends a request with a custom payload, and waits for its answer.
+    pub fn send_with(
+        &mut self,
+        request: Request<'_>,
+        pairs: &[(&str, Option<&[u8]>)],
+    ) -> Result<ResponseMessage, ClientError> {
         let mut payload = MapBuilder::new();
-        payload.bytes("RequestCharge", None);
+        for (key, value) in pairs {
+            payload.bytes(key, *value);
+        }
         let custom_payload = Some(payload.bytes_map());
         self.send_message(&RequestMessage { custom_payload, ..RequestMessage::new(request) })
     }

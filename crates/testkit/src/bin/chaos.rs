@@ -1,6 +1,6 @@
 //! Everything at once, from one seed: see `testkit::chaos`.
 //!
-//!     chaos --binary FILE [--seed S] [--minutes M] [--nodes N] [--page FILE.html]
+//!     chaos --binary FILE [--seed S] [--minutes M] [--nodes N] [--calm TIMES] [--page FILE.html]
 
 #![allow(
     clippy::print_stdout,
@@ -17,7 +17,8 @@ use testkit::chaos::{Wish, run};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str =
-    "usage: chaos --binary FILE [--seed S] [--minutes M] [--nodes N] [--page FILE.html]";
+    "usage: chaos --binary FILE [--seed S] [--minutes M] [--nodes N] [--calm TIMES] [--page FILE.html]
+  --calm TIMES   so many times longer nothing happens between two faults (1); from eight minutes on it is also judged what must not grow";
 
 fn parse(arguments: &[String]) -> Result<Wish, Failure> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
@@ -26,6 +27,7 @@ fn parse(arguments: &[String]) -> Result<Wish, Failure> {
         seed: since.as_secs(),
         time: Duration::from_secs(120),
         nodes: 4,
+        calm: 1,
         page: PathBuf::new(),
     };
     for pair in arguments.chunks(2) {
@@ -35,6 +37,7 @@ fn parse(arguments: &[String]) -> Result<Wish, Failure> {
             "--seed" => wish.seed = value.parse()?,
             "--minutes" => wish.time = Duration::try_from_secs_f64(value.parse::<f64>()? * 60.0)?,
             "--nodes" => wish.nodes = value.parse()?,
+            "--calm" => wish.calm = value.parse()?,
             "--page" => wish.page = value.into(),
             _ => return Err(USAGE.into()),
         }

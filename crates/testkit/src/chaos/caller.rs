@@ -71,6 +71,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) ground: &'a Ground,
     place: usize,
     client: Option<Client>,
+    /// How many connections it had.
+    pub(crate) connection: u64,
     pub(crate) calls: Vec<Call>,
     /// Errors that no fault explains, each with its statement.
     pub(crate) strange: Vec<(u64, String)>,
@@ -79,7 +81,15 @@ pub(crate) struct Caller<'a> {
 impl<'a> Caller<'a> {
     pub(crate) fn new(number: u32, ground: &'a Ground) -> Caller<'a> {
         let place = number as usize;
-        Caller { number, ground, place, client: None, calls: Vec::new(), strange: Vec::new() }
+        Caller {
+            number,
+            ground,
+            place,
+            client: None,
+            connection: 0,
+            calls: Vec::new(),
+            strange: Vec::new(),
+        }
     }
 
     /// Uses a connection that is there.
@@ -97,6 +107,7 @@ impl<'a> Caller<'a> {
                 Ok(mut client) => {
                     if client.set_patience(PATIENCE).is_ok() {
                         self.client = Some(client);
+                        self.connection += 1;
                     }
                 }
                 Err(_) => {

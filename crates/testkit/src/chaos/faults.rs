@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::Wish;
 use super::ground::{Ground, lock};
 use crate::cluster::{run_add, run_command};
 use crate::differential::random::Dice;
-use crate::disk::{Board, Call, Fault};
+use crate::disk::{Board, Call, Fault, Journal, Mood, World};
 use crate::{Client, Cluster, Links, eventually};
 
 /// The lanes, for the picture.
@@ -18,6 +19,8 @@ pub(crate) const LANES: [&str; 3] = ["processes", "links, disks, clocks", "opera
 const BACK_WITHIN: Duration = Duration::from_secs(60);
 /// More nodes than this are never added.
 const ADDED_MAX: usize = 2;
+/// Clocks run wrong by at most so much: what leases allow is 100,000 between any two.
+const DRIFT_PPM_MAX: usize = 50_000;
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -85,6 +88,7 @@ impl Field<'_> {
         for board in &self.boards {
             self.mend_disk(board);
             let _ = board.set_clock(0);
+            let _ = board.set_drift(monotonic_ns(), 0);
         }
         for node in self.nodes() {
             let _ = lock(&self.cluster).resume(node);
@@ -100,11 +104,12 @@ impl Field<'_> {
         for call in [Call::Write, Call::Open, Call::Sync] {
             let _ = board.clear(call);
         }
+        let _ = board.slow_syncs(Duration::ZERO);
     }
 
     /// One lane, until faults are over.
-    pub(crate) fn run(&self, lane: usize, seed: u64) -> Vec<String> {
-        let mut dice = Dice::new(seed.wrapping_mul(31).wrapping_add(lane as u64 + 1));
+    pub(crate) fn run(&self, lane: usize, wish: &Wish) -> Vec<String> {
+        let mut dice = Dice::new(wish.seed.wrapping_mul(31).wrapping_add(lane as u64 + 1));
         let mut complaints = Vec::new();
         while !self.ground.is_calm() {
             let rest_max = match lane {
@@ -112,7 +117,7 @@ impl Field<'_> {
                 1 => 1_500,
                 _ => 3_000,
             };
-            self.ground.last(ms(dice.between(100, rest_max)));
+            self.ground.last(ms(dice.between(100, rest_max)) * wish.calm.max(1));
             if self.ground.is_calm() {
                 break;
             }
@@ -155,7 +160,7 @@ impl Field<'_> {
     fn harm_processes(&self, dice: &mut Dice) -> Result<String, String> {
         let nodes = self.nodes();
         let one = *dice.pick(&nodes);
-        match dice.below(20) {
+        match dice.below(21) {
             0..7 => self.end_and_start(&[one], false, ms(dice.below(3_000))),
             7..12 => {
                 let time = ms(dice.between(200, 6_000));
@@ -179,7 +184,8 @@ impl Field<'_> {
                 }
                 Ok("restarted all, one after the other".to_owned())
             }
-            16..18 => {
+            16 => self.lose_power(dice),
+            17..19 => {
                 let mut two = nodes.clone();
                 dice.shuffle(&mut two);
                 two.truncate(2);
@@ -187,6 +193,46 @@ impl Field<'_> {
             }
             _ => self.end_and_start(&nodes, false, ms(dice.below(500))),
         }
+    }
+
+    /// A machine loses its power: of what its node wrote and did not sync some is there, and some is not. The node is started anew for it, so
+    /// that everything is written down.
+    fn lose_power(&self, dice: &mut Dice) -> Result<String, String> {
+        let told = |error: std::io::Error| error.to_string();
+        let node = dice.between(1, self.first_nodes());
+        let journal = lock(&self.cluster).data_dir().join(format!("journal{node}"));
+        let (folder, before, mut world) = {
+            let mut cluster = lock(&self.cluster);
+            cluster.kill(node).map_err(told)?;
+            let folder = cluster.folder(node).to_path_buf();
+            let before = cluster.start_of(node).map_err(told)?;
+            let world = World::of_folder(&folder).map_err(told)?;
+            let _ = std::fs::remove_file(&journal);
+            let mut start = before.clone();
+            let name = "HELENUS_SHIM_JOURNAL".to_owned();
+            start.environment.push((name, journal.to_string_lossy().into_owned()));
+            cluster.set_start(node, start).map_err(told)?;
+            (folder, before, world)
+        };
+        self.bring_back(node)?;
+        let time = ms(dice.between(500, 4_000));
+        self.ground.last(time);
+        let mood = *dice.pick(&Mood::ALL);
+        {
+            let mut cluster = lock(&self.cluster);
+            cluster.kill(node).map_err(told)?;
+            cluster.set_start(node, before).map_err(told)?;
+            let recorded = Journal::read(&journal).map_err(told)?;
+            recorded.records().iter().try_for_each(|(_, it)| world.advance(it, &recorded))?;
+            let image = folder.with_extension("image");
+            let seed = dice.below(usize::MAX) as u64;
+            world.write_image(&recorded, mood, seed, &image).map_err(told)?;
+            std::fs::remove_dir_all(&folder).map_err(told)?;
+            std::fs::rename(&image, &folder).map_err(told)?;
+        }
+        let _ = std::fs::remove_file(&journal);
+        self.bring_back(node)?;
+        Ok(format!("{node} lost its power, of what was not synced {mood:?}"))
     }
 
     fn harm_surroundings(&self, dice: &mut Dice) -> Result<String, String> {
@@ -197,7 +243,7 @@ impl Field<'_> {
         let time = ms(dice.between(300, 5_000));
         let Some(board) = self.boards.get(one - 1) else { return Err("no such node".into()) };
         let said = |error: std::io::Error| error.to_string();
-        let what = match dice.below(16) {
+        let what = match dice.below(20) {
             0..2 => {
                 self.links.cut(one, other);
                 format!("cut {one} to {other}")
@@ -235,6 +281,18 @@ impl Field<'_> {
                 board.set(Call::Sync, fault).map_err(said)?;
                 format!("a sync of {one} failed")
             }
+            13..15 => {
+                let by = ms(dice.between(5, 200));
+                board.slow_syncs(by).map_err(said)?;
+                format!("syncs of {one} take {} ms longer", by.as_millis())
+            }
+            15..17 => {
+                // Leases stand as long as clocks differ by less than a tenth.
+                let ppm = dice.between(1_000, DRIFT_PPM_MAX) as i64;
+                let ppm = if dice.chance(50) { ppm } else { -ppm };
+                board.set_drift(monotonic_ns(), ppm).map_err(said)?;
+                format!("clocks of {one} run wrong by {ppm} millionths")
+            }
             _ => {
                 let seconds = dice.between(1, 3_600) as i64;
                 let shift = if dice.chance(50) { seconds } else { -seconds };
@@ -249,6 +307,7 @@ impl Field<'_> {
         }
         self.mend_disk(board);
         board.set_clock(0).map_err(said)?;
+        board.set_drift(monotonic_ns(), 0).map_err(said)?;
         // A node whose log failed takes part in nothing until somebody starts it again.
         if what.contains("sync") {
             self.end_and_start(&[one], false, Duration::ZERO)?;
@@ -280,6 +339,7 @@ impl Field<'_> {
                 Ok(told(done, format!("drained {asked}")))
             }
             7..10 if nodes.len() < self.first_nodes() + ADDED_MAX => {
+                self.ground.let_members_move();
                 // Nobody waits for it: it may take until a node that is paused goes on.
                 let mut command = lock(&self.cluster).add_command();
                 let added = run_add(&mut command).and_then(|()| {
@@ -317,6 +377,12 @@ impl Field<'_> {
             Err(error) => Err(format!("node {last} left and does not end: {error}")),
         }
     }
+}
+
+/// The machine's monotonic clock, as all processes have it.
+fn monotonic_ns() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 fn ms(count: usize) -> Duration {

@@ -50,6 +50,8 @@ pub(crate) struct Ground {
     is_calm: AtomicBool,
     /// No more requests.
     is_over: AtomicBool,
+    /// Nodes joined, so that members may be moved.
+    do_members_move: AtomicBool,
     addresses: Mutex<Vec<String>>,
     pub(crate) spells: Mutex<Vec<Spell>>,
     pub(crate) leads: Mutex<Vec<Lead>>,
@@ -63,6 +65,7 @@ impl Ground {
             begun: Instant::now(),
             is_calm: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            do_members_move: AtomicBool::new(false),
             addresses: Mutex::new(addresses),
             spells: Mutex::default(),
             leads: Mutex::default(),
@@ -92,6 +95,14 @@ impl Ground {
 
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn do_members_move(&self) -> bool {
+        self.do_members_move.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn let_members_move(&self) {
+        self.do_members_move.store(true, Ordering::SeqCst);
     }
 
     /// Waits, but not longer than faults go on.

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 
 use super::load::{ACCOUNT_BEGINS_WITH, ACCOUNTS, SCANNED, Seen};
 use crate::history::{
-    CounterInput, CounterOutput, Operation, Register, RegisterInput, RegisterOutput, Verdict,
-    appended_once, by_key, check, counter_bounds,
+    AppendList, CounterInput, CounterOutput, ListInput, ListOutput, Operation, Register,
+    RegisterInput, RegisterOutput, Verdict, appended_once, by_key, check, counter_bounds,
 };
 
 /// Something that must not be.
@@ -22,6 +22,8 @@ pub struct Anomaly {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending {
     pub(crate) node: usize,
+    /// When its lists were read: behind everything else.
+    pub(crate) at_ns: u64,
     pub(crate) registers: Vec<(u64, u64, u64, Option<i32>)>,
     pub(crate) counters: Vec<(u64, u64, u64, i64)>,
     pub(crate) lists: BTreeMap<u64, Vec<i32>>,
@@ -72,6 +74,8 @@ pub(crate) fn judge(seen: &Seen, endings: &[Ending]) -> Vec<Anomaly> {
         bank(held, &format!("at {at_ms} ms"), &mut found);
     }
     scans(seen, &mut found);
+    expiries(seen, &mut found);
+    rungs(seen, &mut found);
     for look in &seen.emptied {
         let lost: Vec<&i32> = look.must.difference(&look.found).collect();
         found.none(
@@ -152,6 +156,40 @@ fn lists(seen: &Seen, endings: &[Ending], found: &mut Found) {
                 let what = format!("list {key} on node {}", ending.node);
                 found.say(what, flaws.join("\n"));
             }
+        }
+    }
+    for (key, mut history) in histories {
+        // What is there in the end was read by everybody.
+        for ending in endings {
+            let list = ending.lists.get(&key).cloned().unwrap_or_default();
+            let (client, at) = (1_000 + ending.node as u32, ending.at_ns);
+            let output = ListOutput::List(list);
+            history.push(Operation::answered(client, at, at, ListInput::Read, output));
+        }
+        if let Verdict::NotLinearizable(failure) = check(&AppendList::of(&history), &history) {
+            found.say(format!("list {key} is not linearizable"), failure.story);
+        }
+    }
+}
+
+fn expiries(seen: &Seen, found: &mut Found) {
+    for look in &seen.expiries {
+        if look.is_there && look.from_ms > look.gone_from_ms {
+            found.say(format!("row {} outlived its TTL", look.key), format!("{look:?}"));
+        }
+        if !look.is_there && look.to_ms < look.lives_until_ms {
+            found.say(format!("row {} was gone before its TTL", look.key), format!("{look:?}"));
+        }
+    }
+}
+
+fn rungs(seen: &Seen, found: &mut Found) {
+    let mut highest = BTreeMap::new();
+    for rung in &seen.rungs {
+        let before = highest.insert((rung.client, rung.connection), *rung);
+        if let Some(before) = before.filter(|before| before.value > rung.value) {
+            let what = format!("client {} read something older, at {} ms", rung.client, rung.at_ms);
+            found.say(what, format!("{before:?}, then {rung:?}"));
         }
     }
 }

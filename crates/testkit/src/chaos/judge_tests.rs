@@ -2,6 +2,7 @@
 
 use super::judge::{Ending, judge};
 use super::load::{ACCOUNT_BEGINS_WITH, ACCOUNTS, Emptied, SCANNED, Seen};
+use super::timed::{ExpiryLook, Rung};
 use crate::history::{
     CounterInput, CounterOutput, ListInput, ListOutput, Operation, RegisterInput, RegisterOutput,
 };
@@ -34,6 +35,7 @@ fn right() -> (Seen, Vec<Ending>) {
     };
     let ending = |node: usize| Ending {
         node,
+        at_ns: 20,
         registers: vec![(0, 10, 11, Some(7))],
         counters: vec![(0, 10, 11, 3)],
         lists: [(0, vec![5])].into(),
@@ -96,6 +98,58 @@ fn lists_rows_and_their_index_are_compared() {
     found(|_, ending| _ = ending.indexed.insert(13, 3), "the index finds rows that are not there");
     found(|_, ending| ending.indexed = [(11, 4)].into(), "rows that the index does not find");
     found(|_, ending| ending.weak_rows.clear(), "rows that it lacks itself");
+}
+
+#[test]
+fn a_list_whose_order_changes_is_found() {
+    let appended = |client, at, element| {
+        let (input, output) = (ListInput::Append(element), ListOutput::Appended);
+        (0, Operation::answered(client, at, at + 1, input, output))
+    };
+    // 6 is read alone first, and in the end it stands behind 5, whose append began before that.
+    let mixed = |seen: &mut Seen, ending: &mut Ending| {
+        seen.lists = vec![appended(0, 1, 6), (0, Operation::open(1, 1, ListInput::Append(5)))];
+        let output = ListOutput::List(vec![6]);
+        seen.lists.push((0, Operation::answered(2, 3, 4, ListInput::Read, output)));
+        ending.lists = [(0, vec![5, 6])].into();
+    };
+    found(mixed, "list 0 is not linearizable");
+    // 5 was acknowledged before 6 was asked for.
+    let turned = |seen: &mut Seen, ending: &mut Ending| {
+        seen.lists = vec![appended(0, 1, 5), appended(0, 3, 6)];
+        ending.lists = [(0, vec![6, 5])].into();
+    };
+    found(turned, "list 0 is not linearizable");
+}
+
+#[test]
+fn rows_that_live_too_long_or_too_short_and_reads_that_go_back_are_found() {
+    let look = ExpiryLook {
+        key: 1,
+        from_ms: 10,
+        to_ms: 20,
+        lives_until_ms: 30,
+        gone_from_ms: 40,
+        is_there: true,
+    };
+    let short = |seen: &mut Seen, _: &mut Ending| {
+        seen.expiries = vec![look, ExpiryLook { is_there: false, ..look }];
+    };
+    found(short, "row 1 was gone before its TTL");
+    let long = |seen: &mut Seen, _: &mut Ending| {
+        let gone = ExpiryLook { from_ms: 41, to_ms: 42, is_there: false, ..look };
+        seen.expiries = vec![gone, ExpiryLook { is_there: true, ..gone }];
+    };
+    found(long, "row 1 outlived its TTL");
+    let rung = |connection, value| Rung { client: 3, connection, at_ms: 7, value };
+    let back = |seen: &mut Seen, _: &mut Ending| {
+        seen.rungs = vec![rung(1, 5), rung(2, 4), rung(2, 6), rung(2, 5)];
+    };
+    found(back, "client 3 read something older");
+    // Another connection may be to another node.
+    let (mut seen, endings) = right();
+    seen.rungs = vec![rung(1, 5), rung(2, 4), rung(2, 4)];
+    assert!(judge(&seen, &endings).is_empty());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use protocol::Consistency;
 
 use super::caller::{Caller, Told};
 use super::ground::{Call, Ground};
+use super::timed::{ExpiryLook, Rung};
 use crate::Execution;
 use crate::differential::random::Dice;
 use crate::history::{
@@ -21,8 +22,8 @@ pub(crate) type ListOperation = Operation<ListInput<i32>, ListOutput<i32>>;
 const REGISTERS: usize = 6;
 const REGISTER_MS: u64 = 2_000;
 pub(crate) const COUNTERS: usize = 3;
-const LISTS: usize = 4;
-const LIST_MS: u64 = 10_000;
+pub(super) const LISTS: usize = 4;
+pub(super) const LIST_MS: u64 = 10_000;
 /// What rows are found by with the index.
 pub(crate) const GROUPS: i32 = 5;
 pub(crate) const ACCOUNTS: i32 = 5;
@@ -34,13 +35,15 @@ const PAGE_ROWS: i32 = 17;
 const BETWEEN_MS: usize = 8;
 /// A TRUNCATE of which it is not known may still come for so long.
 const TRUNCATE_MS: u64 = 30_000;
-/// Clients of each kind.
+/// Clients of each kind; those who do one thing each come last.
 const MIXED: u32 = 8;
 const BANKERS: u32 = 2;
-pub(crate) const CLIENTS: u32 = MIXED + BANKERS + 3;
+const WATCHERS: u32 = 2;
+const LONE: u32 = MIXED + BANKERS + WATCHERS;
+pub(crate) const CLIENTS: u32 = LONE + 5;
 
 /// Everything is in one keyspace.
-pub(crate) const TABLES: [&str; 10] = [
+pub(crate) const TABLES: [&str; 12] = [
     "CREATE TABLE chaos.registers (k int PRIMARY KEY, v int)",
     "CREATE TABLE chaos.counters (k int PRIMARY KEY, n counter)",
     "CREATE TABLE chaos.lists (k int PRIMARY KEY, l list<int>)",
@@ -51,6 +54,8 @@ pub(crate) const TABLES: [&str; 10] = [
     "CREATE TABLE chaos.scanned (k int PRIMARY KEY, v int)",
     "CREATE TABLE chaos.emptied (k int PRIMARY KEY)",
     "CREATE TABLE chaos.widened (k int PRIMARY KEY)",
+    "CREATE TABLE chaos.expiring (k int PRIMARY KEY, v int)",
+    "CREATE TABLE chaos.ladder (k int PRIMARY KEY, v int)",
 ];
 
 /// What all clients were told.
@@ -71,6 +76,8 @@ pub(crate) struct Seen {
     /// Of the table that is emptied: what was there behind an emptying, and what had to be, and might be.
     pub(crate) emptied: Vec<Emptied>,
     pub(crate) columns: BTreeSet<String>,
+    pub(crate) expiries: Vec<ExpiryLook>,
+    pub(crate) rungs: Vec<Rung>,
     pub(crate) strange: Vec<(u64, String)>,
     pub(crate) calls: Vec<Call>,
 }
@@ -97,6 +104,8 @@ impl Seen {
         self.scans.extend(other.scans);
         self.emptied.extend(other.emptied);
         self.columns.extend(other.columns);
+        self.expiries.extend(other.expiries);
+        self.rungs.extend(other.rungs);
         self.strange.extend(other.strange);
         self.calls.extend(other.calls);
     }
@@ -113,9 +122,15 @@ pub(crate) fn run(number: u32, seed: u64, ground: &Ground) -> Seen {
     match number {
         0..MIXED => user.mix(),
         _ if number < MIXED + BANKERS => user.transfer(),
-        _ if number == MIXED + BANKERS => user.scan(),
-        _ if number == MIXED + BANKERS + 1 => user.empty(),
-        _ => user.widen(),
+        _ if number < LONE => user.watch_climbing(),
+        _ => match number - LONE {
+            0 => user.scan(),
+            1 => user.empty(),
+            2 => user.expire(),
+            3 => user.climb(),
+            // The last one: see `heal`.
+            _ => user.widen(),
+        },
     }
     let User { caller, mut seen, .. } = user;
     seen.calls = caller.calls;
@@ -123,31 +138,31 @@ pub(crate) fn run(number: u32, seed: u64, ground: &Ground) -> Seen {
     seen
 }
 
-struct User<'a> {
-    caller: Caller<'a>,
-    dice: Dice,
+pub(super) struct User<'a> {
+    pub(super) caller: Caller<'a>,
+    pub(super) dice: Dice,
     last_read: BTreeMap<u64, Option<i32>>,
-    seen: Seen,
+    pub(super) seen: Seen,
 }
 
 impl User<'_> {
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.caller.ground.now_ns()
     }
 
-    fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         let ms = self.dice.between(BETWEEN_MS / 2, BETWEEN_MS * 3 / 2);
         std::thread::sleep(Duration::from_millis(ms as u64));
     }
 
     /// One of several keys that others take the place of after a while.
-    fn key(&mut self, count: usize, lasts_ms: u64) -> u64 {
+    pub(super) fn key(&mut self, count: usize, lasts_ms: u64) -> u64 {
         let slot = self.dice.below(count) as u64;
         slot + count as u64 * (self.caller.ground.now_ms() / lasts_ms)
     }
 
     /// Values that nobody else writes.
-    fn values(&self) -> std::ops::Range<i32> {
+    pub(super) fn values(&self) -> std::ops::Range<i32> {
         let first = (self.caller.number as i32 + 1) * 10_000_000;
         first..first + 9_999_999
     }
@@ -157,14 +172,15 @@ impl User<'_> {
             if !self.caller.connect() {
                 return;
             }
-            match self.dice.below(24) {
+            match self.dice.below(26) {
                 0..4 => self.write(value),
                 4..9 => self.compare_and_set(value),
                 9..14 => self.read(),
                 14 => self.read_counter(),
                 15..17 => self.add(),
                 17..19 => self.append(value),
-                19..22 => self.insert(value),
+                19..21 => self.read_list(),
+                21..24 => self.insert(value),
                 _ => self.batch(value),
             }
             self.rest();

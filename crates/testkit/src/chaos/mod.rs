@@ -1,7 +1,7 @@
 //! Everything at once: a cluster of real processes, many clients, and faults of all kinds at the same time, all drawn from one seed. Then everything heals by itself, and
 //! what clients were told is judged. What happened when depends on the machine, so a seed tells what is tried, not what comes of it.
 //!
-//! Reading order: [`Wish`], [`run`], `load.rs` (what clients ask), `faults.rs` (what is done to the nodes), `judge.rs`, `page.rs`.
+//! Reading order: [`Wish`], [`run`], `load.rs` and `timed.rs` (what clients ask), `faults.rs` (what is done to the nodes), `judge.rs`, `soak.rs` (what must not grow), `page.rs`.
 
 #![expect(clippy::disallowed_methods, reason = "a harness runs in the real world")]
 
@@ -13,6 +13,8 @@ mod judge;
 mod judge_tests;
 mod load;
 mod page;
+mod soak;
+mod timed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -55,6 +57,8 @@ pub struct Wish {
     pub time: Duration,
     /// Nodes at first; up to two more join.
     pub nodes: u8,
+    /// So many times longer nothing happens between two faults.
+    pub calm: u32,
     /// Where the page goes.
     pub page: PathBuf,
 }
@@ -98,14 +102,16 @@ pub fn run(wish: &Wish) -> Result<Report, Failure> {
     };
     let mut anomalies = Vec::new();
     let mut seen = Seen::default();
+    let mut samples = Vec::new();
     std::thread::scope(|scope| {
         let (ground, field) = (&ground, &field);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| scope.spawn(move || load::run(number, wish.seed, ground)))
             .collect();
         let watching = scope.spawn(move || watch(ground));
+        let sampling = scope.spawn(move || soak::watch(field));
         let lanes: Vec<_> =
-            (0..LANES.len()).map(|lane| scope.spawn(move || field.run(lane, wish.seed))).collect();
+            (0..LANES.len()).map(|lane| scope.spawn(move || field.run(lane, wish))).collect();
         ground.last(wish.time);
         ground.calm();
         for complaint in lanes.into_iter().flat_map(|lane| lane.join().unwrap_or_default()) {
@@ -117,6 +123,7 @@ pub fn run(wish: &Wish) -> Result<Report, Failure> {
         ground.end();
         clients.into_iter().filter_map(|it| it.join().ok()).for_each(|it| seen.add(it));
         let _ = watching.join();
+        samples = sampling.join().unwrap_or_default();
     });
     let endings = match look_at_all(&field, &ground, &seen) {
         Ok(endings) => endings,
@@ -127,6 +134,7 @@ pub fn run(wish: &Wish) -> Result<Report, Failure> {
         }
     };
     anomalies.extend(judge::judge(&seen, &endings));
+    anomalies.extend(soak::judge(wish.time, &samples, &seen.calls));
     let report = Report {
         operations: seen.calls.len(),
         faults: lock(&ground.spells).len(),
@@ -134,7 +142,7 @@ pub fn run(wish: &Wish) -> Result<Report, Failure> {
         anomalies,
     };
     let log = lock(&field.cluster).log();
-    page::write(wish, &report, &seen, &ground, &log)?;
+    page::write(wish, &report, (&seen, &samples), &ground, &log)?;
     Ok(report)
 }
 
@@ -269,6 +277,7 @@ fn look_at(field: &Field<'_>, ground: &Ground, node: usize, seen: &Seen) -> Resu
         ending.counters.push((key, call_at, ground.now_ns(), value));
     }
     let lists = get("SELECT k, l FROM chaos.lists", quorum)?;
+    ending.at_ns = ground.now_ns();
     for row in 0..lists.rows.len() {
         let key = lists.int(row, "k").and_then(|key| u64::try_from(key).ok()).unwrap_or(u64::MAX);
         ending.lists.insert(key, lists.ints(row, "l"));

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use super::faults::LANES;
 use super::ground::{Call, Ended, Ground, Lead, Spell, lock};
 use super::load::Seen;
+use super::soak::{MEASURES, Sample};
 use super::{Failure, Report, Wish};
 
 const WIDTH: f64 = 1160.0;
@@ -34,7 +35,7 @@ fn escaped(text: &str) -> String {
 pub(super) fn write(
     wish: &Wish,
     report: &Report,
-    seen: &Seen,
+    (seen, samples): (&Seen, &[Sample]),
     ground: &Ground,
     log: &str,
 ) -> Result<(), Failure> {
@@ -72,6 +73,10 @@ pub(super) fn write(
     page.push_str(&leaders(&leads, end_ms, &place));
     page.push_str("<h2>Answers</h2><p>Median, 99 of 100 and slowest, on a logarithmic scale from 0.1 ms to 12 s; below, what was refused (orange) and what got no answer (red).</p>");
     page.push_str(&latencies(&seen.calls, &place));
+    page.push_str("<h2>Nodes</h2>");
+    for (measure, (name, ..)) in MEASURES.iter().enumerate() {
+        page.push_str(&measured(samples, measure, name, &place));
+    }
     page.push_str("<h2>Requests</h2>");
     page.push_str(&requests(&seen.calls));
     page.push_str("<h2>Every fault</h2><table><tr><th>from, ms<th>to, ms<th>what</tr>");
@@ -197,6 +202,31 @@ fn latencies(calls: &[Call], place: &impl Fn(u64) -> f64) -> String {
         let _ = write!(inside, "<polyline points=\"{line}\" fill=\"none\" stroke=\"{color}\"/>");
     }
     svg(LATENCY_HEIGHT + 46.0, &inside)
+}
+
+/// A line for each node.
+fn measured(samples: &[Sample], measure: usize, name: &str, place: &impl Fn(u64) -> f64) -> String {
+    const HEIGHT: f64 = 70.0;
+    let value = |it: &Sample| it.values.get(measure).copied().unwrap_or(0);
+    let most = samples.iter().map(value).max().unwrap_or(0).max(1);
+    let mut lines: BTreeMap<usize, String> = BTreeMap::new();
+    for sample in samples {
+        let y = HEIGHT * (1.0 - value(sample) as f64 / most as f64);
+        let line = lines.entry(sample.node).or_default();
+        let _ = write!(line, "{:.1},{y:.1} ", place(sample.at_ms));
+    }
+    let mut inside = format!(
+        "<text x=\"0\" y=\"11\">{}</text><text x=\"0\" y=\"26\">at most {most}</text>",
+        escaped(name)
+    );
+    for (node, line) in lines {
+        let color = COLORS.get(node % COLORS.len()).copied().unwrap_or("#888");
+        let _ = write!(
+            inside,
+            "<polyline points=\"{line}\" fill=\"none\" stroke=\"{color}\"><title>node {node}</title></polyline>"
+        );
+    }
+    svg(HEIGHT + 8.0, &inside)
 }
 
 fn requests(calls: &[Call]) -> String {

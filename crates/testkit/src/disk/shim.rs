@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const SOURCE: &str = include_str!("shim.c");
 
@@ -14,6 +15,11 @@ const FAULT_BYTES: u64 = 32 + PART_BYTES as u64;
 const PART_BYTES: usize = 96;
 /// Where the board says by how much the clock is wrong.
 const CLOCK_AT: u64 = 1024;
+/// Where it says how the clocks run: which of two ways counts, then both.
+const PACE_AT: u64 = 1040;
+const PACE_BYTES: u64 = 24;
+/// Where it says by how much every sync takes longer.
+const SLOW_AT: u64 = 1104;
 
 /// The library, built for this process; its file goes with it.
 #[derive(Debug)]
@@ -141,6 +147,30 @@ impl Board {
     /// From now on the clock of the machine is wrong by so many seconds.
     pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
         self.file.write_all_at(&seconds.to_ne_bytes(), CLOCK_AT)
+    }
+
+    /// From now on all clocks of the machine gain so many millionths; they lose if it is less than nothing. What they gained before stays, so that
+    /// none jumps. `now_ns` is the machine's monotonic clock.
+    pub fn set_drift(&self, now_ns: i64, ppm: i64) -> io::Result<()> {
+        let number = |at: u64| -> io::Result<i64> {
+            let mut bytes = [0; 8];
+            self.file.read_exact_at(&mut bytes, at)?;
+            Ok(i64::from_ne_bytes(bytes))
+        };
+        let place = |which: i64| PACE_AT + 8 + (which as u64 & 1) * PACE_BYTES;
+        let counts = number(PACE_AT)?;
+        let [since_ns, ahead_ns, old_ppm] =
+            [number(place(counts))?, number(place(counts) + 8)?, number(place(counts) + 16)?];
+        let gained_ns = (now_ns - since_ns) / 1_000 * old_ppm / 1_000;
+        let bytes = [now_ns, ahead_ns + gained_ns, ppm].map(i64::to_ne_bytes).concat();
+        self.file.write_all_at(&bytes, place(counts + 1))?;
+        self.file.write_all_at(&(counts + 1).to_ne_bytes(), PACE_AT)
+    }
+
+    /// From now on every sync takes so much longer.
+    pub fn slow_syncs(&self, by: Duration) -> io::Result<()> {
+        let us = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        self.file.write_all_at(&us.to_ne_bytes(), SLOW_AT)
     }
 
     /// How many calls of this kind failed.
