@@ -1,12 +1,15 @@
 //! `helenus cql`: what its arguments mean. The shell itself is the crate `shell`.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use shell::records::Format;
 use shell::{Input, Options, RowFormat, Trust};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::fail;
@@ -121,6 +124,10 @@ impl CqlShell {
         if self.insecure {
             target.trust = Some(Trust::Anyone);
         }
+        // Of statements that nobody typed it ends the shell, as it ends every program.
+        if matches!(self.input, Input::Standard) && io::stdin().is_terminal() {
+            target.cancelled = Some(watch_interrupts().map_err(|error| error.to_string())?);
+        }
         let home = std::env::var_os("HOME").map(PathBuf::from);
         Ok(Options {
             target,
@@ -134,6 +141,25 @@ impl CqlShell {
             now: world::now,
         })
     }
+}
+
+/// From here on Ctrl-C sets what is returned, and does not end the process.
+fn watch_interrupts() -> io::Result<&'static AtomicBool> {
+    static CANCELLED: AtomicBool = AtomicBool::new(false);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut interrupts = {
+        let _inside = runtime.enter();
+        signal(SignalKind::interrupt())?
+    };
+    let watch = move || {
+        runtime.block_on(async move {
+            while interrupts.recv().await.is_some() {
+                CANCELLED.store(true, Ordering::Relaxed);
+            }
+        });
+    };
+    std::thread::Builder::new().name("interrupts".to_owned()).spawn(watch)?;
+    Ok(&CANCELLED)
 }
 
 /// An address with a port. One of version 6 has one only behind brackets.

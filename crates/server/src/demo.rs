@@ -20,6 +20,8 @@ use crate::world;
 
 /// What `--add` asks the demo for, in its folder.
 const ADD_FILE: &str = "add.json";
+/// The dashboard of a node is so far behind the port of its clients: at 9180, where that is 9042.
+const DASHBOARD_OFFSET: u16 = 138;
 /// How often it is looked whether nodes still run, and whether they answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// So long nodes may take until they answer.
@@ -213,7 +215,8 @@ pub(crate) fn add(loaded: &Loaded, demo: &Demo) -> Result<String, DemoError> {
     std::fs::rename(&wanted, &file).map_err(|error| wrong(error.to_string()))?;
     let begun = world::now();
     let address = SocketAddr::from((host, clients));
-    while !answers(address) {
+    // It answers clients a moment before the others call it one of theirs: until then it can be asked for nothing else.
+    while !answers(address) || !is_up(&folder_of(root, number)) {
         if world::now().duration_since(begun) > STARTS_WITHIN {
             let _ = std::fs::remove_file(&file);
             return Err(DemoError::Silent(number));
@@ -223,15 +226,26 @@ pub(crate) fn add(loaded: &Loaded, demo: &Demo) -> Result<String, DemoError> {
     Ok(format!("node {number} joined: {address}, {}\n", folder_of(root, number).display()))
 }
 
-/// The port at which clients connect to the first node.
-fn clients_of(first: &Path) -> Option<u16> {
-    let answer = admin::ask(first, &Question::Nodes).ok()?;
+/// What a node that runs tells of itself.
+fn told_of_itself(folder: &Path, name: &str) -> Option<String> {
+    let answer = admin::ask(folder, &Question::Nodes).ok()?;
     let row =
         answer.get("nodes")?.as_array()?.iter().find(|row| {
             row.get("is_asked").and_then(serde_json::Value::as_bool).unwrap_or(false)
         })?;
-    let address: SocketAddr = row.get("clients")?.as_str()?.parse().ok()?;
+    Some(row.get(name)?.as_str()?.to_owned())
+}
+
+/// The port at which clients connect to the first node.
+fn clients_of(first: &Path) -> Option<u16> {
+    let address: SocketAddr = told_of_itself(first, "clients")?.parse().ok()?;
     Some(address.port())
+}
+
+/// Whether a node that joins belongs to the cluster by now.
+fn is_up(folder: &Path) -> bool {
+    told_of_itself(folder, "state")
+        .is_some_and(|state| state == membership::state_name(NodeState::Up))
 }
 
 /// What somebody asked for with `--add`, if so.
@@ -272,18 +286,22 @@ impl Nodes {
     /// Starts all, tells how to go on, and looks after them.
     async fn run(&mut self, root: &Path, demo: &Demo, kept: &[Kept]) -> Result<(), DemoError> {
         let program = std::env::current_exe().map_err(DemoError::Process)?;
-        let start = |number: usize, arguments: &[String]| {
+        let start = |number: usize, dashboard: Option<SocketAddr>, arguments: &[String]| {
             let mut command = Command::new(&program);
             command.arg("start").arg("--data-dir").arg(folder_of(root, number));
-            command.args(["--set", "metrics.listen="]).args(arguments);
+            let dashboard = dashboard.map(|at| at.to_string()).unwrap_or_default();
+            command.args(["--set", &format!("metrics.listen={dashboard}")]).args(arguments);
             for set in &demo.sets {
                 command.args(["--set", set]);
             }
             command.stdin(Stdio::null()).stdout(Stdio::null());
             command.spawn().map_err(DemoError::Process)
         };
-        for (number, _) in kept {
-            self.put(*number, start(*number, &[])?);
+        let mut dashboards = Vec::new();
+        for (number, membership) in kept {
+            let dashboard = membership.own().and_then(|own| dashboard_of(own.clients));
+            dashboards.extend(dashboard);
+            self.put(*number, start(*number, dashboard, &[])?);
         }
         let begun = world::now();
         for (number, membership) in kept {
@@ -302,8 +320,13 @@ impl Nodes {
         // Where the first one that is there listens: what was kept counts, not what was asked for.
         let first = kept.first().and_then(|(_, it)| it.own()).map(|own| own.clients);
         let first = first.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, demo.port)));
+        let dashboard = match dashboards.first() {
+            Some(at) => format!("dashboard: http://{at}/\n"),
+            None => String::new(),
+        };
         tell(&format!(
             "connect with: helenus cql {first}\n\
+             {dashboard}\
              a node that ended is started again with: helenus start --data-dir {}/nodeN\n\
              stop with Ctrl-C\n",
             root.display()
@@ -311,7 +334,8 @@ impl Nodes {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             if let Some(Added { number, listens, arguments }) = asked_to_add(root) {
-                let node = start(number, &arguments)?;
+                let dashboard = listens.parse().ok().and_then(dashboard_of);
+                let node = start(number, dashboard, &arguments)?;
                 let folder = folder_of(root, number);
                 let (pid, folder) = (node.id(), folder.display());
                 tell(&format!("node {number}: pid {pid}, {listens}, {folder}\n"));
@@ -360,6 +384,12 @@ impl Nodes {
             }
         }
     }
+}
+
+/// Where the metrics and the dashboard of a node are: nowhere, if something else is there.
+fn dashboard_of(clients: SocketAddr) -> Option<SocketAddr> {
+    let address = SocketAddr::new(clients.ip(), clients.port().checked_add(DASHBOARD_OFFSET)?);
+    std::net::TcpListener::bind(address).is_ok().then_some(address)
 }
 
 /// Whether a node answers its clients: it listens before it does.

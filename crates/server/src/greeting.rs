@@ -20,6 +20,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) requires_login: bool,
     /// The password of the first superuser, if it was made just now.
     pub(crate) account_key: Option<&'a str>,
+    /// Where the dashboard is, if there is one.
+    pub(crate) dashboard: Option<SocketAddr>,
 }
 
 impl Greeting<'_> {
@@ -39,6 +41,10 @@ impl Greeting<'_> {
         );
         if let Some(address) = self.from_elsewhere.filter(|_| listens.ip().is_unspecified()) {
             let _ = writeln!(text, "from elsewhere: {}", self.command(address));
+        }
+        if let Some(at) = self.dashboard {
+            let at = SocketAddr::new(near(at.ip()), at.port());
+            let _ = writeln!(text, "dashboard: http://{at}/");
         }
         text.push_str("stop with Ctrl-C\n");
         if let Some(key) = self.account_key {
@@ -110,6 +116,7 @@ mod tests {
             certificate: None,
             requires_login: false,
             account_key: None,
+            dashboard: None,
         }
     }
 
@@ -125,6 +132,9 @@ mod tests {
         let text = plain("0.0.0.0:9042").text();
         assert!(text.contains("or with: cqlsh 127.0.0.1 9042\n"), "{text}");
         assert!(text.contains("from elsewhere: cqlsh 10.1.2.3 9042\n"), "{text}");
+        let dashboard = Some("0.0.0.0:9180".parse().unwrap());
+        let text = Greeting { dashboard, ..plain("0.0.0.0:9042") }.text();
+        assert!(text.contains("dashboard: http://127.0.0.1:9180/\nstop"), "{text}");
         let text = plain("[::]:9042").text();
         assert!(
             text.contains("connect with: helenus cql [::1]:9042\nor with: cqlsh ::1 9042\n"),

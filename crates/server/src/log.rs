@@ -103,9 +103,21 @@ pub(crate) fn login(address: IpAddr, name: &str, error: Option<&LoginError>) {
         }
         Some(error) => {
             if let Some(left_out) = WRONG.admit(world::steady_us()) {
-                tracing::info!(%client, ?role, ?error, left_out, "a login failed");
+                let why = reason(error);
+                tracing::info!(%client, ?role, why, left_out, "a login failed");
             }
         }
+    }
+}
+
+/// Without the name, which may be any text.
+fn reason(error: &LoginError) -> &'static str {
+    match error {
+        LoginError::Wrong { .. } => "wrong name or password",
+        LoginError::NotPermitted { .. } => "the role may not log in",
+        LoginError::FirstPassword => "the first password, from elsewhere",
+        LoginError::TooMany => "too many logins wait",
+        LoginError::TooManySessions { .. } => "limits.sessions_per_role",
     }
 }
 

@@ -8,6 +8,7 @@
 //! [`roles`], [`kept_time`], [`facts`] and [`clients`] (what the system tables show), [`events`], [`tls`],
 //! [`cluster_node`] with [`membership`] (a node that is not alone), [`demo`], [`sets`], [`metrics`], [`admin`], [`upkeep`], [`transfer`] and [`cql_shell`] with [`progress`] and [`log`].
 mod admin;
+mod audit;
 mod auth;
 mod cli;
 mod clients;
@@ -16,6 +17,7 @@ mod cluster_node;
 mod config;
 mod connection;
 mod cql_shell;
+mod dashboard;
 mod demo;
 mod door;
 mod estimate;
@@ -40,6 +42,7 @@ mod recover;
 mod reply;
 mod session;
 mod sets;
+mod spans;
 mod start;
 mod statements;
 mod status;

@@ -18,7 +18,8 @@ use schema::Schema;
 use storage::{DataDir, OpenError, Storage};
 use types::{NodeId, TableId};
 
-use crate::auth::{LoginGate, RoleKeeper};
+use crate::audit::Audit;
+use crate::auth::{LoginGate, RoleKeeper, Seats};
 use crate::clients::Clients;
 use crate::cluster_node::ClusterNode;
 use crate::config::{CommitMode, Config, Loaded, Payload, Profile};
@@ -27,7 +28,8 @@ use crate::facts::NodeWorld;
 use crate::load::Load;
 use crate::membership::{self, Member, Membership};
 use crate::metrics::Metrics;
-use crate::statements::{Charging, Engine, Parts, Thresholds};
+use crate::spans::Tracer;
+use crate::statements::{Charging, Engine, Parts, Rules, Thresholds};
 use crate::status::{self, Started};
 use crate::views::{self, Views};
 use crate::world::{self, Uuids};
@@ -164,6 +166,7 @@ pub(crate) enum StartError {
     },
     Tls(crate::tls::TlsError),
     Runtime(io::Error),
+    Audit(io::Error),
     /// The data folder went while the node ran.
     FolderGone(std::path::PathBuf),
     /// A node of a cluster whose data is damaged.
@@ -207,6 +210,9 @@ impl fmt::Display for StartError {
                  (`helenus remove {node}`), and join a new one with an empty folder (`helenus token`, `helenus start --join`)",
                 node = node.0
             ),
+            StartError::Audit(error) => {
+                write!(f, "the audit log cannot be opened (audit.directory): {error}")
+            }
             StartError::Runtime(error) => write!(f, "cannot start threads: {error}"),
         }
     }
@@ -324,6 +330,7 @@ impl Node {
             load: Arc::clone(&load),
             is_cosmos: config.profile == Profile::Cosmos,
             slow: slow_thresholds(config),
+            rules: rules(config, address, cluster.as_deref())?,
             data_center: config.server.data_center.as_str().into(),
             gatherer: cluster.as_ref().map(|cluster| cluster.gatherer(&catalog)),
         }));
@@ -572,6 +579,28 @@ fn open_roles(
         .map_err(StartError::Roles)?;
     let account_key = account_key.filter(|_| roles.is_new());
     Ok((Arc::new(roles), account_key))
+}
+
+/// What people may do, and what is kept of it.
+fn rules(
+    config: &Config,
+    address: SocketAddr,
+    cluster: Option<&ClusterNode>,
+) -> Result<Rules, StartError> {
+    let limits = &config.limits;
+    // The node is known to whoever collects spans by the address of its clients.
+    let tracer =
+        Tracer::start(&config.traces, &address.to_string()).map_err(StartError::Runtime)?;
+    if let Some((tracer, cluster)) = tracer.as_ref().zip(cluster) {
+        cluster.groups.set_witness(Arc::clone(tracer) as _);
+    }
+    Ok(Rules {
+        guardrails: config.guardrails.clone(),
+        audit: Audit::open(&config.audit, &config.server.data_dir, address)
+            .map_err(StartError::Audit)?,
+        seats: Seats::new(limits.sessions_per_role, limits.statements_per_second_per_role),
+        tracer,
+    })
 }
 
 fn login_gate(roles: &Arc<RoleKeeper>) -> Result<Arc<LoginGate>, StartError> {

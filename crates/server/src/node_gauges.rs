@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use plan::Access;
 use schema::Table;
@@ -9,6 +10,7 @@ use storage::{Statistics, TableStatistics, Writing};
 
 use crate::metrics::Gauge;
 use crate::node::Node;
+use crate::statements::People;
 use crate::status::disk_free_bytes;
 use crate::world;
 
@@ -21,6 +23,7 @@ pub(crate) fn gauges(node: &Node, folder: &Path, per_table: bool) -> Vec<Gauge> 
     let mut gauges = storage_gauges(&stored, folder);
     gauges.extend(chore_gauges(node, &stored));
     gauges.extend(request_gauges(node));
+    gauges.extend(people_gauges(node));
     if per_table {
         gauges.extend(table_gauges(node, &stored));
     }
@@ -208,6 +211,57 @@ fn request_gauges(node: &Node) -> Vec<Gauge> {
             node.engine.prepared_count() as u64,
         ),
     ]
+}
+
+fn people_gauges(node: &Node) -> Vec<Gauge> {
+    let People { logins, guardrails, refused, audit } = node.engine.people();
+    let login = |kind: &str, count: u64| {
+        let help = "Logins, by what came of them.";
+        counter("helenus_logins_total", help, count).with("kind", kind.to_owned())
+    };
+    let mut gauges = vec![
+        login("accepted", logins.accepted),
+        login("failed", logins.failed),
+        counter(
+            "helenus_login_delays_total",
+            "Logins that waited before they were checked, because others failed before them.",
+            logins.delayed,
+        ),
+        Gauge::counter(
+            "helenus_login_delay_seconds_total",
+            "How long they waited together.",
+            Duration::from_micros(logins.delay_us).as_secs_f64(),
+        ),
+        counter(
+            "helenus_sessions_refused_total",
+            "Logins that limits.sessions_per_role refused.",
+            refused.0,
+        ),
+        counter(
+            "helenus_statements_refused_total",
+            "Requests that limits.statements_per_second_per_role refused.",
+            refused.1,
+        ),
+        counter("helenus_guardrail_warnings_total", "Warnings of guardrails.", guardrails.0),
+        counter(
+            "helenus_guardrail_refusals_total",
+            "Statements that guardrails refused.",
+            guardrails.1,
+        ),
+    ];
+    if let Some((written, lost)) = audit {
+        gauges.push(counter("helenus_audit_entries_total", "Entries of the audit log.", written));
+        let help =
+            "Entries that are missing in the audit log: more happened than could be written.";
+        gauges.push(counter("helenus_audit_lost_total", help, lost));
+    }
+    if let Some((sent, lost)) = node.engine.span_counts() {
+        let help = "Spans of traced requests that were taken by whoever collects them.";
+        gauges.push(counter("helenus_spans_sent_total", help, sent));
+        let help = "Spans that are missing there: there were too many, or nobody took them.";
+        gauges.push(counter("helenus_spans_lost_total", help, lost));
+    }
+    gauges
 }
 
 /// What is told of a table: a name, what it is, and how it is read.

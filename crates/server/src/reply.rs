@@ -12,6 +12,7 @@ use roles::{LoginError, RoleError};
 use schema::SchemaError;
 use types::{CorruptRow, UuidText};
 
+use crate::auth::TooFast;
 use crate::load::Overload;
 use crate::world;
 
@@ -74,6 +75,14 @@ pub(crate) enum Failure {
     TruncateUnavailable,
     /// A TRUNCATE took too long; it goes on.
     TruncateTimedOut,
+    /// It asks for more than a guardrail allows.
+    Guardrail {
+        text: String,
+        /// What it is told beside that, this text again included, as Cassandra does.
+        warnings: Vec<String>,
+    },
+    /// Its role runs more statements than it may: nothing was done.
+    TooFast(TooFast, Arc<str>),
     /// A bug of ours.
     Bug,
 }
@@ -127,7 +136,20 @@ impl Failure {
 
     /// Whether it was refused because there is too much to do, so that nothing was done.
     pub(crate) fn is_throttled(&self) -> bool {
-        matches!(self, Failure::Execute(ExecuteError::Throttled(_)) | Failure::Overloaded { .. })
+        matches!(
+            self,
+            Failure::Execute(ExecuteError::Throttled(_))
+                | Failure::Overloaded { .. }
+                | Failure::TooFast(..)
+        )
+    }
+
+    /// What its client is told beside the error.
+    pub(crate) fn warnings(&self) -> &[String] {
+        match self {
+            Failure::Guardrail { warnings, .. } => warnings,
+            _ => &[],
+        }
     }
 
     /// The answer. `consistency` is what the request asked for.
@@ -178,6 +200,17 @@ impl Failure {
             Failure::TruncateTimedOut => {
                 let text = "Truncate timed out - received only 0 responses";
                 ErrorResponse::new(ErrorKind::Truncate, text)
+            }
+            Failure::Guardrail { text, .. } => ErrorResponse::new(ErrorKind::Invalid, text.clone()),
+            Failure::TooFast(TooFast { statements_per_second, wait }, role) => {
+                // In the form that retry policies read, as below; at least one millisecond.
+                let wait_ms = wait.as_millis() + 1;
+                let text = format!(
+                    "Request rate is large: limits.statements_per_second_per_role is \
+                     {statements_per_second}, RetryAfterMs={wait_ms}, Additional \
+                     details='TooManyRequests (429); role {role}'"
+                );
+                ErrorResponse::new(ErrorKind::Overloaded, text)
             }
             Failure::Bug => {
                 ErrorResponse::new(ErrorKind::Server, "An error of the server, see its log")
@@ -352,7 +385,7 @@ fn of_commit(error: &CommitError, write_type: WriteType, needs: Needs) -> ErrorR
 /// What a client is told that may not come in.
 pub(crate) fn login_refused(error: &LoginError) -> ErrorResponse {
     let kind = match error {
-        LoginError::TooMany => ErrorKind::Overloaded,
+        LoginError::TooMany | LoginError::TooManySessions { .. } => ErrorKind::Overloaded,
         LoginError::Wrong { .. } | LoginError::NotPermitted { .. } | LoginError::FirstPassword => {
             ErrorKind::BadCredentials
         }

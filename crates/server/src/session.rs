@@ -1,7 +1,7 @@
 //! What a connection is at, and what each kind of request means there. Statements themselves are
 //! run by [`Statements`].
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use protocol::{
 use replica::AnswerTo;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::auth::Seat;
 use crate::clients::{Registration, kept_options};
 use crate::connection::{Promised, Wait};
 use crate::load::{Holding, Overload};
@@ -51,13 +52,21 @@ pub(crate) trait Statements: Send + Sync {
     /// Whether clients must log in.
     fn requires_login(&self) -> bool;
 
-    /// Checks a password. The outcome is the role that is logged in now.
+    /// Checks a password. The outcome is who is logged in now.
     fn log_in(
         &self,
-        address: IpAddr,
+        address: SocketAddr,
         name: &str,
         password: &str,
-    ) -> Wait<Result<Arc<str>, ErrorResponse>>;
+    ) -> Wait<Result<LoggedIn, ErrorResponse>>;
+}
+
+/// Somebody who logged in.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedIn {
+    pub(crate) role: Arc<str>,
+    /// Where it is limited what the role may have.
+    pub(crate) seat: Option<Arc<Seat>>,
 }
 
 /// Who is at the other end, as far as statements care.
@@ -68,6 +77,8 @@ pub(crate) struct Client {
     pub(crate) keyspace: Option<Arc<str>>,
     /// The role that is logged in; `None` where nobody has to.
     pub(crate) role: Option<Arc<str>>,
+    /// Its place among the sessions of the role, where it is limited what that may have.
+    pub(crate) seat: Option<Arc<Seat>>,
     /// It asked to be told by answers which node it should have asked.
     pub(crate) learns_routes: bool,
 }
@@ -132,8 +143,8 @@ pub(crate) enum SessionChange {
     Nothing,
     /// From the next message on, this is spoken.
     Start { version: Version, compression: Option<Compression>, throw_on_overload: bool },
-    /// This role is logged in.
-    LoggedIn(Arc<str>),
+    /// Somebody is logged in.
+    LoggedIn(LoggedIn),
     /// These events are wanted.
     Register(EventKinds),
     /// This keyspace is in use.
@@ -188,7 +199,8 @@ impl Session {
         registration: Registration,
         statements: Arc<dyn Statements>,
     ) -> Session {
-        let client = Client { address, keyspace: None, role: None, learns_routes: false };
+        let client =
+            Client { address, keyspace: None, role: None, seat: None, learns_routes: false };
         Session { stage: Stage::Fresh, client, throw_on_overload: false, statements, registration }
     }
 
@@ -270,14 +282,14 @@ impl Session {
     }
 
     fn log_in(&self, version: Version, stream: i16, name: &str, password: &str) -> Step {
-        let checked = self.statements.log_in(self.client.address.ip(), name, password);
+        let checked = self.statements.log_in(self.client.address, name, password);
         Step::Waits(Box::pin(async move {
             let head = ResponseHead::new(version, stream);
             let mut message = BytesMut::new();
             let effect = match checked.await {
-                Ok(role) => {
+                Ok(logged_in) => {
                     head.auth_success(None, &mut message);
-                    Effect::of(SessionChange::LoggedIn(role))
+                    Effect::of(SessionChange::LoggedIn(logged_in))
                 }
                 Err(error) => Effect::error(&head, &error, &mut message),
             };
@@ -306,8 +318,9 @@ impl Session {
                 self.registration.update(|details| details.is_ready = true);
                 tracing::debug!(client = %self.client.address, "connected");
             }
-            SessionChange::LoggedIn(role) => {
+            SessionChange::LoggedIn(LoggedIn { role, seat }) => {
                 self.stage = Stage::Ready;
+                self.client.seat = seat.clone();
                 self.client.role = Some(Arc::clone(role));
                 self.registration.update(|details| details.role = Some(Arc::clone(role)));
             }

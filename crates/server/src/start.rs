@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::admin::{self, Answerer, Question};
 use crate::config::{Config, Loaded, TlsMode};
 use crate::connection::ConnectionLimits;
+use crate::dashboard::Dashboard;
 use crate::door::{self, Door};
 use crate::estimate;
 use crate::greeting::Greeting;
@@ -182,7 +183,7 @@ async fn serve(
     let started = Started { folder: folder.clone(), address, tls: config.tls.mode };
     serve_questions(&node, &started);
     node.tell_status(&started);
-    serve_metrics(loaded, &node, &started)?;
+    let dashboard = serve_metrics(loaded, &node, &started)?;
     if let Some(cluster) = &node.cluster {
         tokio::spawn(cluster.steward(&node.catalog, node.world.host_number()).run());
     }
@@ -200,7 +201,7 @@ async fn serve(
     let counting = tokio::spawn(count_rates(Arc::clone(&node)));
     let keeping_time = kept_time.clone().map(|kept| tokio::spawn(keep_time(kept)));
     expire_snapshots(&node, config);
-    greet(&node, config, &started);
+    greet(&node, config, &started, dashboard);
     let ended = tokio::select! {
         () = signals.wait(certificates.as_deref()) => Ending::Stopped,
         () = node.stop_asked.notified() => Ending::Stopped,
@@ -235,6 +236,7 @@ async fn finish(
     ended: Ending,
     folder: PathBuf,
 ) -> Result<(), StartError> {
+    node.engine.close_audit();
     if ended.is_sudden() {
         // Nothing that is in memory has a place any more, and nothing more may be promised.
         std::mem::forget(node);
@@ -409,7 +411,7 @@ async fn balance(node: Arc<Node>, interval: std::time::Duration) {
 }
 
 /// Tells what runs, where, and how to go on.
-fn greet(node: &Node, config: &Config, started: &Started) {
+fn greet(node: &Node, config: &Config, started: &Started, dashboard: Option<SocketAddr>) {
     let folder = started.folder.canonicalize().unwrap_or_else(|_| started.folder.clone());
     let own = tls::own_certificate_path(&folder);
     let certificate = match (started.tls, &config.tls.certificate) {
@@ -424,6 +426,7 @@ fn greet(node: &Node, config: &Config, started: &Started) {
         certificate,
         requires_login: node.roles.requires_login(),
         account_key: node.account_key.as_deref(),
+        dashboard,
     }
     .text();
     // Nobody may be there to read it.
@@ -484,14 +487,19 @@ impl Signals {
     }
 }
 
-fn serve_metrics(loaded: &Loaded, node: &Arc<Node>, started: &Started) -> Result<(), StartError> {
-    let Some(address) = loaded.config.metrics.listen else { return Ok(()) };
+/// Serves metrics and the dashboard. Where that is, if there is one.
+fn serve_metrics(
+    loaded: &Loaded,
+    node: &Arc<Node>,
+    started: &Started,
+) -> Result<Option<SocketAddr>, StartError> {
+    let Some(address) = loaded.config.metrics.listen else { return Ok(None) };
     let listener = match door::listen(address) {
         Ok(listener) => listener,
         // Several nodes on one machine are no reason to fail, unless this one was asked for.
         Err(error) if !loaded.is_given("metrics.listen") => {
-            tracing::info!(%address, %error, "no metrics: the default address is not free");
-            return Ok(());
+            tracing::info!(%address, %error, "no metrics and no dashboard: the default address is not free");
+            return Ok(None);
         }
         Err(error) => {
             return Err(StartError::Listen { setting: "metrics.listen", address, error });
@@ -501,6 +509,15 @@ fn serve_metrics(loaded: &Loaded, node: &Arc<Node>, started: &Started) -> Result
     let (told, well, open) = (Arc::clone(node), Arc::clone(node), Arc::clone(node));
     let folder = started.folder.clone();
     let per_table = loaded.config.metrics.per_table;
+    let address = listener.local_addr().unwrap_or(address);
+    let site = loaded.config.metrics.dashboard.then(|| {
+        let is_asked_for = loaded.is_given("metrics.dashboard");
+        let cluster_name = &loaded.config.server.cluster_name;
+        let dashboard = Dashboard::new(node, started, cluster_name, address, is_asked_for);
+        tokio::spawn(Arc::clone(&dashboard).watch());
+        dashboard as _
+    });
+    let shown_at = site.is_some().then_some(address);
     let pages = metrics::Pages {
         metrics: Box::new(move |wants_tables| {
             let gauges = gauges(&told, &folder, per_table || wants_tables);
@@ -508,9 +525,10 @@ fn serve_metrics(loaded: &Loaded, node: &Arc<Node>, started: &Started) -> Result
         }),
         health: Box::new(move || status::health(&well)),
         readiness: Box::new(move || status::readiness(&open)),
+        site,
     };
     tokio::spawn(metrics::serve(listener, Arc::new(pages)));
-    Ok(())
+    Ok(shown_at)
 }
 
 fn serve_questions(node: &Arc<Node>, started: &Started) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use dashboard::figure;
 use schema::system::NamedRow;
 use schema::system::values::{bigint, text};
 use serde_json::{Value, json};
@@ -93,7 +94,7 @@ pub(crate) fn disk_free_bytes(folder: &Path) -> Option<u64> {
 }
 
 /// What the node does, in a few words.
-fn state(writing: &Writing) -> String {
+pub(crate) fn state(writing: &Writing) -> String {
     match writing {
         Writing::Goes => "running".to_owned(),
         Writing::DiskFull => {
@@ -152,8 +153,8 @@ pub(crate) fn describe(answer: &Value) -> String {
 fn readable(name: &str, value: &Value) -> (String, String) {
     let spaced = |name: &str| name.replace('_', " ");
     match (name.strip_suffix("_bytes"), name.strip_suffix("_seconds"), value.as_u64()) {
-        (Some(name), _, Some(bytes)) => (spaced(name), readable_bytes(bytes)),
-        (_, Some(name), Some(seconds)) => (spaced(name), readable_seconds(seconds)),
+        (Some(name), _, Some(bytes)) => (spaced(name), figure::bytes(bytes)),
+        (_, Some(name), Some(seconds)) => (spaced(name), figure::seconds(seconds)),
         _ => {
             let text = match value {
                 Value::String(text) => text.clone(),
@@ -166,66 +167,9 @@ fn readable(name: &str, value: &Value) -> (String, String) {
     }
 }
 
-/// `1.5 GiB`: three digits and a unit.
-pub(crate) fn readable_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for larger in UNITS {
-        // What would be shown as 1024 of a unit is one of the next.
-        if value < 1023.5 {
-            break;
-        }
-        value /= 1024.0;
-        unit = larger;
-    }
-    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
-    format!("{value:.digits$} {unit}")
-}
-
-/// `3d 4h`: the two largest units.
-fn readable_seconds(seconds: u64) -> String {
-    let parts = [
-        (seconds / 86_400, "d"),
-        (seconds / 3600 % 24, "h"),
-        (seconds / 60 % 60, "m"),
-        (seconds % 60, "s"),
-    ];
-    let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(parts.len() - 1);
-    let told: Vec<String> =
-        parts.iter().skip(first).take(2).map(|(count, unit)| format!("{count}{unit}")).collect();
-    told.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_and_times_are_for_people() {
-        let cases = [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.00 KiB"),
-            (1536, "1.50 KiB"),
-            (1024 * 1024 - 1, "1.00 MiB"),
-            (10 * 1024 * 1024, "10.0 MiB"),
-            (500 * 1024 * 1024, "500 MiB"),
-            (20_000_000_000, "18.6 GiB"),
-            (u64::MAX, "16.0 EiB"),
-        ];
-        for (bytes, expected) in cases {
-            assert_eq!(readable_bytes(bytes), expected);
-        }
-        for (seconds, expected) in
-            [(0, "0s"), (59, "59s"), (61, "1m 1s"), (7200, "2h 0m"), (273_600, "3d 4h")]
-        {
-            assert_eq!(readable_seconds(seconds), expected);
-        }
-    }
 
     #[test]
     fn facts_are_aligned() {

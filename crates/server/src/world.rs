@@ -23,8 +23,17 @@ pub(crate) fn now() -> Instant {
 
 /// Microseconds since the process first asked; they never go back.
 pub(crate) fn steady_us() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    u64::try_from(now().duration_since(*START.get_or_init(now)).as_micros()).unwrap_or(u64::MAX)
+    static START: OnceLock<u64> = OnceLock::new();
+    booted_us().saturating_sub(*START.get_or_init(booted_us))
+}
+
+/// It goes on while the machine sleeps: a node that slept must not take what it was promised before for what holds now.
+fn booted_us() -> u64 {
+    let booted = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(booted.tv_sec).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000)
+        .saturating_add(u64::try_from(booted.tv_nsec).unwrap_or(0) / 1000)
 }
 
 /// Microseconds since 1970, as the node counts them: never behind what it gave before, see [`NodeClock`].

@@ -488,6 +488,11 @@ impl Typed {
     }
 }
 
+fn signal(which: &str, process: u32) {
+    let done = Command::new("kill").args([which, &process.to_string()]).status().unwrap();
+    assert!(done.success(), "{which} {process}");
+}
+
 #[test]
 fn a_person_at_a_terminal() {
     let node = Node::start(Path::new(BINARY), &[]).unwrap();
@@ -520,6 +525,22 @@ fn a_person_at_a_terminal() {
     typed.wait_for("---MORE---");
     typed.type_keys("q\r");
     typed.wait_for("(1 rows)");
+    typed.wait_for("cql:shop> ");
+    typed.type_keys("SELECT id FROM orders;\r");
+    typed.wait_for("---MORE---");
+    signal("-INT", child.id());
+    typed.wait_for("(1 rows)");
+    typed.wait_for("cql:shop> ");
+    // An answer that does not come is not waited for, nor is what was typed behind it done; the shell goes on, over a connection of its own.
+    signal("-STOP", node.process_id().unwrap());
+    typed.type_keys("SELECT id FROM orders; CREATE TABLE later (id int PRIMARY KEY);\r");
+    typed.wait_for("later");
+    signal("-INT", child.id());
+    typed.wait_for("Cancelled");
+    typed.wait_for("cql:shop> ");
+    signal("-CONT", node.process_id().unwrap());
+    typed.type_keys("SELECT id FROM later;\r");
+    typed.wait_for("code=2200");
     typed.wait_for("cql:shop> ");
     typed.type_keys("SELECT nothing FROM orders;\r");
     typed.wait_for("InvalidRequest: Error from server: code=2200");

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -17,6 +18,8 @@ use crate::secure::{Stream, Trust};
 
 const RESPONSE_BYTES_MAX: usize = 256 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How often whoever waits for an answer looks whether a person still wants it.
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// What an encrypted answer to bytes that are none begins with; no version of the protocol does.
 const TLS_ALERT: u8 = 21;
 /// The name under which an answer tells what its request cost, and a request asks for it.
@@ -33,6 +36,8 @@ pub struct Target {
     pub trust: Option<Trust>,
     /// How long an answer may take.
     pub patience: Duration,
+    /// Set when a person does not want to wait any more (Ctrl-C); none where nobody watches.
+    pub cancelled: Option<&'static AtomicBool>,
 }
 
 /// Why there is no answer, or none that was hoped for.
@@ -46,6 +51,8 @@ pub enum ClientError {
     TlsWanted,
     /// It did not answer in time.
     TimedOut,
+    /// A person does not wait for the answer any more.
+    Cancelled,
     /// The connection ended.
     Broken(String),
     /// The node refused.
@@ -63,6 +70,9 @@ impl fmt::Display for ClientError {
             ClientError::LoginWanted => f.write_str("the node wants a login"),
             ClientError::TlsWanted => f.write_str("the node wants TLS"),
             ClientError::TimedOut => f.write_str("the node did not answer in time"),
+            ClientError::Cancelled => {
+                f.write_str("Cancelled: the answer is not waited for; a write may still be done")
+            }
             ClientError::Broken(reason) => write!(f, "the connection broke: {reason}"),
             ClientError::Refused(error) => f.write_str(&error.message),
             ClientError::Unexpected(answer) => write!(f, "the node answered {answer}"),
@@ -77,9 +87,9 @@ impl ClientError {
     }
 
     fn of_io(error: &io::Error) -> ClientError {
-        match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut,
-            _ => ClientError::Broken(error.to_string()),
+        match is_timeout(error) {
+            true => ClientError::TimedOut,
+            false => ClientError::Broken(error.to_string()),
         }
     }
 }
@@ -144,6 +154,8 @@ pub struct Client {
     decoder: FrameDecoder,
     outgoing: Outgoing,
     incoming: BytesMut,
+    patience: Duration,
+    cancelled: Option<&'static AtomicBool>,
 }
 
 impl Client {
@@ -173,6 +185,7 @@ impl Client {
             }
         }
         let stream = connected?;
+        let socket = stream.try_clone().map_err(|error| unreachable(&error))?;
         let prepare =
             stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(target.patience)));
         prepare.map_err(|error| unreachable(&error))?;
@@ -190,7 +203,14 @@ impl Client {
             decoder: FrameDecoder::for_responses(RESPONSE_BYTES_MAX),
             outgoing: Outgoing::new(),
             incoming: BytesMut::new(),
+            patience: target.patience,
+            cancelled: target.cancelled,
         };
+        if client.cancelled.is_some() {
+            // From here on reads come back often; a handshake would take that for an error.
+            let step = LOOKS_EVERY.min(target.patience);
+            socket.set_read_timeout(Some(step)).map_err(|error| unreachable(&error))?;
+        }
         client.start(target)?;
         Ok(client)
     }
@@ -234,8 +254,16 @@ impl Client {
         sent.map_err(|error| ClientError::of_io(&error))
     }
 
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
+    }
+
     fn receive(&mut self) -> Result<(i16, ResponseMessage), ClientError> {
+        let mut waited = Duration::ZERO;
         loop {
+            if self.is_cancelled() {
+                return Err(ClientError::Cancelled);
+            }
             if matches!(self.stream, Stream::Plain(_)) && self.incoming.first() == Some(&TLS_ALERT)
             {
                 return Err(ClientError::TlsWanted);
@@ -255,6 +283,13 @@ impl Client {
             let count = match self.stream.read(&mut chunk) {
                 // A signal of this process says nothing of the answer.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if self.cancelled.is_some() && is_timeout(&error) => {
+                    waited += LOOKS_EVERY;
+                    if waited >= self.patience {
+                        return Err(ClientError::TimedOut);
+                    }
+                    continue;
+                }
                 read => read.map_err(|error| ClientError::of_io(&error))?,
             };
             if count == 0 {
@@ -358,6 +393,11 @@ impl Client {
     }
 }
 
+/// What a read says that waited as long as it may.
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
 fn rows(response: Response) -> Result<Rows, ClientError> {
     match response {
         Response::Rows(rows) => Ok(rows),
@@ -417,6 +457,7 @@ mod tests {
             login: None,
             trust: None,
             patience: Duration::from_secs(10),
+            cancelled: None,
         };
         let node = std::thread::Builder::new().spawn(move || old_node(&listener)).unwrap();
         let client = Client::connect(&target).unwrap();

@@ -12,6 +12,7 @@ pub(crate) fn describe(error: &ClientError) -> String {
             "OperationTimedOut: the node did not answer in time; --request-timeout SECONDS waits longer"
                 .to_owned()
         }
+        ClientError::Cancelled => error.to_string(),
         other => format!("ConnectionException: {other}"),
     }
 }

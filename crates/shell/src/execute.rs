@@ -50,6 +50,9 @@ impl Session {
             if self.execute(&piece.text, depth)? == Flow::Exit {
                 return Ok(Flow::Exit);
             }
+            if self.is_cancelled() {
+                return Ok(Flow::Next);
+            }
         }
         // What has no end may have been cut, a DELETE before the half of its condition.
         if let Some(open) = found.open {

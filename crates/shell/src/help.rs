@@ -2,7 +2,7 @@
 
 pub(crate) const OVERVIEW: &str = "
 Statements end with a semicolon and may go over many lines. Tab completes, arrows and Ctrl-R find earlier
-ones, Ctrl-C drops what was typed, Ctrl-D ends. HELP WORD tells more.
+ones, Ctrl-C drops what was typed or stops waiting for an answer, Ctrl-D ends. HELP WORD tells more.
 
   CONSISTENCY [LEVEL]              how many replicas must answer
   SERIAL CONSISTENCY [LEVEL]       the same for conditions (IF ...)

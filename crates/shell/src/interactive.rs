@@ -93,12 +93,18 @@ fn prompt(session: &Session) -> String {
 
 fn run_typed(session: &mut Session, text: &str) -> io::Result<Flow> {
     let found = split(text);
+    session.wants_again();
     for piece in found.complete.into_iter().chain(found.open) {
         session.place = Place { name: "<stdin>".to_owned(), line: piece.line };
         if session.execute(&piece.text, 0)? == Flow::Exit {
             return Ok(Flow::Exit);
         }
+        // What was typed behind it is not wanted either.
+        if session.is_cancelled() {
+            break;
+        }
     }
+    session.wants_again();
     Ok(Flow::Next)
 }
 

@@ -3,7 +3,24 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 use crate::paint::Colour;
+
+/// So long somebody is waited for who may type.
+const TYPES_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Waits a moment for a line from a person; whether there is one.
+pub(crate) fn has_input() -> io::Result<bool> {
+    let input = io::stdin();
+    let mut asked = [PollFd::new(&input, PollFlags::IN)];
+    match poll(&mut asked, Some(&TYPES_WITHIN)) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// The width of a terminal that does not tell.
 const WIDTH_DEFAULT: usize = 80;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{ColumnSpec, Consistency, ErrorKind, Response, ResponseMessage, Rows};
@@ -10,7 +11,7 @@ use crate::client::{Ask, Client, ClientError, Target, charge_of, text_value};
 use crate::errors::describe;
 use crate::paint::{Colour, Painted};
 use crate::records::{Dialect, Format, write_names, write_row};
-use crate::screen::Screen;
+use crate::screen::{Screen, has_input};
 use crate::table::{Layout, Table};
 use crate::values::{Style, format_name};
 
@@ -136,6 +137,18 @@ impl Session {
             self.client = Some(client);
         }
         answer
+    }
+
+    /// Whether a person wants no more of what was begun (Ctrl-C).
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.target.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
+    }
+
+    /// What was cancelled is over; what comes is wanted.
+    pub(crate) fn wants_again(&self) {
+        if let Some(cancelled) = self.target.cancelled {
+            cancelled.store(false, Ordering::Relaxed);
+        }
     }
 
     /// An error of a statement or command.
@@ -305,6 +318,12 @@ impl Session {
         }
         self.screen.result("---MORE--- (Enter goes on, q ends) ")?;
         self.screen.flush()?;
+        while !has_input()? {
+            if self.is_cancelled() {
+                self.screen.result("\n")?;
+                return Ok(false);
+            }
+        }
         let mut answer = String::new();
         let count = io::stdin().read_line(&mut answer)?;
         Ok(count > 0 && !answer.trim().eq_ignore_ascii_case("q"))

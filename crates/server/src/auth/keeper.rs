@@ -112,7 +112,8 @@ impl RoleKeeper {
         password::verify(password, hash.as_deref()).then_some(hash)?
     }
 
-    pub(super) fn hash_of(&self, name: &str) -> Option<String> {
+    /// What the password of a role was hashed to.
+    pub(crate) fn hash_of(&self, name: &str) -> Option<String> {
         self.current.load().get(name)?.salted_hash.clone()
     }
 
@@ -237,6 +238,11 @@ impl RoleKeeper {
             requires_login: self.requires_login(),
             requires_permissions: self.requires_permissions(),
         }
+    }
+
+    /// Whether a role may do everything.
+    pub(crate) fn is_superuser(&self, role: &str) -> bool {
+        self.current.load().is_superuser(role)
     }
 
     /// What `system_auth` shows.

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(super) enum Form {
     /// Any text.
     Text,
+    /// Names of these, separated by commas.
+    Names(&'static str),
     /// A file or folder, relative to where the node is started.
     Path,
     /// An address without a port.
@@ -23,6 +25,8 @@ pub(super) enum Form {
     Count,
     /// `250ms`, `10m`
     Duration,
+    /// `http://host:port/path`
+    Url,
     /// `16MiB`, `20GB`, or a whole number of bytes
     Bytes,
 }
@@ -37,6 +41,7 @@ impl Form {
     pub(super) fn describe(self) -> String {
         match self {
             Form::Text => "a text".to_owned(),
+            Form::Names(which) => format!("names separated by commas, of {which}"),
             Form::Path => "a path".to_owned(),
             Form::Ip => "an address such as 192.0.2.1".to_owned(),
             Form::Address => "an address with a port such as 127.0.0.1:9042".to_owned(),
@@ -44,6 +49,7 @@ impl Form {
             Form::Flag => "true or false".to_owned(),
             Form::Count => "a whole number".to_owned(),
             Form::Duration => "a duration such as 250ms, 10s, 5m, 2h or 1d".to_owned(),
+            Form::Url => "an address such as http://127.0.0.1:4318/v1/traces".to_owned(),
             Form::Bytes => "a size such as 4096, 16MiB or 20GB".to_owned(),
         }
     }

@@ -8,7 +8,7 @@ use toml_edit::{Document, Item, TableLike};
 use super::form::Form;
 use super::nearest::nearest;
 use super::settings::{SETTINGS, Setting};
-use super::{Authenticator, Authorizer, Config, Profile, TlsMode};
+use super::{Authenticator, Authorizer, Config, Profile, Threshold, TlsMode};
 
 const ENVIRONMENT_PREFIX: &str = "HELENUS_";
 
@@ -67,6 +67,12 @@ pub(crate) enum ConfigError {
     BadValue { origin: Origin, name: &'static str, text: String, expected: String },
     /// `--set` without an equals sign.
     NotAnAssignment { text: String },
+    /// A warning that would come too late.
+    WarnsAboveFail { name: &'static str },
+    /// There are no roles.
+    NeedsLogins { name: &'static str },
+    /// Of the audit log less than two files would be kept.
+    KeepsNoFile,
     /// One setting needs another.
     Needs { name: &'static str, value: &'static str, missing: &'static str },
 }
@@ -98,6 +104,18 @@ impl fmt::Display for ConfigError {
             ConfigError::NotAnAssignment { text } => {
                 write!(f, "--set {text}: expected section.key=value")
             }
+            ConfigError::NeedsLogins { name } => {
+                write!(
+                    f,
+                    "{name} needs auth.authenticator = \"password\": without logins there are no roles"
+                )
+            }
+            ConfigError::WarnsAboveFail { name } => {
+                write!(f, "{name}_warn cannot be above {name}_fail: nothing would be warned of")
+            }
+            ConfigError::KeepsNoFile => f.write_str(
+                "audit.kept_bytes must be 0 or at least twice audit.file_bytes: otherwise nothing is kept when a file is begun",
+            ),
             ConfigError::Needs { name, value, missing } => {
                 write!(f, "{name} = {value:?} needs {missing}")
             }
@@ -171,6 +189,25 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
             value: "cassandra",
             missing: "auth.authenticator = \"password\"",
         });
+    }
+    let limits = &config.limits;
+    let of_roles = [
+        ("limits.sessions_per_role", limits.sessions_per_role > 0),
+        ("limits.statements_per_second_per_role", limits.statements_per_second_per_role > 0),
+    ];
+    for (name, is_set) in of_roles {
+        if is_set && auth.authenticator == Authenticator::AllowAll {
+            return Err(ConfigError::NeedsLogins { name });
+        }
+    }
+    for (name, Threshold { warn, fail }) in config.guardrails.thresholds() {
+        if fail > 0 && warn > fail {
+            return Err(ConfigError::WarnsAboveFail { name });
+        }
+    }
+    let audit = &config.audit;
+    if audit.kept_bytes > 0 && audit.kept_bytes / 2 < audit.file_bytes {
+        return Err(ConfigError::KeepsNoFile);
     }
     let tls = &config.tls;
     let value = match tls.mode {
@@ -350,6 +387,7 @@ impl Form {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Guardrails;
 
     fn from_file(text: &str) -> Sources {
         Sources { file: Some(("node.toml".into(), text.to_owned())), ..Sources::default() }
@@ -428,8 +466,41 @@ mod tests {
     }
 
     #[test]
+    fn guardrails() {
+        assert_eq!(load(&Sources::default()).unwrap().config.guardrails, Guardrails::off());
+        let set = |set: &str| Sources { sets: vec![set.to_owned()], ..Sources::default() };
+        let levels =
+            load(&set("guardrails.read_consistency_levels_warned=ALL, two,all")).unwrap().config;
+        let warned = [protocol::Consistency::Two, protocol::Consistency::All];
+        assert_eq!(levels.guardrails.read_consistency_levels.warned, warned);
+        assert_eq!(
+            error_of(&set("guardrails.write_consistency_levels_disallowed=MOST")),
+            "--set: guardrails.write_consistency_levels_disallowed cannot be \"MOST\"; expected names \
+             separated by commas, of ANY, ONE, TWO, THREE, QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM, SERIAL, \
+             LOCAL_SERIAL, LOCAL_ONE, NODE_LOCAL"
+        );
+        assert_eq!(
+            error_of(&set("audit.included_categories=AUTH,EVERYTHING")),
+            "--set: audit.included_categories cannot be \"AUTH,EVERYTHING\"; expected names separated by \
+             commas, of AUTH, DCL, DDL, DML, ERROR, OTHER, PREPARE, QUERY"
+        );
+        let kept = |kept| format!("[audit]\nfile_bytes = \"1MiB\"\nkept_bytes = \"{kept}\"\n");
+        assert!(
+            error_of(&from_file(&kept("2047KiB"))).starts_with("audit.kept_bytes must be 0 or")
+        );
+        assert!(load(&from_file(&kept("2MiB"))).is_ok() && load(&from_file(&kept("0B"))).is_ok());
+        let sizes = from_file("[guardrails]\ncollection_size_fail = \"64KiB\"\ntables_fail = 10\n");
+        let sizes = load(&sizes).unwrap().config.guardrails;
+        assert_eq!((sizes.collection_size.fail, sizes.tables.fail), (65_536, 10));
+        assert_eq!(
+            error_of(&from_file("[guardrails]\ntables_warn = 11\ntables_fail = 10\n")),
+            "guardrails.tables_warn cannot be above guardrails.tables_fail: nothing would be warned of"
+        );
+    }
+
+    #[test]
     fn every_word_of_a_choice_is_understood() {
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter() {
             for word in setting.form.words() {
                 let mut config = Config::default();
                 assert!((setting.apply)(&mut config, word).is_ok(), "{} {word}", setting.name);

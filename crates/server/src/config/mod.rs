@@ -3,18 +3,26 @@
 //! One table ([`settings::SETTINGS`]) drives the printed file, the parsed file, `--set` and the
 //! environment, so that they cannot disagree. Values win in this order: flags, environment, file,
 //! default.
+mod audit;
 mod form;
+mod guardrails;
 mod load;
 mod nearest;
 mod print;
 mod settings;
+mod traces;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(test)]
+pub(crate) use audit::Choice;
+pub(crate) use audit::{Audit, Category};
+pub(crate) use guardrails::{Guardrails, Levels, Threshold};
 pub(crate) use load::{ConfigError, Loaded, Sources, load};
 pub(crate) use print::print;
+pub(crate) use traces::{Endpoint, Traces};
 
 /// The settings, typed. Built by [`load`] only, which gives every field its default first.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +40,9 @@ pub(crate) struct Config {
     pub(crate) metrics: Metrics,
     pub(crate) cluster: Cluster,
     pub(crate) log: Log,
+    pub(crate) guardrails: Guardrails,
+    pub(crate) audit: Audit,
+    pub(crate) traces: Traces,
 }
 
 /// Whose limits and habits the node has.
@@ -115,6 +126,10 @@ pub(crate) struct Limits {
     pub(crate) frame_bytes: u64,
     pub(crate) connections: usize,
     pub(crate) in_flight_per_connection: usize,
+    /// Zero: any number.
+    pub(crate) sessions_per_role: usize,
+    /// Zero: any number.
+    pub(crate) statements_per_second_per_role: u64,
     pub(crate) batch_size_warn: u64,
     pub(crate) batch_size_fail: u64,
     pub(crate) unlogged_batch_partitions_warn: usize,
@@ -257,6 +272,8 @@ pub(crate) enum TlsMode {
 pub(crate) struct Metrics {
     /// `None` is off.
     pub(crate) listen: Option<SocketAddr>,
+    /// Whether there is a dashboard beside it.
+    pub(crate) dashboard: bool,
     /// Whether what is counted by table is told to everybody who asks, not only to who asks for it.
     pub(crate) per_table: bool,
 }

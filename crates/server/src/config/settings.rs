@@ -1,5 +1,7 @@
 //! The table of all settings.
 
+use std::sync::LazyLock;
+
 use super::form::{self, BadValue, Form};
 use super::{
     Authenticator, Authorizer, CommitMode, Config, LogFormat, LogLevel, Payload, Profile,
@@ -7,6 +9,7 @@ use super::{
 };
 
 /// One setting.
+#[derive(Clone, Copy)]
 pub(super) struct Setting {
     /// `section.key`, or the key alone for what stands before all sections.
     pub(super) name: &'static str,
@@ -36,6 +39,14 @@ macro_rules! setting {
     };
 }
 
+mod audit;
+mod guardrails;
+mod traces;
+
+/// All settings, sections together, in the order in which they are printed.
+pub(super) static SETTINGS: LazyLock<Vec<Setting>> =
+    LazyLock::new(|| [OF_NODE, traces::TRACES, guardrails::GUARDRAILS, audit::AUDIT].concat());
+
 /// More physical partitions than this are not made at once.
 const PARTITIONS_PER_SPACE_MAX: usize = 10_000;
 
@@ -48,8 +59,7 @@ const PAYLOAD: Form = Form::Choice(&["asked", "always", "never"]);
 const LOG_FORMAT: Form = Form::Choice(&["text", "json"]);
 const LOG_LEVEL: Form = Form::Choice(&["off", "error", "warn", "info", "debug", "trace"]);
 
-/// All settings, sections together, in the order in which they are printed.
-pub(super) static SETTINGS: &[Setting] = &[
+static OF_NODE: &[Setting] = &[
     setting!(
         "profile",
         PROFILE,
@@ -249,6 +259,21 @@ pub(super) static SETTINGS: &[Setting] = &[
         "2048",
         "Requests of one connection that may wait at once. At that many, nothing more is read from\nthe connection until one is answered.",
         limits.in_flight_per_connection = |text| form::count_of_at_least(text, 1)
+    ),
+    setting!(
+        "limits.sessions_per_role",
+        Form::Count,
+        "0",
+        "Connections that a role may have to this node at once; a login more is refused. Superusers may\nhave any number. 0: any number. Needs logins.",
+        limits.sessions_per_role = |text| form::count_of_at_least(text, 0)
+    ),
+    setting!(
+        "limits.statements_per_second_per_role",
+        Form::Count,
+        "0",
+        "Statements that a role may run on this node in a second, those of batches too; more are refused\nwith the error that tells when to come back. What was not run in one second may be run in the\nnext. Superusers may run any number. 0: any number. Needs logins.",
+        limits.statements_per_second_per_role =
+            |text| form::count_of_at_least(text, 0).map(|count| count as u64)
     ),
     setting!(
         "limits.batch_size_warn",
@@ -553,8 +578,15 @@ pub(super) static SETTINGS: &[Setting] = &[
         "metrics.listen",
         Form::Address,
         "127.0.0.1:9180",
-        "Where Prometheus finds /metrics, a supervisor /health and a balancer /ready. Empty: nowhere.",
+        "Where Prometheus finds /metrics, a supervisor /health, a balancer /ready and a browser the\ndashboard (see metrics.dashboard). Empty: nowhere.",
         metrics.listen = form::optional_address
+    ),
+    setting!(
+        "metrics.dashboard",
+        Form::Flag,
+        "true",
+        "Whether there is a dashboard at metrics.listen. Where clients need no login it is shown to this\nmachine only, unless this is set to true by hand: it shows keys and statements.",
+        metrics.dashboard = form::flag
     ),
     setting!(
         "metrics.per_table",

@@ -22,7 +22,7 @@ use crate::clients::Clients;
 use crate::events::EventHub;
 use crate::load::{Holding, Load, Overload};
 use crate::metrics::Metrics;
-use crate::session::{Client, Effect, Finished, Session, Statements, Step, Turn};
+use crate::session::{Client, Effect, Finished, LoggedIn, Session, Statements, Step, Turn};
 
 /// `now`: answered at once. `later N`: after N milliseconds. `never`. `panic`. `large N`: N bytes. `full`: held
 /// back until there is room, then answered. `gate N`: when the gate N is opened. `promised N`: when the gate N - 1 is,
@@ -122,12 +122,12 @@ impl Statements for Scripted {
 
     fn log_in(
         &self,
-        _: std::net::IpAddr,
+        _: std::net::SocketAddr,
         name: &str,
         password: &str,
-    ) -> Wait<Result<Arc<str>, ErrorResponse>> {
+    ) -> Wait<Result<LoggedIn, ErrorResponse>> {
         let outcome = if password == "right" {
-            Ok(Arc::from(name))
+            Ok(LoggedIn { role: Arc::from(name), seat: None })
         } else {
             Err(ErrorResponse::new(ErrorKind::BadCredentials, "wrong"))
         };

@@ -7,10 +7,13 @@ use std::time::Duration;
 const SHARD_COUNT: usize = 8;
 
 /// The upper bounds of the latency buckets, in microseconds.
-pub(super) const LATENCY_BOUNDS_US: [u64; 18] = [
+pub(crate) const LATENCY_BOUNDS_US: [u64; 18] = [
     25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ];
+
+/// How many classes they make: one for each bound, and one for what is above them all.
+pub(crate) const LATENCY_CLASSES: usize = LATENCY_BOUNDS_US.len() + 1;
 
 /// The error codes of the protocol, by name.
 pub(super) const ERROR_CODES: [(i32, &str); 18] = [
@@ -185,7 +188,8 @@ impl Metrics {
         self.errors().map(|(_, count)| count).sum()
     }
 
-    pub(super) fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    /// Errors by the names of their codes.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         ERROR_CODES.iter().enumerate().map(|(index, (_, name))| {
             let count = self
                 .shards
@@ -195,6 +199,17 @@ impl Metrics {
                 .sum();
             (*name, count)
         })
+    }
+
+    /// How many statements were run so far, by the class of how long they took.
+    pub(crate) fn statement_latencies(&self) -> [u64; LATENCY_CLASSES] {
+        let mut sum = [0; LATENCY_CLASSES];
+        for kind in [RequestKind::Query, RequestKind::Execute, RequestKind::Batch] {
+            for (total, count) in sum.iter_mut().zip(self.latency(kind).buckets) {
+                *total += count;
+            }
+        }
+        sum
     }
 
     pub(super) fn latency(&self, kind: RequestKind) -> LatencySum {

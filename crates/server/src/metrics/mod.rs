@@ -10,7 +10,9 @@ mod exposition;
 mod process;
 mod render;
 
-pub(crate) use counters::{Metrics, RequestKind, Shard, error_name};
-pub(crate) use endpoint::{Pages, serve};
-pub(crate) use process::resident_bytes;
+pub(crate) use counters::{
+    LATENCY_BOUNDS_US, LATENCY_CLASSES, Metrics, RequestKind, Shard, error_name,
+};
+pub(crate) use endpoint::{Answer, Later, News, Pages, Request, Response, Site, serve};
+pub(crate) use process::{cpu_seconds, resident_bytes};
 pub(crate) use render::{Gauge, render};

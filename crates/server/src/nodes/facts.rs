@@ -41,6 +41,61 @@ pub(crate) struct NodeFacts {
     pub(crate) sets: Vec<SetFacts>,
     /// Its members that take part in nothing, and why.
     pub(crate) frozen: Vec<(SetId, String)>,
+    /// How it itself is doing, for people.
+    pub(crate) health: Option<Health>,
+}
+
+/// How a node is doing, as its dashboard looked last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Health {
+    pub(crate) memory_bytes: u64,
+    /// All but one in a hundred syncs of its log took no longer, if there were any.
+    pub(crate) sync_p99_us: Option<u64>,
+    /// How long a task waits for its turn.
+    pub(crate) queue_us: u64,
+    /// How far the clock of its machine is ahead of the time of the cluster.
+    pub(crate) clock_us: i64,
+    pub(crate) up_s: u64,
+    /// To other nodes and back; nothing where there is no connection.
+    pub(crate) links: Vec<(NodeId, Option<u64>)>,
+    /// Entries that are committed and that its members did not apply yet.
+    pub(crate) unapplied: u64,
+}
+
+impl Health {
+    fn encode(&self) -> Value {
+        let links: Vec<Value> = self.links.iter().map(|(node, us)| json!([node.0, us])).collect();
+        json!([
+            self.memory_bytes,
+            self.sync_p99_us,
+            self.queue_us,
+            self.clock_us,
+            self.up_s,
+            links,
+            self.unapplied
+        ])
+    }
+
+    /// Nothing, where another version tells it otherwise.
+    fn decode(value: &Value) -> Option<Health> {
+        let [memory, sync, queue, clock, up, links, unapplied] = value.as_array()?.as_slice()
+        else {
+            return None;
+        };
+        let link = |row: &Value| {
+            let [node, us] = row.as_array()?.as_slice() else { return None };
+            Some((NodeId(node.as_u64()?), us.as_u64()))
+        };
+        Some(Health {
+            memory_bytes: memory.as_u64()?,
+            sync_p99_us: sync.as_u64(),
+            queue_us: queue.as_u64()?,
+            clock_us: clock.as_i64()?,
+            up_s: up.as_u64()?,
+            links: links.as_array()?.iter().map(link).collect::<Option<_>>()?,
+            unapplied: unapplied.as_u64()?,
+        })
+    }
 }
 
 /// What was heard of a node last.
@@ -128,6 +183,7 @@ impl Note {
                 "follows": facts.follows,
                 "sets": facts.sets.iter().map(SetFacts::encode).collect::<Vec<_>>(),
                 "frozen": facts.frozen.iter().map(|(set, why)| json!([set.0, why])).collect::<Vec<_>>(),
+                "health": facts.health.as_ref().map(Health::encode),
             }),
             Note::Lead { set, to } => json!({ "form": FORM, "lead": set.0, "to": to.0 }),
             Note::Rows { number, table } => {
@@ -168,6 +224,7 @@ impl Note {
         };
         Some(Note::Facts(NodeFacts {
             frozen,
+            health: note.get("health").and_then(Health::decode),
             disk_bytes: note.get("disk")?.as_u64()?,
             free_bytes: note.get("free")?.as_u64()?,
             follows: note.get("follows")?.as_i64()?,
@@ -205,6 +262,11 @@ impl Nodes {
         self.heard.lock().insert(of, Heard { facts, at: world::now() });
     }
 
+    /// How this node is doing: others are told it with the next note.
+    pub(crate) fn set_health(&self, health: Health) {
+        *self.health.lock() = Some(health);
+    }
+
     /// What was heard of nodes.
     pub(crate) fn heard_facts(&self) -> Vec<(NodeId, NodeFacts)> {
         self.heard.lock().iter().map(|(node, heard)| (*node, heard.facts.clone())).collect()
@@ -232,9 +294,19 @@ mod tests {
                 ru_s: 5,
             }],
             frozen: vec![(SetId(9), "it differs".to_owned())],
+            health: Some(Health {
+                memory_bytes: 5,
+                sync_p99_us: None,
+                queue_us: 7,
+                clock_us: -3,
+                up_s: 11,
+                links: vec![(NodeId(2), Some(80)), (NodeId(3), None)],
+                unapplied: 4,
+            }),
         };
         let before = br#"{"form":1,"disk":9,"free":8,"follows":3,"sets":[]}"#;
-        let told = NodeFacts { sets: Vec::new(), frozen: Vec::new(), ..facts.clone() };
+        let told =
+            NodeFacts { sets: Vec::new(), frozen: Vec::new(), health: None, ..facts.clone() };
         assert_eq!(Note::decode(before), Some(Note::Facts(told)), "of the version before");
         let rows = Note::Rows { number: 3, table: "replicas".to_owned() };
         for note in [Note::Facts(facts), Note::Lead { set: SetId(4), to: NodeId(2) }, rows] {

@@ -38,7 +38,7 @@ use crate::events::EventHub;
 use crate::gather::Gatherer;
 use crate::membership::{Member, Membership};
 use crate::world;
-pub(crate) use facts::{NodeFacts, rows_question};
+pub(crate) use facts::{Health, NodeFacts, rows_question};
 use joining::Token;
 pub(crate) use journal::{Event as JournalEvent, Job, JobKind, Journal};
 pub(crate) use orders::{NodeOrder, Ordered};
@@ -70,6 +70,8 @@ pub(crate) struct Nodes {
     followed: AtomicI64,
     /// What nodes told of themselves, and when.
     heard: Mutex<BTreeMap<NodeId, facts::Heard>>,
+    /// How this node is doing, for people who ask another one.
+    health: Mutex<Option<facts::Health>>,
     /// This node was removed by others.
     is_removed: AtomicBool,
     heal_after: Duration,
@@ -109,6 +111,7 @@ impl Nodes {
             membership: ArcSwap::from_pointee(membership),
             followed: AtomicI64::new(0),
             heard: Mutex::default(),
+            health: Mutex::default(),
             is_removed: AtomicBool::new(false),
             heal_after,
             since: world::now(),

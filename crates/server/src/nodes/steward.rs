@@ -159,7 +159,8 @@ impl Steward {
         let follows = self.nodes.followed.load(Ordering::Acquire);
         let frozen = told.members.iter().filter_map(|it| Some((it.set, it.frozen.clone()?)));
         let frozen = frozen.take(FROZEN_TOLD_MAX).collect();
-        NodeFacts { disk_bytes, free_bytes, follows, sets: led.map(set).collect(), frozen }
+        let health = self.nodes.health.lock().clone();
+        NodeFacts { disk_bytes, free_bytes, follows, sets: led.map(set).collect(), frozen, health }
     }
 
     /// Nodes that came are up when they know what all agree on; nodes that are empty go.
@@ -219,7 +220,7 @@ impl Steward {
     }
 
     /// The nodes and the sets as they are, for those who decide.
-    pub(super) fn views(&self) -> (Vec<NodeView>, Vec<SetView>) {
+    pub(crate) fn views(&self) -> (Vec<NodeView>, Vec<SetView>) {
         let membership = self.nodes.membership();
         let told = self.nodes.groups.told();
         let heard: BTreeMap<NodeId, NodeFacts> = self.nodes.heard_facts().into_iter().collect();

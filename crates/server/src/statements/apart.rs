@@ -9,7 +9,7 @@ use protocol::ResponseHead;
 use tokio::task::JoinHandle;
 
 use super::bounds::{Abandon, OwnThread};
-use super::call::OwnedCall;
+use super::call::{OwnedCall, Unheard};
 use super::engine::{Inner, Pace, Ran};
 use super::plans::Patience;
 use super::running::{Shown, task_of};
@@ -55,7 +55,7 @@ impl Inner {
     /// Runs a call that takes long on a thread of its own.
     pub(super) async fn run_apart(
         self: Arc<Self>,
-        mut call: OwnedCall,
+        call: OwnedCall,
         patience: Patience,
     ) -> Finished {
         let abandon = Abandon::default();
@@ -92,21 +92,24 @@ impl Inner {
             let schema = inner.executor.schema();
             let run =
                 |call: &OwnedCall| call.with(|call| inner.run(&call, &schema, Pace::Own(&thread)));
-            let mut ran = run(&call);
-            // Rows that were here went elsewhere while they were read: it begins anew.
-            let mut times = 0;
-            while matches!(&ran, Ok(Ran { executed: Executed::TooLong, .. }))
-                && world::now() < patience.until
-            {
-                times += 1;
-                if times > ANEW_AT_ONCE_MAX {
-                    std::thread::sleep(ANEW_PAUSE);
+            let unheard = Unheard::run(call, |call| {
+                let mut ran = run(call);
+                // Rows that were here went elsewhere while they were read: it begins anew.
+                let mut times = 0;
+                while matches!(&ran, Ok(Ran { executed: Executed::TooLong, .. }))
+                    && world::now() < patience.until
+                {
+                    times += 1;
+                    if times > ANEW_AT_ONCE_MAX {
+                        std::thread::sleep(ANEW_PAUSE);
+                    }
+                    call.confirmed.clear();
+                    ran = run(call);
                 }
-                call.confirmed.clear();
-                ran = run(&call);
-            }
+                ran
+            });
             drop(shown);
-            (call, ran, thread)
+            (unheard, thread)
         });
         let ran = match patience.leaves_after {
             Some(wait) => match tokio::time::timeout(wait, ran).await {
@@ -121,7 +124,8 @@ impl Inner {
             },
             None => ran.await,
         };
-        let Ok((call, ran, thread)) = ran else {
+        let heard = ran.ok().and_then(|(unheard, thread)| Some((unheard.take()?, thread)));
+        let Some(((call, ran), thread)) = heard else {
             // It panicked there, which is a bug; the others of this client go on.
             let mut message = BytesMut::new();
             let error = Failure::Bug.response(protocol::Consistency::One);

@@ -83,7 +83,7 @@ impl Inner {
 
     /// What a client is told whose request waited for a minute.
     fn timed_out(&self, call: &Call<'_>) -> Result<Failure, Failure> {
-        self.with_plan(call, |plan, _| {
+        self.with_plan(call, None, |plan, _| {
             let Some(parameters) = call.parameters() else { return Err(Failure::Bug) };
             let needs = self.needs(&plan, parameters);
             Ok(match &plan {

@@ -1,11 +1,14 @@
 //! Prepared statements, bounded in bytes. What does not fit is forgotten; the client then hears
 //! UNPREPARED and prepares again.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use plan::{Access, BindVariable, ResultColumn};
+use cql::Statement as Ast;
+use cql::ast::RoleOptions;
+use plan::{Access, BindVariable, PreparedKind, ResultColumn};
 use protocol::ColumnSpec;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
@@ -13,6 +16,7 @@ use schema::{Schema, Table};
 
 use super::statistics::Statistics;
 use super::table_counters::TableCounters;
+use crate::audit::without_password;
 
 /// What a statement is reckoned to take besides its text: plan, columns, statistics, the entry itself.
 const STATEMENT_BYTES: u64 = 4096;
@@ -147,6 +151,36 @@ impl Statement {
         &self.tables
     }
 
+    /// Its text as it may be shown to anybody: without the password of a role.
+    pub(super) fn shown_text(&self) -> Cow<'_, str> {
+        match self.role_options() {
+            Some(_) => Cow::Owned(without_password(&self.text)),
+            None => Cow::Borrowed(&self.text),
+        }
+    }
+
+    /// What it gives a role, if it makes or alters one.
+    pub(super) fn role_options(&self) -> Option<&RoleOptions> {
+        let mut kind = &self.plan.kind;
+        while let PreparedKind::Explain(explained) = kind {
+            kind = &explained.kind;
+        }
+        let PreparedKind::Other(ast) = kind else { return None };
+        match &**ast {
+            Ast::CreateRole(create) => Some(&create.options),
+            Ast::AlterRole(alter) => Some(&alter.options),
+            _ => None,
+        }
+    }
+
+    /// How many statements it is: a batch is as many as it holds.
+    pub(super) fn statement_count(&self) -> usize {
+        match &self.plan.kind {
+            PreparedKind::Batch(batch) => batch.statements().len().max(1),
+            _ => 1,
+        }
+    }
+
     /// The keyspace of its tables, if it has any.
     pub(super) fn keyspace(&self) -> Option<&str> {
         self.tables.first().map(|table| &*table.keyspace)
@@ -279,6 +313,26 @@ impl PreparedStatements {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_of_roles_are_not_shown() {
+        let schema = Schema::default();
+        let shown = |text| {
+            let statement = Statement::plan(text, &schema, None).unwrap();
+            statement.shown_text().into_owned()
+        };
+        assert_eq!(
+            shown("CREATE ROLE joe WITH PASSWORD = 'secret' AND LOGIN = true"),
+            "CREATE ROLE joe WITH PASSWORD = '*******' AND LOGIN = true"
+        );
+        assert_eq!(
+            shown("ALTER USER joe WITH PASSWORD 'secret'"),
+            "ALTER USER joe WITH PASSWORD '*******'"
+        );
+        // Not a password of ours.
+        let use_keyspace = "USE password";
+        assert_eq!(shown(use_keyspace), use_keyspace);
+    }
 
     #[test]
     fn reads_that_say_how_long_they_may_take() {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use coordinator::Executed;
 use protocol::{
     Consistency, Frame, QueryParameters, Request, RequestMessage, ResponseHead, Version,
 };
@@ -16,12 +17,17 @@ use types::SetId;
 use units::budget::ClientId;
 use units::{Charge, ReadStrength, Work};
 
+use super::audited;
 use super::cache::Statement;
+use super::engine::Ran;
 use super::routing::ROUTE_KEY;
 use super::trace::Trace;
+use crate::audit::Audit;
+use crate::auth::Seat;
 use crate::gather::Gathered;
 use crate::reply::Failure;
 use crate::session::Client;
+use crate::spans::TracedCall;
 
 /// A request with the statements it means.
 #[derive(Clone, Copy)]
@@ -34,6 +40,8 @@ pub(super) struct Call<'a> {
     pub(super) started: Instant,
     /// Its trace, if one is kept.
     pub(super) trace: Option<&'a Arc<Trace>>,
+    /// Its spans, if somebody collects them.
+    pub(super) traced: Option<&'a Arc<TracedCall>>,
     /// What it did so far.
     pub(super) work: &'a Cell<Work>,
     /// Whether its client is told what it cost.
@@ -50,6 +58,8 @@ pub(super) struct Call<'a> {
     pub(super) answer_to: Option<AnswerTo<'a>>,
     /// The better nodes to ask, if its client is to learn of them.
     pub(super) route: Option<&'a Bytes>,
+    /// Where it is kept who did what, if it is.
+    pub(super) audit: Option<&'a Arc<Audit>>,
 }
 
 /// The key of a charge in the custom payload of an answer (cosmos-facts 2.2), and of a request that
@@ -161,6 +171,37 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// How many statements it holds, where that is known before it is looked into.
+    fn statement_count(&self) -> Option<usize> {
+        match &self.message.request {
+            Request::Batch(batch) => Some(batch.statements.count().max(1)),
+            Request::Execute { .. } => None,
+            Request::Query { text, .. } if may_be_batch(text) => None,
+            _ => Some(1),
+        }
+    }
+
+    /// Counts its statements against what its role may run in a second, if it is known how many there are.
+    #[cold]
+    pub(super) fn pay(&self, seat: &Seat) -> Result<(), Failure> {
+        self.statement_count().map_or(Ok(()), |count| self.pay_for(seat, count))
+    }
+
+    /// The same of one that holds as many as its statement is, once that was found, or was not.
+    #[cold]
+    pub(super) fn pay_found(&self, seat: &Seat) -> Result<(), Failure> {
+        if self.statement_count().is_some() {
+            return Ok(());
+        }
+        let found = self.statements.iter().map(|statement| statement.statement_count());
+        self.pay_for(seat, found.sum::<usize>().max(1))
+    }
+
+    fn pay_for(&self, seat: &Seat, statements: usize) -> Result<(), Failure> {
+        let role = || self.client.role.clone().unwrap_or_default();
+        seat.admit(statements).map_err(|too_fast| Failure::TooFast(too_fast, role()))
+    }
+
     /// Who spends, for budgets: each connection for itself.
     pub(super) fn client_id(&self) -> ClientId {
         let ip = match self.client.address.ip() {
@@ -179,6 +220,7 @@ impl<'a> Call<'a> {
             columns: self.columns(),
             statements: self.statements,
             trace: self.trace,
+            traced: self.traced,
             charge: self.charge(),
             tells_charge: self.tells_charge,
             route: self.route.map(|route| &**route),
@@ -222,6 +264,7 @@ impl<'a> Call<'a> {
             },
             started: self.started,
             trace: self.trace.cloned(),
+            traced: self.traced.cloned(),
             work: self.work.clone(),
             tells_charge: self.tells_charge,
             has_waited: self.has_waited,
@@ -231,8 +274,17 @@ impl<'a> Call<'a> {
             consistency: self.consistency(),
             columns: self.columns(),
             route: self.route.cloned(),
+            audit: self.audit.cloned(),
+            is_owed: Cell::new(false),
         }
     }
+}
+
+/// Whether a text may be BEGIN BATCH: it begins so, or with a comment.
+fn may_be_batch(text: &str) -> bool {
+    let text = text.trim_start();
+    let begins = text.get(..5).is_some_and(|word| word.eq_ignore_ascii_case("BEGIN"));
+    begins || text.starts_with(['-', '/'])
 }
 
 /// Who is answered, and how: all that an answer needs of its request. The request is not decoded again for it, so that
@@ -246,6 +298,7 @@ pub(super) struct Addressee<'a> {
     /// One, or those of a batch in order.
     pub(super) statements: &'a [Arc<Statement>],
     trace: Option<&'a Arc<Trace>>,
+    pub(super) traced: Option<&'a Arc<TracedCall>>,
     /// What the call cost.
     pub(super) charge: Charge,
     tells_charge: bool,
@@ -302,6 +355,7 @@ pub(super) struct OwnedCall {
     statements: Several,
     pub(super) started: Instant,
     pub(super) trace: Option<Arc<Trace>>,
+    traced: Option<Arc<TracedCall>>,
     pub(super) work: Cell<Work>,
     tells_charge: bool,
     pub(super) has_waited: bool,
@@ -311,6 +365,18 @@ pub(super) struct OwnedCall {
     consistency: Consistency,
     columns: KnownColumns,
     route: Option<Bytes>,
+    audit: Option<Arc<Audit>>,
+    /// Its change is in the log, and it was not kept yet what became of it.
+    pub(super) is_owed: Cell<bool>,
+}
+
+impl Drop for OwnedCall {
+    /// Whose client did not wait for the outcome of a change made it all the same. What only waited was never done.
+    fn drop(&mut self) {
+        if self.is_owed.get() {
+            self.keep(None);
+        }
+    }
 }
 
 enum Several {
@@ -324,6 +390,14 @@ impl OwnedCall {
         match &self.statements {
             Several::One(one) => slice::from_ref(one),
             Several::Many(many) => many,
+        }
+    }
+
+    /// Has the audit log keep what became of it: done, or why not.
+    fn keep(&self, failure: Option<&Failure>) {
+        if let Some(audit) = &self.audit {
+            let failure = failure.map(|failure| (failure, self.consistency));
+            audited::call(audit, &self.client, self.statements(), failure);
         }
     }
 
@@ -341,6 +415,7 @@ impl OwnedCall {
             columns: self.columns,
             statements: self.statements(),
             trace: self.trace.as_ref(),
+            traced: self.traced.as_ref(),
             charge: units::charge(&self.work.get()),
             tells_charge: self.tells_charge,
             route: self.route.as_deref(),
@@ -365,6 +440,7 @@ impl OwnedCall {
             statements: self.statements(),
             started: self.started,
             trace: self.trace.as_ref(),
+            traced: self.traced.as_ref(),
             work: &self.work,
             tells_charge: self.tells_charge,
             has_waited: self.has_waited,
@@ -373,6 +449,47 @@ impl OwnedCall {
             gathered: self.gathered.as_ref(),
             answer_to: None,
             route: self.route.as_ref(),
+            audit: self.audit.as_ref(),
         })
+    }
+}
+
+/// A call that was run on a thread of its own, with what came of it. If nobody is there to take it, the audit log is told.
+pub(super) struct Unheard {
+    call: Option<OwnedCall>,
+    ran: Option<Result<Ran, Failure>>,
+}
+
+impl Unheard {
+    /// Runs a call.
+    pub(super) fn run(
+        call: OwnedCall,
+        run: impl FnOnce(&mut OwnedCall) -> Result<Ran, Failure>,
+    ) -> Unheard {
+        let mut unheard = Unheard { call: Some(call), ran: None };
+        unheard.ran = unheard.call.as_mut().map(run);
+        unheard
+    }
+
+    /// Hands it to whoever answers.
+    pub(super) fn take(mut self) -> Option<(OwnedCall, Result<Ran, Failure>)> {
+        self.call.take().zip(self.ran.take())
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        let Some(call) = self.call.take() else { return };
+        match &self.ran {
+            Some(Ok(Ran { executed: Executed::Done(_) | Executed::Pending(..), .. })) => {
+                call.keep(None)
+            }
+            Some(Ok(Ran { patience, .. })) => {
+                call.keep(Some(&Failure::ReadTimedOut(patience.needs)))
+            }
+            Some(Err(failure)) => call.keep(Some(failure)),
+            // It panicked.
+            None => call.keep(Some(&Failure::Bug)),
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! Reads of sets with several members: before a strong one this node's member must know everything that was committed before
-//! (D12). It asks the leader once for all that wait; the rows are then read here.
+//! (D12). Where it leads under a lease it does; otherwise it asks the leader once for all that wait. The rows are then read here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl Inner {
         if is_weak && groups.may_read_all_locally() {
             return Ok(None);
         }
-        self.with_plan(call, |plan, _| {
+        self.with_plan(call, None, |plan, _| {
             let Plan::Select(select) = &plan else { return Ok(None) };
             let mut sets = self.executor.sets_of(select);
             if is_weak {
@@ -97,8 +97,8 @@ impl Inner {
             }
             check(Kind::Read, consistency, parameters.serial_consistency)?;
             self.ensure_alive(groups, &plan, parameters)?;
-            // Members on other nodes are asked when their rows are.
-            sets.retain(|set| groups.has_rows(*set));
+            // Members on other nodes are asked when their rows are, and who has a lease is not asked at all.
+            sets.retain(|set| groups.has_rows(*set) && (is_weak || !groups.has_lease(*set)));
             if sets.is_empty() {
                 return Ok(None);
             }
@@ -154,7 +154,7 @@ impl Inner {
 
     /// What a read looks at and was not asked about, by the map of now.
     fn moved_since(&self, call: &Call<'_>, asked: &[SetId]) -> Moved {
-        let moved = self.with_plan(call, |plan, _| {
+        let moved = self.with_plan(call, None, |plan, _| {
             let Plan::Select(select) = &plan else { return Ok(Moved::Nothing) };
             let mut others = self.executor.sets_of(select);
             let groups = self.executor.groups();

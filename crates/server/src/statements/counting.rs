@@ -8,13 +8,15 @@ use coordinator::{Answer, Reply};
 use plan::Access;
 use units::Charge;
 
+use super::audited;
 use super::cache::Statement;
 use super::call::Addressee;
 use super::engine::Inner;
-use super::slow::SlowStatement;
+use super::slow::{SlowStatement, without_values};
 use crate::metrics::error_name;
 use crate::reply::Failure;
 use crate::session::Client;
+use crate::spans::{Ended, TracedCall};
 use crate::world;
 
 /// Threads count in different places, so that they do not wait for each other's memory.
@@ -80,8 +82,16 @@ impl Inner {
             Ok(_) => latency.unwrap_or_default(),
             Err(_) => world::now().saturating_duration_since(started),
         };
+        let _log = to.traced.map(|traced| traced.log_span().entered());
         if let Some(reason) = self.slow.reason(took, charge) {
             self.tell_slow(reason, to, client, took, outcome);
+        }
+        if let Some(traced) = to.traced {
+            end_spans(traced, to, client, started, outcome);
+        }
+        if let Some(audit) = &self.audit {
+            let failure = outcome.as_ref().err().map(|failure| (failure, to.consistency));
+            audited::call(audit, client, statements, failure);
         }
         if let [statement] = statements
             && let Some(statistics) = statement.statistics.get()
@@ -128,7 +138,7 @@ impl Inner {
             table: table.map(|table| format!("{}.{}", table.keyspace, table.name)),
             text: String::new(),
         };
-        self.slow.add(slow, to.statements.iter().map(|statement| &*statement.text));
+        self.slow.add(slow, to.statements.iter().map(|statement| statement.shown_text()));
     }
 
     /// Counts how long the tables of a call took, and what they gave.
@@ -164,4 +174,31 @@ impl Inner {
         }
         measured
     }
+}
+
+/// A call that is traced is answered.
+#[cold]
+fn end_spans(
+    traced: &TracedCall,
+    to: &Addressee<'_>,
+    client: &Client,
+    started: Instant,
+    outcome: &Result<Answer, Failure>,
+) {
+    let table = to.statements.iter().find_map(|statement| statement.tables().first());
+    traced.end(Ended {
+        took: world::now().saturating_duration_since(started),
+        client: client.address.ip().to_canonical(),
+        table: table.map(|table| (&*table.keyspace, &*table.name)),
+        text: to.statements.first().map(|statement| without_values(&statement.text)),
+        charge: to.charge.to_f64(),
+        rows: match outcome {
+            Ok(Answer { reply: Reply::Rows(rows), .. }) => Some(u64::from(rows.row_count)),
+            _ => None,
+        },
+        error: outcome
+            .as_ref()
+            .err()
+            .map(|failure| error_name(failure.response(to.consistency).kind.code())),
+    });
 }

@@ -50,7 +50,7 @@ fn failed(to: &Addressee<'_>, failure: &Failure, out: &mut BytesMut) -> Effect {
     let charge = if failure.is_throttled() { Charge::ZERO } else { to.charge };
     let (payload, mut space) = (to.payload_of_error(charge), Default::default());
     let payload = payload.pairs(&mut space);
-    Effect::error(&to.head(&[], payload), &failure.response(to.consistency), out)
+    Effect::error(&to.head(failure.warnings(), payload), &failure.response(to.consistency), out)
 }
 
 fn rows(to: &Addressee<'_>, head: &ResponseHead<'_>, rows: &Rows, out: &mut BytesMut) {
@@ -82,7 +82,12 @@ fn rows(to: &Addressee<'_>, head: &ResponseHead<'_>, rows: &Rows, out: &mut Byte
 }
 
 /// Appends PREPARED.
-pub(super) fn prepared(call: &Call<'_>, statement: &Statement, out: &mut BytesMut) {
+pub(super) fn prepared(
+    call: &Call<'_>,
+    statement: &Statement,
+    warnings: &[String],
+    out: &mut BytesMut,
+) {
     let plan = &statement.plan;
     let metadata = PreparedMetadata {
         id: &plan.id,
@@ -94,7 +99,7 @@ pub(super) fn prepared(call: &Call<'_>, statement: &Statement, out: &mut BytesMu
     let to = call.addressee();
     let (payload, mut space) = (to.payload(), Default::default());
     let payload = payload.pairs(&mut space);
-    to.head(&[], payload).prepared(&metadata, out);
+    to.head(warnings, payload).prepared(&metadata, out);
 }
 
 /// A change of the schema as the protocol tells it.

@@ -4,7 +4,7 @@
 //! as a future. What may take long (scans, definitions, passwords) goes to threads of its own.
 
 use std::cell::Cell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::slice;
 use std::sync::Arc;
 
@@ -12,14 +12,13 @@ use bytes::BytesMut;
 use coordinator::{Answer, Bounds, ExecuteError, Executed, Executor, RequestContext};
 use cql::ast::BatchKind;
 use plan::expression::bound_count;
-use plan::{BatchItem, BatchLimits, BindContext, Plan};
+use plan::{BatchItem, BatchLimits, BindContext, Plan, WriteWatch};
 use protocol::{
     ErrorResponse, Frame, QueryParameters, Request, RequestMessage, ResponseHead, StatementSource,
     Version, WriteType,
 };
 use replica::{Asking, CommitError, Reach, WithoutRoom};
 use schema::Schema;
-use schema::system::StatementFacts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use units::{Charge, ReadStrength, Work};
 
@@ -28,22 +27,24 @@ use super::bounds::{Apart, InTurn, OwnThread};
 use super::cache::{PreparedStatements, Statement};
 use super::call::{self, AnswerPayload, Call, strength};
 use super::counting::Spent;
+use super::guardrails::{Guard, GuardCounts};
 use super::plans::Patience;
 use super::promised::PromisedCall;
-use super::running::{RunningQueries, RunningQuery};
-use super::slow::{SlowStatement, SlowStatements, Thresholds};
+use super::running::RunningQueries;
+use super::slow::{SlowStatements, Thresholds};
 use super::table_counters::Traffic;
 use super::traces::TraceKeeper;
 use super::values::Bound;
-use super::{access, consistency, encode, held_back, plans, role_statements};
-use crate::auth::{LoginGate, RoleKeeper};
-use crate::config::{Payload, ServerRetry, Timeouts};
+use super::{access, audited, consistency, encode, held_back, plans, role_statements};
+use crate::audit::Audit;
+use crate::auth::{LoginGate, RoleKeeper, Seats};
+use crate::config::{Guardrails, Payload, ServerRetry, Timeouts};
 use crate::connection::Wait;
 use crate::gather::Gatherer;
 use crate::load::{GRAIN_BYTES, Load, Overload};
-use crate::log;
 use crate::reply::{Failure, Needs, login_refused};
-use crate::session::{Client, Effect, Statements, Step, Turn};
+use crate::session::{Client, Effect, LoggedIn, Statements, Step, Turn};
+use crate::spans::Tracer;
 use crate::world::{self, Uuids};
 
 /// How often a statement whose table is altered again and again is planned anew before its client is told to
@@ -54,7 +55,7 @@ const PLANS_MAX: u32 = 10;
 const ELSEWHERE_MAX: usize = 256;
 
 /// Scans that were begun and not ended; of these a few run at a time, in turns.
-const SCANS_BEGUN_MAX: usize = 32;
+pub(super) const SCANS_BEGUN_MAX: usize = 32;
 
 /// What an engine is made of.
 pub(crate) struct Parts {
@@ -80,10 +81,24 @@ pub(crate) struct Parts {
     pub(crate) is_cosmos: bool,
     /// Which statements are told of because they took long or cost much.
     pub(crate) slow: Thresholds,
+    /// What people may do.
+    pub(crate) rules: Rules,
     /// Where the node stands.
     pub(crate) data_center: Arc<str>,
     /// Asks other nodes for what they compute; a node that runs alone asks nobody.
     pub(crate) gatherer: Option<Arc<Gatherer>>,
+}
+
+/// What people may do, and what is kept of it.
+pub(crate) struct Rules {
+    /// What statements may ask for.
+    pub(crate) guardrails: Guardrails,
+    /// Who did what, if that is kept.
+    pub(crate) audit: Option<Audit>,
+    /// What roles may have at once.
+    pub(crate) seats: Arc<Seats>,
+    /// Takes spans of requests, if somebody collects them.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// Whether and how requests are charged.
@@ -103,14 +118,20 @@ pub(crate) struct Engine(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) executor: Arc<Executor>,
     pub(super) roles: Arc<RoleKeeper>,
-    gate: Arc<LoginGate>,
+    pub(super) gate: Arc<LoginGate>,
     uuids: Arc<Uuids>,
     pub(super) timeouts: Timeouts,
     batch_limits: BatchLimits,
-    prepared: PreparedStatements,
+    pub(super) prepared: PreparedStatements,
     pub(super) traffic: Traffic,
     pub(super) spent: Spent,
     pub(super) slow: SlowStatements,
+    /// What statements may ask for, if that is looked at.
+    pub(super) guardrails: Option<Box<Guardrails>>,
+    pub(super) guarded: GuardCounts,
+    /// Who did what, if that is kept.
+    pub(super) audit: Option<Arc<Audit>>,
+    pub(super) seats: Arc<Seats>,
     pub(super) running: Arc<RunningQueries>,
     /// Turns of scans: so many run at a time.
     pub(super) scans: Arc<Semaphore>,
@@ -120,8 +141,8 @@ pub(super) struct Inner {
     pub(super) charging: Charging,
     /// Places for requests that wait: for the log, for a thread, for their budget.
     pub(super) waiting: Arc<Semaphore>,
-    waiting_max: usize,
-    scans_max: usize,
+    pub(super) waiting_max: usize,
+    pub(super) scans_max: usize,
     /// Of these, how many may wait for their budget.
     pub(super) waiting_for_budget: Arc<Semaphore>,
     pub(super) load: Arc<Load>,
@@ -130,6 +151,7 @@ pub(super) struct Inner {
     pub(super) data_center: Arc<str>,
     /// Asks other nodes for what they compute; a node that runs alone asks nobody.
     pub(super) gatherer: Option<Arc<Gatherer>>,
+    pub(super) tracer: Option<Arc<Tracer>>,
 }
 
 /// How far a call came, and how long its client waits for the rest.
@@ -155,6 +177,12 @@ impl Engine {
             parts.address,
             parts.timeouts.write,
         );
+        let Rules { guardrails, audit, seats, tracer } = parts.rules;
+        let audit = audit.map(Arc::new);
+        let told = audit.clone();
+        parts.gate.set_witness(Box::new(move |client, name, error| {
+            audited::login(told.as_deref(), client, name, Some(error));
+        }));
         Engine(Arc::new(Inner {
             traces,
             executor: parts.executor,
@@ -167,6 +195,10 @@ impl Engine {
             traffic: Traffic::default(),
             spent: Spent::default(),
             slow: SlowStatements::new(parts.slow),
+            guarded: GuardCounts::default(),
+            audit,
+            seats,
+            guardrails: (guardrails != Guardrails::off()).then(|| Box::new(guardrails)),
             running: Arc::default(),
             waiting_max: parts.waiting_max,
             scans_max: parts.scans_max,
@@ -180,81 +212,8 @@ impl Engine {
             is_cosmos: parts.is_cosmos,
             data_center: parts.data_center,
             gatherer: parts.gatherer,
+            tracer,
         }))
-    }
-
-    /// What the prepared statements cost.
-    pub(crate) fn statement_facts(&self) -> Vec<StatementFacts> {
-        let facts = |statement: Arc<Statement>| {
-            let totals = statement.statistics.get()?.totals();
-            Some(StatementFacts {
-                id: u128::from_be_bytes(statement.plan.id),
-                text: statement.text.to_string(),
-                calls: totals.calls,
-                charge_total: totals.charge.to_f64(),
-                charge_average: totals.charge.to_f64() / totals.calls.max(1) as f64,
-                charge_p99: totals.charge_p99.to_f64(),
-                rows: totals.rows,
-                bytes: totals.bytes,
-                throttled: totals.throttled,
-            })
-        };
-        self.0.prepared.all().into_iter().filter_map(facts).collect()
-    }
-
-    /// Request units that were spent since the start, and requests that were refused because their budget was.
-    pub(crate) fn spent(&self) -> (f64, u64) {
-        self.0.spent.totals()
-    }
-
-    /// Statements that took long or cost much lately.
-    pub(crate) fn slow_statements(&self) -> Vec<SlowStatement> {
-        self.0.slow.list()
-    }
-
-    /// How many there were since the start.
-    pub(crate) fn slow_count(&self) -> u64 {
-        self.0.slow.count()
-    }
-
-    /// What requests came to, table by table.
-    pub(crate) fn traffic(&self) -> &Traffic {
-        &self.0.traffic
-    }
-
-    /// The requests that run now, but for those that are over in the turn of their connection.
-    pub(crate) fn running(&self) -> Vec<RunningQuery> {
-        self.0.running.list(world::now())
-    }
-
-    /// Works out the rates of requests; to be called every [`TICK`](super::TICK).
-    pub(crate) fn tick(&self) {
-        let schema = self.0.executor.schema();
-        self.0.traffic.tick(|table| schema.table_by_id(table).is_some());
-    }
-
-    /// Requests that wait, and how many may.
-    pub(crate) fn waiting(&self) -> (usize, usize) {
-        let max = self.0.waiting_max;
-        (max.saturating_sub(self.0.waiting.available_permits()), max)
-    }
-
-    /// Long reads that have a turn, how many may, and how many wait for one.
-    pub(crate) fn scanning(&self) -> (usize, usize, usize) {
-        let max = self.0.scans_max;
-        let turns = max.saturating_sub(self.0.scans.available_permits());
-        let begun = SCANS_BEGUN_MAX.saturating_sub(self.0.scans_begun.available_permits());
-        (turns, max, begun.saturating_sub(turns))
-    }
-
-    /// Prepared statements that had to go.
-    pub(crate) fn evicted_count(&self) -> u64 {
-        self.0.prepared.evicted_count()
-    }
-
-    /// Prepared statements kept.
-    pub(crate) fn prepared_count(&self) -> usize {
-        self.0.prepared.count()
     }
 
     /// The first step of a call whose statements are planned. `place`: among all that wait, if it has one already; it
@@ -269,7 +228,7 @@ impl Engine {
     ) -> Step {
         if call.frame.body.len() >= GRAIN_BYTES && self.0.load.is_full() {
             let failure = self.0.too_much(Overload::Memory);
-            return Step::Answered(encode::error(&call, &failure, out));
+            return self.0.refused(&call, &failure, out);
         }
         // A change that is in the log waits whether there is a place for it or not: so it has one before.
         let is_change = match call.statements {
@@ -311,17 +270,18 @@ impl Engine {
             Executed::Done(answer) => Step::Answered(self.0.answer_call(&call, &Ok(answer), out)),
             Executed::Pending(pending, None) => {
                 let (inner, call, place) = (Arc::clone(&self.0), call.to_owned(), place.take());
+                call.is_owed.set(true);
                 Step::Promised(Box::new(PromisedCall { inner, call, pending, patience, place }))
             }
             // Not here: its outcome was promised to the connection.
             Executed::Pending(pending, outcome) => {
-                let finish =
-                    Arc::clone(&self.0).finish(call.to_owned(), pending, outcome, patience);
-                Step::Waits(Box::pin(finish))
+                let call = call.to_owned();
+                call.is_owed.set(true);
+                Step::Waits(Box::pin(Arc::clone(&self.0).finish(call, pending, outcome, patience)))
             }
             Executed::NoRoom(_) if throws => {
                 let failure = self.0.too_much(Overload::Memory);
-                Step::Answered(encode::error(&call, &failure, out))
+                self.0.refused(&call, &failure, out)
             }
             Executed::NoRoom(busy) => {
                 let (inner, place) = (Arc::clone(&self.0), place.take());
@@ -357,8 +317,9 @@ impl Statements for Engine {
         turn: Turn<'_>,
         out: &mut BytesMut,
     ) -> Step {
-        let Turn { arrived: started, answer_to, throws, was_slowed, place, .. } = turn;
+        let Turn { arrived: started, answer_to, throws, was_slowed, place, is_again } = turn;
         let trace = message.tracing.then(|| self.0.traces.begin(started));
+        let traced = self.0.tracer.as_ref().and_then(|tracer| tracer.begin(message));
         let work = Cell::default();
         let mut call = Call {
             client,
@@ -367,6 +328,7 @@ impl Statements for Engine {
             statements: &[],
             started,
             trace: trace.as_ref(),
+            traced: traced.as_ref(),
             work: &work,
             tells_charge: match self.0.charging.payload {
                 Payload::Asked => call::asks_for_charge(message),
@@ -379,14 +341,21 @@ impl Statements for Engine {
             gathered: None,
             answer_to: Some(answer_to),
             route: None,
+            audit: self.0.audit.as_ref(),
         };
         if let Some(parameters) = call.parameters() {
             work.set(Work::new(strength(parameters.consistency)));
             if let Some(state) = parameters.paging_state
                 && let Err(error) = self.0.executor.check_paging_state(state)
             {
-                return Step::Answered(encode::error(&call, &Failure::from(error), out));
+                return self.0.refused(&call, &Failure::from(error), out);
             }
+        }
+        let seat = client.seat.as_ref().filter(|_| !is_again);
+        if let Some(seat) = seat
+            && let Err(failure) = call.pay(seat)
+        {
+            return self.0.refused(&call, &failure, out);
         }
         let schema = self.0.executor.schema();
         let found: Vec<Arc<Statement>>;
@@ -396,12 +365,27 @@ impl Statements for Engine {
             _ => self.0.statement(&call, &schema).map(Found::One),
         };
         match statements {
-            Err(failure) => return Step::Answered(encode::error(&call, &failure, out)),
+            Err(failure) => {
+                let paid = seat.map_or(Ok(()), |seat| call.pay_found(seat));
+                return self.0.refused(&call, paid.as_ref().err().unwrap_or(&failure), out);
+            }
             Ok(Found::One(statement)) => {
                 one = statement;
                 call.statements = slice::from_ref(&one);
+                if let Some(seat) = seat
+                    && let Err(failure) = call.pay_found(seat)
+                {
+                    return self.0.refused(&call, &failure, out);
+                }
                 if let Request::Prepare { .. } = message.request {
-                    encode::prepared(&call, &one, out);
+                    let warnings = match self.0.guard_prepared(client, &one, &schema) {
+                        Ok(warnings) => warnings,
+                        Err(failure) => return self.0.refused(&call, &failure, out),
+                    };
+                    // Not before: whoever knows its id could run what was refused.
+                    self.0.prepared.put(&one);
+                    encode::prepared(&call, &one, &warnings, out);
+                    self.0.audit_prepared(client, &one);
                     self.0.traces.keep(&call);
                     return Step::Answered(Effect::none());
                 }
@@ -447,15 +431,17 @@ impl Statements for Engine {
 
     fn log_in(
         &self,
-        address: IpAddr,
+        address: SocketAddr,
         name: &str,
         password: &str,
-    ) -> Wait<Result<Arc<str>, ErrorResponse>> {
-        let (gate, role) = (Arc::clone(&self.0.gate), name.to_owned());
-        let checked = gate.log_in(address, name.to_owned(), password.to_owned());
+    ) -> Wait<Result<LoggedIn, ErrorResponse>> {
+        let (inner, name) = (Arc::clone(&self.0), name.to_owned());
+        let checked = Arc::clone(&inner.gate).log_in(address, name.clone(), password.to_owned());
         Box::pin(async move {
-            let outcome = checked.await;
-            log::login(address, &role, outcome.as_ref().err());
+            // The gate tells of what fails by itself.
+            let role = checked.await.map_err(|error| login_refused(&error))?;
+            let outcome = inner.seat(role);
+            audited::login(inner.audit.as_deref(), address, &name, outcome.as_ref().err());
             outcome.map_err(|error| login_refused(&error))
         })
     }
@@ -472,7 +458,7 @@ enum Found {
 }
 
 impl Inner {
-    /// The statement that a request means; kept, if it is to be.
+    /// The statement that a request means.
     fn statement(&self, call: &Call<'_>, schema: &Schema) -> Result<Arc<Statement>, Failure> {
         match &call.message.request {
             Request::Execute { id, parameters, .. } => {
@@ -487,9 +473,7 @@ impl Inner {
             }
             Request::Prepare { text, keyspace } => {
                 let keyspace = keyspace.or(call.client.keyspace.as_deref());
-                let statement = Arc::new(self.plan_text(call, text, schema, keyspace)?);
-                self.prepared.put(&statement);
-                Ok(statement)
+                Ok(Arc::new(self.plan_text(call, text, schema, keyspace)?))
             }
             Request::Batch(_)
             | Request::Startup(_)
@@ -548,10 +532,11 @@ impl Inner {
     pub(super) fn with_plan<T>(
         &self,
         call: &Call<'_>,
+        watch: Option<&dyn WriteWatch>,
         use_plan: impl FnOnce(Plan<'_>, Option<i64>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let Some(parameters) = call.parameters() else { return Err(Failure::Bug) };
-        let context = self.context(Some(parameters), call.frame.version);
+        let context = BindContext { watch, ..self.context(Some(parameters), call.frame.version) };
         let given_us = context.default_timestamp_us.is_none().then_some(context.now_us);
         match (&call.message.request, call.statements) {
             (Request::Batch(batch), statements) => {
@@ -605,6 +590,7 @@ impl Inner {
             uuids: &*self.uuids,
             protocol_version: version.number(),
             batch_limits: self.batch_limits,
+            watch: None,
         }
     }
 
@@ -614,8 +600,11 @@ impl Inner {
         schema: &Schema,
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
-        let run = |plan: Plan<'_>, given_us| self.run_plan(call, plan, given_us, schema, pace);
-        let mut ran = self.with_plan(call, run);
+        let guard = self.guard_of(call.client);
+        let run = |plan: Plan<'_>, given_us| {
+            self.run_guarded(call, guard.as_ref(), plan, given_us, schema, pace)
+        };
+        let mut ran = self.with_plan(call, guard.as_ref().map(Guard::watch), run);
         if is_stale(&ran) {
             return self.run_again(call, pace);
         }
@@ -638,14 +627,41 @@ impl Inner {
                 _ => vec![self.statement(call, &schema)?],
             };
             let call = Call { statements: &statements, ..*call };
-            let run =
-                |plan: Plan<'_>, given_us| self.run_plan(&call, plan, given_us, &schema, pace);
-            let ran = self.with_plan(&call, run);
+            let guard = self.guard_of(call.client);
+            let run = |plan: Plan<'_>, given_us| {
+                self.run_guarded(&call, guard.as_ref(), plan, given_us, &schema, pace)
+            };
+            let ran = self.with_plan(&call, guard.as_ref().map(Guard::watch), run);
             if tries == PLANS_MAX || !is_stale(&ran) {
                 return ran;
             }
             tries += 1;
         }
+    }
+
+    /// Runs a plan that its client may run, and that asks for no more than it may.
+    #[inline]
+    fn run_guarded(
+        &self,
+        call: &Call<'_>,
+        guard: Option<&Guard<'_>>,
+        mut plan: Plan<'_>,
+        given_us: Option<i64>,
+        schema: &Schema,
+        pace: Pace<'_>,
+    ) -> Result<Ran, Failure> {
+        access::ensure(&self.roles, call.client, &plan, schema)?;
+        let Some(guard) = guard else { return self.run_plan(call, plan, given_us, schema, pace) };
+        let warnings = guard.check(call, &mut plan, schema)?;
+        let mut ran = self.run_plan(call, plan, given_us, schema, pace)?;
+        if let Executed::Done(answer) = &mut ran.executed {
+            answer.warnings.splice(0..0, warnings);
+        }
+        // What could not run here runs again.
+        if matches!(ran.executed, Executed::Done(_) | Executed::Pending(..)) {
+            guard.count_warnings();
+        }
+        Ok(ran)
     }
 
     fn run_plan(
@@ -657,7 +673,6 @@ impl Inner {
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
         let Some(parameters) = call.parameters() else { return Err(Failure::Bug) };
-        access::ensure(&self.roles, call.client, &plan, schema)?;
         if let Some(kind) = plans::level_kind(&plan) {
             consistency::check(kind, parameters.consistency, parameters.serial_consistency)?;
         }
@@ -678,7 +693,7 @@ impl Inner {
                 answer_to = None;
             }
         }
-        if matches!(pace, Pace::Inline) && plans::is_long(&plan) && !self.is_short_lookup(&plan) {
+        if matches!(pace, Pace::Inline) && plans::takes_long(&plan, &self.executor) {
             return Ok(Ran { executed: Executed::TooLong, patience });
         }
         if let Plan::Roles(statement) = &plan {
@@ -705,6 +720,7 @@ impl Inner {
                 is_strong: strength(parameters.consistency) == ReadStrength::Strong,
                 confirmed: call.confirmed,
                 may_wait: matches!(pace, Pace::Own(_)),
+                trace: call.traced.map(|traced| traced.running()),
             },
             given_us,
             bounds,
@@ -721,6 +737,7 @@ impl Inner {
             },
         };
         let is_truncate = matches!(plan, Plan::Truncate(_));
+        let _log = call.traced.map(|traced| traced.log_span().entered());
         let executed = match self.executor.execute(plan, &request) {
             Err(ExecuteError::Commit(CommitError::Unavailable { .. })) if is_truncate => {
                 return Err(Failure::TruncateUnavailable);
@@ -763,11 +780,6 @@ impl Inner {
             }
             error => Failure::of_execution(error, write_type, needs),
         }
-    }
-
-    /// Whether a read looks long and is not: an index names the few rows it wants.
-    fn is_short_lookup(&self, plan: &Plan<'_>) -> bool {
-        matches!(plan, Plan::Select(select) if self.executor.is_short_lookup(select))
     }
 
     /// Appends the answer of a call that is done, and accounts for it.

@@ -32,7 +32,7 @@ impl Engine {
         }
         let gatherer = self.0.gatherer.as_ref()?;
         // Nobody is asked for what the client may not see, or what cannot be.
-        let allowed = self.0.with_plan(call, |plan, _| match &plan {
+        let allowed = self.0.with_plan(call, None, |plan, _| match &plan {
             Plan::Select(_) => self.0.may_read(call, &plan),
             _ => Err(Failure::Bug),
         });

@@ -10,7 +10,6 @@ use replica::Busy;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::call::Call;
-use super::encode;
 use super::engine::Inner;
 use crate::load::Overload;
 use crate::reply::Failure;
@@ -40,7 +39,7 @@ impl Inner {
         let until = call.started + self.timeouts.write;
         if throws || world::now() >= until {
             let overload = if throws { Overload::Memory } else { Overload::Time };
-            return Step::Answered(encode::error(call, &self.too_much(overload), out));
+            return self.refused(call, &self.too_much(overload), out);
         }
         let place = Arc::clone(&self.waiting).acquire_owned();
         Step::HeldBack(Box::pin(async move {

@@ -4,10 +4,11 @@
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
 //! [`promised`] (what waits for the log), [`running`] (what is shown while it runs), [`held_back`] (what there is no room for), [`apart`] (what takes
 //! long), [`bounds`] (what a request may take), [`encode`] (answers as messages), [`access`] (who may),
-//! [`consistency`] (which levels make no sense), [`levels`] (what they need), [`confirm`] (what strong reads wait for), [`routing`] (which node to ask), [`role_statements`], [`counting`], [`table_counters`] and [`slow`] (what a call came to),
-//! [`trace`], [`traces`].
+//! [`consistency`] (which levels make no sense), [`guardrails`] (what may be asked for), [`levels`] (what they need), [`confirm`] (what strong reads wait for), [`routing`] (which node to ask), [`role_statements`], [`counting`], [`table_counters`] and [`slow`] (what a call came to), [`audited`] (who did what), [`shown`],
+//! [`trace`], [`traces`], [`explaining`] (EXPLAIN for the dashboard).
 mod access;
 mod apart;
+mod audited;
 mod bounds;
 mod budget_queue;
 mod cache;
@@ -17,7 +18,9 @@ mod consistency;
 mod counting;
 mod encode;
 mod engine;
+mod explaining;
 mod gathering;
+mod guardrails;
 mod held_back;
 mod levels;
 mod plans;
@@ -25,6 +28,7 @@ mod promised;
 mod role_statements;
 mod routing;
 mod running;
+mod shown;
 mod slow;
 mod statistics;
 mod table_counters;
@@ -33,7 +37,9 @@ mod traces;
 mod values;
 
 pub(crate) use encode::schema_change;
-pub(crate) use engine::{Charging, Engine, Parts};
+pub(crate) use engine::{Charging, Engine, Parts, Rules};
+pub(crate) use explaining::Explanation;
 pub(crate) use running::RunningQuery;
+pub(crate) use shown::People;
 pub(crate) use slow::{SlowStatement, Thresholds};
 pub(crate) use table_counters::{Distribution, Rate, TICK, TableCounters};

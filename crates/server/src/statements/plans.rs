@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use coordinator::Executor;
 use cql::ast::BatchKind;
 use plan::{BatchPlan, LogicalPartitions, ModifyPlan, Plan, SelectPlan};
 use protocol::WriteType;
@@ -52,8 +53,13 @@ pub(super) fn may_read_after(plan: &Plan<'_>) -> bool {
     conditional.as_ref().is_some_and(|conditional| conditional.may_want_first_row())
 }
 
-/// Whether a plan may take long.
-pub(super) fn is_long(plan: &Plan<'_>) -> bool {
+/// Whether a plan may take long. A read may look so and does not: an index names the few rows that it wants.
+pub(super) fn takes_long(plan: &Plan<'_>, executor: &Executor) -> bool {
+    is_long(plan) && !matches!(plan, Plan::Select(it) if executor.is_short_lookup(it))
+}
+
+/// Whether a plan looks as if it may take long.
+fn is_long(plan: &Plan<'_>) -> bool {
     match plan {
         Plan::Select(select) => is_long_read(select),
         // They write files, or hash passwords.

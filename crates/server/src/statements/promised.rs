@@ -51,6 +51,7 @@ impl Inner {
         outcome: Option<OutcomeReceiver>,
         patience: Patience,
     ) -> Finished {
+        call.is_owed.set(true);
         // Its outcome would have been promised to a connection, which it has none of.
         let Some(outcome) = outcome else { return self.finished(&call, Err(Failure::Bug)) };
         let outcome = match tokio::time::timeout_at(patience.until.into(), outcome).await {
@@ -70,7 +71,8 @@ impl Inner {
             let head = call.bare_head();
             let concluded = tokio::task::spawn_blocking(move || {
                 let confirmed = if is_here { vec![set] } else { Vec::new() };
-                let reach = Reach { is_strong: true, confirmed: &confirmed, may_wait: true };
+                let reach =
+                    Reach { is_strong: true, confirmed: &confirmed, may_wait: true, trace: None };
                 let outcome = inner.conclude(&call, pending, patience, outcome, reach);
                 inner.finished(&call, outcome)
             });
@@ -119,6 +121,7 @@ impl Inner {
         let to = call.addressee();
         let effect = encode::answer(&to, &outcome, out);
         let latency = self.count(&to, call.client(), call.started, &outcome);
+        call.is_owed.set(false);
         if call.trace.is_some() {
             let kept = call.with(|call| {
                 self.traces.keep(&call);

@@ -3,6 +3,7 @@
 //! A request that is served in the turn of its connection is not among them, unless it is about the tables that the node
 //! computes: it is over before anybody could look, and to write down that it runs would cost it more than it is worth.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -91,7 +92,11 @@ pub(super) fn task_of(call: &Call<'_>) -> String {
     let mut task = match &call.message.request {
         Request::Query { text, parameters } => {
             let page_size = parameters.page_size.unwrap_or(-1);
-            format!("QUERY {} [pageSize = {page_size}]", cut(text))
+            let shown = match call.statements {
+                [statement] => statement.shown_text(),
+                _ => Cow::Borrowed(*text),
+            };
+            format!("QUERY {} [pageSize = {page_size}]", cut(&shown))
         }
         Request::Execute { id, parameters, .. } => {
             let count = parameters.values.count();

@@ -1,6 +1,7 @@
 //! Statements that took long or cost much: told in the log, and kept for `system_helenus.slow_statements`. What they
 //! were about is hidden, unless somebody wants it otherwise: a log is read by more people than a table.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ impl SlowStatements {
     pub(super) fn add<'t>(
         &self,
         mut statement: SlowStatement,
-        texts: impl Iterator<Item = &'t str>,
+        texts: impl Iterator<Item = Cow<'t, str>>,
     ) {
         for text in texts {
             let room = TEXT_CHARS_MAX.saturating_sub(statement.text.chars().count());
@@ -96,8 +97,8 @@ impl SlowStatements {
                 statement.text.push_str("; ");
             }
             let shown = match self.thresholds.shows_values {
-                true => text.to_owned(),
-                false => without_values(text),
+                true => text,
+                false => Cow::Owned(without_values(&text)),
             };
             statement.text.extend(shown.chars().take(room));
         }
@@ -137,7 +138,7 @@ impl SlowStatements {
 }
 
 /// The text of a statement with `?` in the place of its literals. Names in quotes stay, comments go.
-fn without_values(text: &str) -> String {
+pub(super) fn without_values(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -276,7 +277,8 @@ mod tests {
                 table: None,
                 text: String::new(),
             };
-            slow.add(statement, ["SELECT 1", &"x".repeat(2 * TEXT_CHARS_MAX)].into_iter());
+            let texts = ["SELECT 1".to_owned(), "x".repeat(2 * TEXT_CHARS_MAX)];
+            slow.add(statement, texts.into_iter().map(Cow::Owned));
         }
         let kept = slow.list();
         assert_eq!((kept.len(), kept[0].number), (KEPT_MAX, 11));

@@ -103,7 +103,7 @@ fn request_name(call: &Call<'_>) -> &'static str {
 fn parameters(call: &Call<'_>) -> String {
     let mut out = String::from("{");
     if let [statement] = call.statements {
-        let _ = write!(out, "'query': {}, ", quoted(&statement.text));
+        let _ = write!(out, "'query': {}, ", quoted(&statement.shown_text()));
     }
     if let Some(QueryParameters { consistency, serial_consistency, page_size, .. }) =
         call.parameters()

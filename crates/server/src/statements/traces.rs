@@ -125,6 +125,7 @@ impl Writer {
             uuids: &*self.uuids,
             protocol_version: Version::NEWEST.number(),
             batch_limits: BatchLimits::default(),
+            watch: None,
         };
         let plan = statement.plan.bind(&plan::NoValues, &context)?;
         let request = RequestContext {

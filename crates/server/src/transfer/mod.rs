@@ -113,7 +113,7 @@ impl AskedNode {
             }
         };
         let login = self.credentials.login(std::env::var(password::VARIABLE).ok())?;
-        Ok(Target { address, login, trust, patience })
+        Ok(Target { address, login, trust, patience, cancelled: None })
     }
 
     /// What the node says of itself, asked with a statement.
