@@ -12,6 +12,15 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
     run_visibly(&mut command)
 }
 
+/// Rests between faults are so many times longer while a cluster is soaked.
+const SOAK_CALM: u64 = 20;
+
+/// What has chaos run for long with few faults, and look at what must not grow.
+pub(crate) fn soak_words(seed: u64, minutes: u64) -> Vec<String> {
+    let words = [("--seed", seed), ("--minutes", minutes), ("--calm", SOAK_CALM)];
+    words.into_iter().flat_map(|(word, number)| [word.to_owned(), number.to_string()]).collect()
+}
+
 /// The server with all assertions, quick, and built without the whole-program step; or what `HELENUS_E2E_BINARY` names.
 fn build() -> Result<PathBuf, String> {
     if let Some(binary) = std::env::var_os("HELENUS_E2E_BINARY") {

@@ -6,7 +6,7 @@
 //! Reading order: [`report`] (what a run prints and counts), [`process`] (running programs), [`suite`] (format, lints,
 //! Rust tests, and the whole test command), [`e2e`] (the drivers), [`bench`], [`instructions`], [`microbench`], [`overhead`]
 //! and [`pressure`],
-//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`chaos`], [`splits`], [`cluster_figures`], [`upgrade`] and [`fuzz`], and [`proof`], which runs several of them.
+//! then the small chores [`conformance`], [`differential`], [`crash`], [`simulate`], [`simulate_cluster`], [`chaos`], [`splits`], [`cluster_figures`], [`upgrade`], [`package`] and [`fuzz`], and [`proof`], which runs several of them.
 //! The tidy test is an ordinary test of this crate, in `tests/tidy.rs`.
 
 #![expect(
@@ -28,6 +28,7 @@ mod fuzz;
 mod instructions;
 mod microbench;
 mod overhead;
+mod package;
 mod place;
 mod power_loss;
 mod pressure;
@@ -92,6 +93,7 @@ The chores of the repository.
                                                  what splits cost those who read and write meanwhile, and whether every row is there
     cargo xtask cluster-figures [start|kills|drain|join|move]... [--kills N] [--drains N] [--megabytes N] [--seconds N]
                                                  four real processes: what clients see of kills, drains, joins and moves, beside what is wanted
+    cargo xtask package [--binary FILE]          the Debian package, in target/package; without a file from a release build
     cargo xtask upgrade --from COMMIT            a cluster of the binary of an older commit, upgraded node by node under load
     cargo xtask fuzz [TARGET] [SECONDS]          fuzz one decoder, or each of them; needs cargo-fuzz and a nightly toolchain
 
@@ -111,6 +113,7 @@ fn main() -> ExitCode {
         Some("check") => suite::check(),
         Some("fix") => suite::fix(),
         Some("e2e") => e2e::command(rest),
+        Some("package") => package::command(rest),
         Some("conformance") => conformance::command(rest),
         Some("differential") => differential::command(rest),
         Some("crash") => crash::command(rest),

@@ -54,6 +54,11 @@ pub(crate) fn is_there(program: impl AsRef<OsStr>, arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// Whether this machine is ours to install things on.
+pub(crate) fn is_root() -> bool {
+    is_there("sh", &["-c", "test \"$(id -u)\" = 0"])
+}
+
 /// The program and its arguments, as one would type them.
 fn told(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];

@@ -14,7 +14,9 @@ use std::time::Instant;
 use crate::process::{cargo, run_quietly, run_visibly};
 use crate::{Outcome, chaos, fuzz, place, simulate_cluster};
 
-const PARTS: [&str; 4] = ["model", "seeds", "chaos", "fuzz"];
+const PARTS: [&str; 5] = ["model", "seeds", "chaos", "soak", "fuzz"];
+/// So many minutes make a line of soak, with so much longer rests between faults than chaos has.
+const SOAK_MINUTES_A_LINE: u64 = 30;
 /// So many seeds make a line, and are lost at most when a proof is interrupted.
 const SEEDS_A_LINE: u64 = 500;
 const HEAD: &str = "date\tcommit\tpart\twhat\tcount\tseconds\tresult\n";
@@ -25,6 +27,7 @@ struct Wish {
     seeds: u64,
     chaos_runs: u64,
     chaos_minutes: f64,
+    soak_minutes: u64,
     fuzz_seconds: u64,
 }
 
@@ -36,6 +39,7 @@ impl Wish {
             seeds: 10_000,
             chaos_runs: 30,
             chaos_minutes: 4.0,
+            soak_minutes: 120,
             fuzz_seconds: 600,
         };
         let mut words = arguments.iter();
@@ -47,7 +51,7 @@ impl Wish {
             if word == "--quick" {
                 // What CI has time for: five minutes in all.
                 (wish.seeds, wish.chaos_runs) = (500, 1);
-                (wish.chaos_minutes, wish.fuzz_seconds) = (0.5, 5);
+                (wish.chaos_minutes, wish.soak_minutes, wish.fuzz_seconds) = (0.5, 0, 5);
                 continue;
             }
             let value = words.next().ok_or_else(|| format!("proof: {word} wants a number"))?;
@@ -60,6 +64,7 @@ impl Wish {
                     let minutes = value.parse().map_err(|_| format!("proof: {value} is no number"));
                     wish.chaos_minutes = minutes?;
                 }
+                "--soak" => wish.soak_minutes = number()?,
                 "--seconds" => wish.fuzz_seconds = number()?,
                 _ => return Err(format!("proof: no part and no option {word}")),
             }
@@ -175,7 +180,7 @@ impl Record {
     }
 }
 
-/// `cargo xtask proof [model|seeds|chaos|fuzz]... [--quick] [--seeds N] [--runs N] [--minutes M] [--seconds S]`.
+/// `cargo xtask proof [model|seeds|chaos|soak|fuzz]... [--quick] [--seeds N] [--runs N] [--minutes M] [--soak MINUTES] [--seconds S]`.
 pub(crate) fn command(arguments: &[String]) -> Outcome {
     let wish = Wish::parse(arguments)?;
     let mut record = Record::open()?;
@@ -184,6 +189,7 @@ pub(crate) fn command(arguments: &[String]) -> Outcome {
             "model" => model(&mut record)?,
             "seeds" => seeds(&mut record, &wish)?,
             "chaos" => chaos_runs(&mut record, &wish)?,
+            "soak" => soak(&mut record, &wish)?,
             _ => fuzzing(&mut record, &wish)?,
         }
     }
@@ -242,6 +248,19 @@ fn chaos_runs(record: &mut Record, wish: &Wish) -> Outcome {
         tried += u64::from(record.done("chaos", None) == before);
     }
     Ok(())
+}
+
+fn soak(record: &mut Record, wish: &Wish) -> Outcome {
+    let failures_before = record.failures.len();
+    loop {
+        let left = wish.soak_minutes.saturating_sub(record.done("soak", None));
+        if left == 0 || record.failures.len() > failures_before {
+            return Ok(());
+        }
+        let (seed, minutes) = (record.next_seed("soak"), left.min(SOAK_MINUTES_A_LINE));
+        let words = chaos::soak_words(seed, minutes);
+        record.run("soak", &format!("seed {seed}"), minutes, || chaos::command(&words))?;
+    }
 }
 
 fn fuzzing(record: &mut Record, wish: &Wish) -> Outcome {

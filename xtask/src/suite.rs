@@ -16,9 +16,12 @@ use crate::{Outcome, close};
 
 /// The workspace of the Rust drivers' scenarios, which cargo does not see from the root.
 const SCENARIOS: &str = "tests/e2e/rust/Cargo.toml";
+/// The program that drives a browser.
+const BROWSER: &str = "tests/e2e/browser/Cargo.toml";
 
 const FORMAT: [&str; 4] = ["fmt", "--all", "--", "--check"];
 const FORMAT_SCENARIOS: [&str; 6] = ["fmt", "--all", "--manifest-path", SCENARIOS, "--", "--check"];
+const FORMAT_BROWSER: [&str; 6] = ["fmt", "--all", "--manifest-path", BROWSER, "--", "--check"];
 const LINTS: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
 
@@ -69,7 +72,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     // The drivers come over the network while the compiler works.
     let installation = e2e::install_in_background(&parts);
     if wanted("format") {
-        cargo_step(&mut report, "format", &[&FORMAT, &FORMAT_SCENARIOS]);
+        cargo_step(&mut report, "format", &[&FORMAT, &FORMAT_SCENARIOS, &FORMAT_BROWSER]);
     }
     if wanted("lints") {
         cargo_step(&mut report, "lints", &[&LINTS]);
@@ -95,7 +98,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
 /// `cargo xtask check`.
 pub(crate) fn check() -> Outcome {
     let mut report = Report::default();
-    cargo_step(&mut report, "format", &[&FORMAT, &FORMAT_SCENARIOS]);
+    cargo_step(&mut report, "format", &[&FORMAT, &FORMAT_SCENARIOS, &FORMAT_BROWSER]);
     cargo_step(&mut report, "lints", &[&LINTS]);
     let tidy = ["test", "--package", "xtask", "--locked", "--test", "tidy"];
     rust_tests(&mut report, "rust tests", &tidy, SEED);
@@ -108,7 +111,8 @@ pub(crate) fn fix() -> Outcome {
         ["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"];
     run_visibly(&mut cargo(&fix))?;
     run_visibly(&mut cargo(&["fmt", "--all"]))?;
-    run_visibly(&mut cargo(&["fmt", "--all", "--manifest-path", SCENARIOS]))
+    run_visibly(&mut cargo(&["fmt", "--all", "--manifest-path", SCENARIOS]))?;
+    run_visibly(&mut cargo(&["fmt", "--all", "--manifest-path", BROWSER]))
 }
 
 /// The names that `--only` takes.

@@ -132,12 +132,12 @@ impl Demo {
         self.folder.join("nodes.log")
     }
 
-    fn log_text(&self) -> String {
+    pub(super) fn log_text(&self) -> String {
         std::fs::read_to_string(self.log()).unwrap_or_default()
     }
 
     /// What a scenario asks for, such as `KILL 3`.
-    fn do_it(&mut self, what: &str) -> Result<(), String> {
+    pub(super) fn do_it(&mut self, what: &str) -> Result<(), String> {
         let words: Vec<&str> = what.split(' ').collect();
         match words.as_slice() {
             ["KILL", node] => self.end(node, "-KILL"),

@@ -5,7 +5,17 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::place;
-use crate::process::{cargo, copy_files, is_there, run_quietly};
+use crate::process::{cargo, copy_files, is_root, is_there, run_quietly};
+
+/// How long the lists and packages of Debian are waited for, and other programs that install some.
+const APT_OPTIONS: [&str; 6] = [
+    "-o",
+    "Acquire::http::Timeout=30",
+    "-o",
+    "Acquire::Retries=1",
+    "-o",
+    "DPkg::Lock::Timeout=120",
+];
 
 /// What can be installed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +27,8 @@ pub(crate) enum Kit {
     Node,
     Go,
     Rust,
+    Browser,
+    Debian,
 }
 
 /// How an installation ended.
@@ -43,6 +55,8 @@ impl Kit {
             Kit::Node => "Node cassandra-driver",
             Kit::Go => "Go gocql",
             Kit::Rust => "Rust scylla and cdrs-tokio",
+            Kit::Browser => "Chromium, driven by fantoccini",
+            Kit::Debian => "Debian's tools for packages and units",
         }
     }
 
@@ -56,6 +70,8 @@ impl Kit {
             Kit::Node => "node",
             Kit::Go => "go",
             Kit::Rust => "rust",
+            Kit::Browser => "browser",
+            Kit::Debian => "debian",
         })
     }
 
@@ -69,6 +85,9 @@ impl Kit {
             Kit::Node => "node/package-lock.json",
             Kit::Go => "go/go.sum",
             Kit::Rust => "rust/Cargo.lock",
+            Kit::Browser => "browser/Cargo.lock",
+            // Nothing of it is ours.
+            Kit::Debian => "README.md",
         })
     }
 
@@ -86,11 +105,55 @@ impl Kit {
                 .then_some("Node with npm"),
             Kit::Go => (!is_there("go", &["version"])).then_some("Go"),
             Kit::Rust => None,
+            Kit::Browser => {
+                let is_whole =
+                    ["chromium", "chromedriver"].iter().all(|it| is_there(it, &["--version"]));
+                (!is_whole).then_some("Chromium with its driver")
+            }
+            Kit::Debian => {
+                let tools = ["dpkg-deb", "lintian", "systemd-analyze"];
+                let is_whole = tools.iter().all(|it| is_there(it, &["--version"]));
+                (!is_whole).then_some("lintian and systemd-analyze")
+            }
+        }
+    }
+
+    /// The packages of Debian that bring the runtime.
+    fn packages(self) -> &'static [&'static str] {
+        match self {
+            Kit::Browser => &["chromium", "chromium-driver", "fonts-liberation"],
+            Kit::Debian => &["lintian", "systemd"],
+            _ => &[],
+        }
+    }
+
+    /// Whether its runtime is installed by this program, if it can be.
+    pub(super) fn comes_from_debian(self) -> bool {
+        !self.packages().is_empty()
+    }
+
+    /// Has Debian install the runtime, where this is root's machine: one that is made for a run has no browser.
+    fn install_runtime(self) {
+        if self.packages().is_empty() || !is_root() || !is_there("apt-get", &["--version"]) {
+            return;
+        }
+        let apt = |words: &[&str]| {
+            let mut apt = Command::new("apt-get");
+            apt.env("DEBIAN_FRONTEND", "noninteractive").args(APT_OPTIONS).arg("--yes");
+            run_quietly(apt.args(words))
+        };
+        let install = [&["install", "--no-install-recommends"], self.packages()].concat();
+        // Lists that are not there, or are old, name packages that are gone. What is lacking afterwards is told.
+        if apt(&install).is_err() && apt(&["update"]).is_ok() {
+            let _ = apt(&install);
         }
     }
 
     /// Installs the kit, unless it is there already, and builds its scenario.
     pub(crate) fn install(self) -> KitState {
+        if self.lacking().is_some() {
+            self.install_runtime();
+        }
         if let Some(what) = self.lacking() {
             return KitState::Lacking { what };
         }
@@ -142,7 +205,9 @@ impl Kit {
                 run_quietly(Command::new("npm").args(quiet).current_dir(&folder))?;
             }
             // Their build downloads.
-            Kit::Go | Kit::Rust => {}
+            Kit::Go | Kit::Rust | Kit::Browser => {}
+            // Debian installed it.
+            Kit::Debian => {}
         }
         std::fs::write(&mark, recipe).map_err(|error| format!("{}: {error}", mark.display()))
     }
@@ -151,7 +216,7 @@ impl Kit {
     fn build(self) -> Result<(), String> {
         let folder = self.folder();
         match self {
-            Kit::Cqlsh | Kit::Python | Kit::PythonScylla => {}
+            Kit::Cqlsh | Kit::Python | Kit::PythonScylla | Kit::Debian => {}
             Kit::Java => {
                 let sources = place::scenarios().join("java");
                 run_quietly(
@@ -173,8 +238,9 @@ impl Kit {
                         .current_dir(place::scenarios().join("go")),
                 )?;
             }
-            Kit::Rust => {
-                let manifest = place::scenarios().join("rust/Cargo.toml");
+            Kit::Rust | Kit::Browser => {
+                let part = if self == Kit::Rust { "rust" } else { "browser" };
+                let manifest = place::scenarios().join(part).join("Cargo.toml");
                 run_quietly(
                     cargo(&["build", "--quiet", "--locked", "--manifest-path"])
                         .arg(manifest)

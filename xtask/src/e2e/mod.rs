@@ -2,12 +2,14 @@
 //!
 //! Reading order: [`kit`] (what is installed, and how), [`driver`] (which scenarios there are), [`server`] (the node
 //! under test), [`scenario`] (running one program and counting its checks), [`guide`] (the programs printed in
-//! `docs/guide`), [`tls`], [`cluster`].
+//! `docs/guide`), [`tls`], [`cluster`], [`dashboard`] (in a browser), [`package`] (for Debian).
 
 mod cluster;
+mod dashboard;
 mod driver;
 mod guide;
 mod kit;
+mod package;
 mod scenario;
 mod server;
 mod tls;
@@ -26,6 +28,8 @@ pub(crate) use server::{Server, build_server};
 const GUIDE: &str = "guide";
 const TLS: &str = "tls";
 const CLUSTER: &str = "cluster";
+const DASHBOARD: &str = "dashboard";
+const PACKAGE: &str = "package";
 
 /// What of the end-to-end tests is wanted.
 pub(crate) struct Parts {
@@ -33,6 +37,8 @@ pub(crate) struct Parts {
     guide: bool,
     tls: bool,
     cluster: bool,
+    dashboard: bool,
+    package: bool,
 }
 
 impl Parts {
@@ -42,11 +48,14 @@ impl Parts {
             guide: wanted(GUIDE),
             tls: wanted(TLS),
             cluster: wanted(CLUSTER),
+            dashboard: wanted(DASHBOARD),
+            package: wanted(PACKAGE),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.drivers.is_empty() && !self.guide && !self.tls && !self.cluster
+        self.drivers.is_empty()
+            && !(self.guide || self.tls || self.cluster || self.dashboard || self.package)
     }
 
     fn kits(&self) -> Vec<Kit> {
@@ -59,6 +68,12 @@ impl Parts {
         }
         if self.cluster {
             kits.extend(cluster::KITS);
+        }
+        if self.dashboard {
+            kits.extend(dashboard::KITS);
+        }
+        if self.package {
+            kits.extend(package::KITS);
         }
         kits.sort_unstable();
         kits.dedup();
@@ -79,7 +94,7 @@ pub(crate) fn part_names() -> Vec<String> {
     DRIVERS
         .iter()
         .map(|driver| driver.name)
-        .chain([GUIDE, TLS, CLUSTER])
+        .chain([GUIDE, TLS, CLUSTER, DASHBOARD, PACKAGE])
         .map(String::from)
         .collect()
 }
@@ -178,8 +193,12 @@ fn run_parts(report: &mut Report, parts: &Parts, kits: &BTreeMap<Kit, KitState>,
     if parts.guide {
         guide::run(report, target, &mut |report, kit, name| is_ready(report, kits, kit, name));
     }
-    let own: [(bool, &str, OwnPart); 2] =
-        [(parts.tls, TLS, tls::run), (parts.cluster, CLUSTER, cluster::run)];
+    let own: [(bool, &str, OwnPart); 4] = [
+        (parts.tls, TLS, tls::run),
+        (parts.cluster, CLUSTER, cluster::run),
+        (parts.dashboard, DASHBOARD, dashboard::run),
+        (parts.package, PACKAGE, package::run),
+    ];
     for (_, name, run) in own.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
         match target {
             Target::Own { binary } => {
@@ -197,6 +216,9 @@ type OwnPart = fn(&mut Report, &Path, &mut dyn FnMut(&mut Report, Kit, &str) -> 
 fn is_ready(report: &mut Report, kits: &BTreeMap<Kit, KitState>, kit: Kit, name: &str) -> bool {
     match kits.get(&kit) {
         Some(KitState::Ready { .. }) => return true,
+        Some(KitState::Lacking { what }) if kit.comes_from_debian() => report.lack(format!(
+            "{name}: this machine has no {what}, and Debian's packages did not come"
+        )),
         Some(KitState::Lacking { what }) => {
             report.skip(format!("{name}: this machine has no {what}"))
         }

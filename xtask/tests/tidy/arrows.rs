@@ -7,7 +7,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use crate::{assert_none, root};
 
 /// The table of ARCHITECTURE.md: a crate, and the crates it may use. Every crate may use `types`.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("types", &[]),
     ("protocol", &[]),
     ("cql", &[]),
@@ -25,6 +25,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("coordinator", &["plan", "partition", "replica", "units"]),
     ("cluster", &["partition", "replica"]),
     ("shell", &["protocol", "cql"]),
+    ("dashboard", &[]),
     (
         "server",
         &[
@@ -40,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "coordinator",
             "cluster",
             "shell",
+            "dashboard",
         ],
     ),
 ];
