@@ -71,11 +71,17 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let parts = Parts::chosen(&wanted);
     // The drivers come over the network while the compiler works.
     let installation = e2e::install_in_background(&parts);
+    let warm_up = wanted("lints").then(|| e2e::build_server_in_background(&parts)).flatten();
     if wanted("format") {
         cargo_step(&mut report, "format", &[&FORMAT, &FORMAT_SCENARIOS, &FORMAT_BROWSER]);
     }
     if wanted("lints") {
         cargo_step(&mut report, "lints", &[&LINTS]);
+    }
+    // Tests have the machine for themselves. Whether the build went well is told where the server is wanted.
+    if let Some(build) = warm_up {
+        let step = Step::start("build the server beside the lints");
+        step.end(if build.join().is_ok_and(|it| it.is_ok()) { "done" } else { "FAILED" });
     }
     if wanted("rust") {
         let all = ["test", "--workspace", "--locked", "--no-fail-fast"];

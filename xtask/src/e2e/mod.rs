@@ -140,6 +140,17 @@ pub(crate) fn install_in_background(parts: &Parts) -> Installation {
     Installation(thread.ok())
 }
 
+/// Starts to build the server that the parts need: the last step of that build has work for one core, and the lints have
+/// some for the other.
+pub(crate) fn build_server_in_background(
+    parts: &Parts,
+) -> Option<JoinHandle<Result<PathBuf, String>>> {
+    if parts.is_empty() {
+        return None;
+    }
+    std::thread::Builder::new().name("build".into()).spawn(build_server).ok()
+}
+
 /// Builds the server and runs the parts against it.
 pub(crate) fn run(report: &mut Report, parts: &Parts, installation: Installation) {
     if parts.is_empty() {
