@@ -12,11 +12,15 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use testkit::Node;
+use testkit::{Node, eventually};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_helenus");
+/// So long anything may take that does not fail.
+const SOON: Duration = Duration::from_secs(60);
+/// A person who sees nothing for so long presses Ctrl-C again.
+const PRESSED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A folder of its own for a test, which goes with it.
 struct Scratch(PathBuf);
@@ -475,22 +479,51 @@ impl Typed {
 
     /// Waits until the words were seen, and forgets everything up to them.
     fn wait_for(&mut self, words: &str) -> String {
+        let seen = self.seen_within(words, SOON);
+        seen.unwrap_or_else(|| panic!("{words:?} was not seen but {:?}", self.text))
+    }
+
+    /// The same; none if they are not seen for so long.
+    fn seen_within(&mut self, words: &str, within: Duration) -> Option<String> {
+        let begun = Instant::now();
         loop {
             if let Some(at) = self.text.find(words) {
                 let behind = self.text.split_off(at + words.len());
-                return std::mem::replace(&mut self.text, behind);
+                return Some(std::mem::replace(&mut self.text, behind));
             }
-            match self.seen.recv_timeout(Duration::from_secs(30)) {
-                Ok(bytes) => self.text.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(error) => panic!("{words:?} was not seen ({error}) but {:?}", self.text),
+            let left = within.saturating_sub(begun.elapsed());
+            let bytes = self.seen.recv_timeout(left).ok()?;
+            self.text.push_str(&String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    /// Presses Ctrl-C until the words are seen: what is pressed before a statement has begun does not end it.
+    fn interrupt_until(&mut self, process: u32, words: &str) {
+        let begun = Instant::now();
+        while begun.elapsed() < SOON {
+            signal("-INT", process);
+            if self.seen_within(words, PRESSED_AGAIN_AFTER).is_some() {
+                return;
             }
         }
+        panic!("{words:?} was not seen but {:?}", self.text);
     }
 }
 
 fn signal(which: &str, process: u32) {
     let done = Command::new("kill").args([which, &process.to_string()]).status().unwrap();
     assert!(done.success(), "{which} {process}");
+}
+
+/// Has a process do nothing at all until it is to go on. A signal that was sent was not yet heard.
+fn pause(process: u32) {
+    signal("-STOP", process);
+    let is_paused = || {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        let (_, state) = stat.rsplit_once(')').unwrap();
+        state.trim_start().starts_with('T').then_some(())
+    };
+    eventually("it is paused", SOON, is_paused).unwrap();
 }
 
 #[test]
@@ -528,15 +561,17 @@ fn a_person_at_a_terminal() {
     typed.wait_for("cql:shop> ");
     typed.type_keys("SELECT id FROM orders;\r");
     typed.wait_for("---MORE---");
+    // Whoever shows this has begun, and hears the first one.
     signal("-INT", child.id());
     typed.wait_for("(1 rows)");
     typed.wait_for("cql:shop> ");
     // An answer that does not come is not waited for, nor is what was typed behind it done; the shell goes on, over a connection of its own.
-    signal("-STOP", node.process_id().unwrap());
+    pause(node.process_id().unwrap());
     typed.type_keys("SELECT id FROM orders; CREATE TABLE later (id int PRIMARY KEY);\r");
-    typed.wait_for("later");
-    signal("-INT", child.id());
-    typed.wait_for("Cancelled");
+    // Letters are seen as they are typed; the next line is begun when all of them were taken.
+    typed.wait_for("KEY);");
+    typed.wait_for("\n");
+    typed.interrupt_until(child.id(), "Cancelled");
     typed.wait_for("cql:shop> ");
     signal("-CONT", node.process_id().unwrap());
     typed.type_keys("SELECT id FROM later;\r");
@@ -549,8 +584,11 @@ fn a_person_at_a_terminal() {
     typed.wait_for("cql:shop> ");
     typed.type_keys("HISTORY 2\r");
     typed.wait_for("SELECT nothing FROM orders;");
+    // Only who is asked for a line is told that there is none.
+    typed.wait_for("cql:shop> ");
     typed.type_keys("\x04");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let ended = eventually("the shell ends", SOON, || child.try_wait().unwrap()).unwrap();
+    assert_eq!(ended.code(), Some(0));
     let history = std::fs::read_to_string(folder.0.join(".helenus/cql_history")).unwrap();
     assert!(history.contains("FROM orders WHERE id = 2;"), "{history}");
     assert!(!history.contains("secret"), "{history}");
