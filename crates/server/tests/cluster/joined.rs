@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::Consistency;
 use serde_json::Value;
-use testkit::{Client, Cluster, Execution, Node, eventually};
+use testkit::{Client, Cluster, Ends, Execution, Node, eventually};
 
 use crate::support::{
-    Ends, MOVED_WITHIN, SOON, ask, cluster_of, create_keyspace, get_in_the_end, int, seed, tell,
+    MOVED_WITHIN, SOON, ask, cluster_of, create_keyspace, get_in_the_end, int, seed, tell,
 };
 use crate::workload::{define, run};
 

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::{Consistency, ErrorKind, Response};
-use testkit::{Client, Execution, eventually};
+use testkit::{Client, Ends, Execution, eventually};
 
-use crate::support::{Ends, SOON, ask, create_keyspace, first_set, leader, seed, tell, three};
+use crate::support::{SOON, ask, create_keyspace, first_set, leader, seed, tell, three};
 use crate::workload::{define, run};
 
 /// Answers for the clients of each node between two faults.

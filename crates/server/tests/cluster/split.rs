@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::Consistency;
-use testkit::{Cluster, Execution, eventually};
+use testkit::{Cluster, Ends, Execution, eventually};
 
-use crate::support::{Ends, SOON, ask, get_in_the_end, int, long, seed, tell, three};
+use crate::support::{SOON, ask, get_in_the_end, int, long, seed, tell, three};
 use crate::workload::{define, run};
 
 /// Answers for the clients of each node between two splits.

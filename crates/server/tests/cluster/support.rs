@@ -1,7 +1,6 @@
 //! What the tests of clusters share.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use protocol::{Consistency, ErrorResponse, Response};
@@ -36,15 +35,6 @@ pub(crate) fn three_with(settings: &[&str]) -> Cluster {
 pub(crate) fn cluster_of(count: u8, settings: &[&str]) -> Cluster {
     let settings: Vec<&str> = PATIENT.iter().chain(settings).copied().collect();
     Cluster::start(Path::new(env!("CARGO_BIN_EXE_helenus")), count, &settings).unwrap()
-}
-
-/// Has others stop when it goes: threads that run until then must end though the test does not go on.
-pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 /// What a statement got: rows, or an error of the server. The outer error is that of the connection.
