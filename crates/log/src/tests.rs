@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -503,11 +503,13 @@ fn a_lone_writer_waits_for_one_sync_and_many_share_one() {
     let end = append(&log, 1, 10).unwrap();
     log.sync_through(end).unwrap();
     assert_eq!(disk.syncs(), before + 1);
-    disk.slow_down(Duration::from_millis(50));
+    disk.slow_down(Duration::from_millis(200));
+    let together = Barrier::new(48);
     std::thread::scope(|scope| {
         for number in 2..50 {
-            let log = &log;
+            let (log, together) = (&log, &together);
             scope.spawn(move || {
+                together.wait();
                 let end = append(log, number, 10).unwrap();
                 log.sync_through(end).unwrap();
             });

@@ -373,7 +373,7 @@ fn restore_tables(earlier: &Path, now: &Path) {
 }
 
 fn wait_built(storage: &Storage) {
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         if storage.index_builds().iter().all(|build| build.is_built) {
             return;
         }

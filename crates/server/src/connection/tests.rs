@@ -171,7 +171,7 @@ struct TestClient {
 const LIMITS: ConnectionLimits = ConnectionLimits {
     message_bytes_max: 1 << 20,
     in_flight_max: 64,
-    startup_timeout: Duration::from_millis(300),
+    startup_timeout: Duration::from_secs(3),
 };
 
 impl TestClient {
@@ -268,7 +268,7 @@ impl TestClient {
                 return (frame.stream, ResponseMessage::decode(&frame).unwrap().response);
             }
             let read = self.stream.read_buf(&mut self.inbound);
-            let read = tokio::time::timeout(Duration::from_secs(5), read).await;
+            let read = tokio::time::timeout(Duration::from_secs(60), read).await;
             assert!(read.unwrap().unwrap() > 0, "the server closed");
         }
     }
@@ -280,7 +280,7 @@ impl TestClient {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), reached).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), reached).await.unwrap();
     }
 
     /// Waits until nothing goes on any more: all of a test runs on one thread, so everybody who could had many turns.
@@ -300,7 +300,7 @@ impl TestClient {
     async fn is_closed(&mut self) -> bool {
         let mut rest = [0; 1024];
         loop {
-            match tokio::time::timeout(Duration::from_secs(5), self.stream.read(&mut rest)).await {
+            match tokio::time::timeout(Duration::from_secs(60), self.stream.read(&mut rest)).await {
                 Ok(Ok(0) | Err(_)) => return true,
                 Ok(Ok(_)) => {}
                 Err(_) => return false,

@@ -468,7 +468,7 @@ mod tests {
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
         let mut response = String::new();
         let read = stream.read_to_string(&mut response);
-        tokio::time::timeout(HEAD_TIMEOUT / 2, read).await.unwrap().unwrap();
+        tokio::time::timeout(HEAD_TIMEOUT * 3 / 4, read).await.unwrap().unwrap();
         assert!(response.ends_with("a_total 1\n"), "{response}");
         server.abort();
     }

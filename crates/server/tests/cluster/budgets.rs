@@ -115,7 +115,7 @@ fn every_node_tells_sizes_and_heat_of_the_set() {
     let told = eventually("sizes are the same on all nodes", SOON, look).unwrap();
     assert!(!told.is_empty());
     // Node 1 coordinated nothing, and knows the busiest key all the same: as long as it is busy.
-    for place in 0..clients.len() {
+    for place in [0, 1, 2] {
         let hottest = || {
             for number in 0..20 {
                 let write = "INSERT INTO h.t (k, v) VALUES (1, 'a value')";
