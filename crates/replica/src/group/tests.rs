@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, Message, MessageType};
-use storage::{Configuration, GroupState, RecoveredGroup};
+use storage::{Configuration, EntryPlace, GroupState, RecoveredGroup};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::entries::context_of;
