@@ -30,6 +30,7 @@ mod microbench;
 mod overhead;
 mod package;
 mod place;
+mod port;
 mod power_loss;
 mod pressure;
 mod process;

@@ -24,6 +24,8 @@ const ADD_FILE: &str = "add.json";
 const DASHBOARD_OFFSET: u16 = 138;
 /// How often it is looked whether nodes still run, and whether they answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// So long a node may take for one answer: on a busy machine more than a moment.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// So long nodes may take until they answer.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 /// So long nodes may take to stop.
@@ -397,8 +399,8 @@ fn answers(address: SocketAddr) -> bool {
     // OPTIONS of version 4.
     const QUESTION: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
     let ask = || -> std::io::Result<()> {
-        let mut stream = TcpStream::connect_timeout(&address, LOOK_INTERVAL)?;
-        stream.set_read_timeout(Some(LOOK_INTERVAL))?;
+        let mut stream = TcpStream::connect_timeout(&address, ANSWERS_WITHIN)?;
+        stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
         stream.write_all(&QUESTION)?;
         stream.read_exact(&mut [0; 9])
     };

@@ -445,11 +445,13 @@ fn idle_connections_leave_the_descriptors_of_files_alone() {
     }
     // The last ones are turned away, the first ones are not, until their time to say something is up.
     let mut byte = [0];
-    let mut is_closed = |stream: &mut std::net::TcpStream| {
-        stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+    let mut is_closed = |stream: &mut std::net::TcpStream, within_ms: u64| {
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(within_ms))).unwrap();
         std::io::Read::read(stream, &mut byte).is_ok_and(|count| count == 0)
     };
-    assert!(is_closed(idle.last_mut().unwrap()) && !is_closed(idle.first_mut().unwrap()));
+    // It may take a busy machine long to look at all of them.
+    assert!(is_closed(idle.last_mut().unwrap(), 60_000));
+    assert!(!is_closed(idle.first_mut().unwrap(), 500));
     let value = "ab".repeat(2_000);
     for number in 0..2_000 {
         ask(&mut client, &format!("INSERT INTO f.t (n, v) VALUES ({number}, 0x{value})")).unwrap();

@@ -189,7 +189,7 @@ fn snapshots_of_dropped_tables_go_by_themselves() {
             assert!(listed.contains("mine"), "{listed}");
             break;
         }
-        assert!(begin.elapsed().as_secs() < 20, "{listed}");
+        assert!(begin.elapsed().as_secs() < 60, "{listed}");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }

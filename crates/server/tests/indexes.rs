@@ -52,7 +52,7 @@ fn builds(client: &mut Client) -> Vec<(String, i64)> {
 }
 
 fn wait_built(client: &mut Client) {
-    for _ in 0..2_000 {
+    for _ in 0..6_000 {
         if builds(client).iter().all(|(state, _)| state == "built") {
             return;
         }

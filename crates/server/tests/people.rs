@@ -359,13 +359,20 @@ fn failed_logins_slow_down_whoever_comes_next_and_are_told() {
     // Not checked before, from the same address: it waits, too, and comes in.
     let (is_in, took) = timed("ann", "ann");
     assert!(is_in && took >= Duration::from_millis(500), "{took:?}");
-    // Checked before: it does not.
-    let (is_in, took) = timed("ann", "ann");
-    assert!(is_in && took < Duration::from_millis(500), "{took:?}");
+    // Checked before: it does not. A busy machine may take as long for other reasons, but not every time.
+    let mut quick = 0;
+    let mut tries = 0;
+    while quick == 0 && tries < 10 {
+        let (is_in, took) = timed("ann", "ann");
+        assert!(is_in, "{took:?}");
+        tries += 1;
+        quick += u32::from(took < Duration::from_millis(500));
+    }
+    assert!(quick > 0, "{tries} logins took too long");
     let lines = audit_lines(&mut node);
     let failed = lines.iter().filter(|line| line.contains("type:LOGIN_ERROR")).count();
     let succeeded = lines.iter().filter(|line| line.contains("type:LOGIN_SUCCESS")).count();
-    assert_eq!((failed, succeeded), (8, 3), "{lines:#?}");
+    assert_eq!((failed, succeeded), (8, 2 + tries), "{lines:#?}");
 }
 
 #[test]
@@ -382,17 +389,17 @@ fn sessions_and_statements_of_a_role_are_bounded() {
     drop(second);
     let begin = Instant::now();
     while log_in().is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "the session that ended still counts");
+        assert!(begin.elapsed() < Duration::from_secs(60), "the session that ended still counts");
     }
-    let mut refusals = Vec::new();
-    for _ in 0..60 {
-        let answer = first.query("SELECT key FROM system.local", &Execution::default()).unwrap();
-        if let Response::Error(error) = &answer.response {
-            refusals.push(format!("{:04x} {}", error.kind.code(), error.message));
+    // Sixty at once are more than twenty a second; one after the other they might not be.
+    let sixty = |client: &mut Client| -> Vec<String> {
+        for _ in 0..60 {
+            client.post("SELECT key FROM system.local", &Execution::default()).unwrap();
         }
-        // Superusers are not counted.
-        run(&mut admin, "SELECT key FROM system.local");
-    }
+        let answers: Vec<_> = (0..60).map(|_| client.answer().unwrap()).collect();
+        answers.iter().map(error_of).filter(|told| told != "ok").collect()
+    };
+    let refusals = sixty(&mut first);
     let told = refusals.first().expect("sixty at once are more than twenty a second");
     assert!(
         told.starts_with(
@@ -400,6 +407,8 @@ fn sessions_and_statements_of_a_role_are_bounded() {
         ),
         "{told}"
     );
+    // Superusers are not counted.
+    assert_eq!(sixty(&mut admin), [""; 0]);
     std::thread::sleep(Duration::from_millis(1100));
     run(&mut first, "SELECT key FROM system.local");
     // The statements of a batch count: nineteen and this one.
@@ -414,8 +423,9 @@ fn sessions_and_statements_of_a_role_are_bounded() {
         .collect();
     let answer = first.batch(BatchKind::Unlogged, &batch).unwrap();
     assert_eq!(error_of(&answer), "ok");
-    let answer = first.batch(BatchKind::Unlogged, &batch).unwrap();
-    assert!(error_of(&answer).starts_with("1001"), "{answer:?}");
+    // Unless a second has passed meanwhile.
+    let mut again = (0..20).map(|_| error_of(&first.batch(BatchKind::Unlogged, &batch).unwrap()));
+    assert!(again.any(|told| told.starts_with("1001")));
     // To come again settles no debts, and BEGIN BATCH holds what it holds: both as text and prepared.
     let text =
         format!("BEGIN BATCH {} APPLY BATCH", "INSERT INTO ks.t (k) VALUES (1);".repeat(200));
@@ -497,6 +507,8 @@ fn what_was_refused_is_not_kept_as_done_when_nobody_waits() {
 #[test]
 fn nodes_of_a_cluster_guard_and_keep_what_their_own_clients_do() {
     let settings = [
+        "timeouts.read=20s",
+        "timeouts.write=20s",
         "guardrails.read_consistency_levels_warned=QUORUM",
         "guardrails.tables_fail=1",
         "guardrails.items_per_collection_fail=2",

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use protocol::Response;
-use testkit::{Client, Execution, Node};
+use testkit::{Client, Ends, Execution, Node};
 
 const ROWS_PER_KEY: i32 = 4;
 const VALUE_BYTES: usize = 300;
@@ -134,6 +134,11 @@ fn a_table_grows_through_dozens_of_splits_and_a_crash() {
         "limits.physical_partition_bytes=60KB",
         "limits.logical_partition_bytes=40KB",
         "partitions.interval=50ms",
+        // How long a request takes is no matter of this test.
+        "timeouts.read=60s",
+        "timeouts.range=60s",
+        "timeouts.write=60s",
+        "timeouts.cas=60s",
     ];
     let arguments: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
     let mut node = Node::start(Path::new(env!("CARGO_BIN_EXE_helenus")), &arguments).unwrap();
@@ -149,6 +154,7 @@ fn a_table_grows_through_dozens_of_splits_and_a_crash() {
     let (written, is_done) = (AtomicI32::new(0), AtomicBool::new(false));
     let value = "v".repeat(VALUE_BYTES);
     let applied: i32 = std::thread::scope(|scope| {
+        let _ends = Ends(&is_done);
         let pager = scope.spawn(|| page_through(&address, &written, &is_done));
         let scanner = scope.spawn(|| scan_ring(&address, &written, &is_done));
         let counters: Vec<_> =

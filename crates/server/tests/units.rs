@@ -544,7 +544,8 @@ fn who_waits_as_told_is_served() {
 
 #[test]
 fn requests_wait_on_the_server_where_that_is_set() {
-    let settings = ["--set", "units.server_side_retry=u", TELLS[0], TELLS[1]];
+    let retried = ["--set", "units.server_side_retry=u", "--set", "timeouts.write=60s"];
+    let settings = [&retried[..], &TELLS].concat();
     let node = Node::start(Path::new(BINARY), &settings).unwrap();
     let mut admin = Client::connect(&node.address()).unwrap();
     charge(&mut admin, KEYSPACE);

@@ -11,9 +11,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use protocol::Response;
-use testkit::{Client, Execution, Node};
+use testkit::{Client, Ends, Execution, Node, eventually};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_helenus");
 
@@ -88,6 +89,7 @@ fn a_snapshot_is_consistent_over_tables_and_comes_back() {
     let (written, stop) = (AtomicI64::new(0), AtomicBool::new(false));
     let (mut before, mut after) = (0, 0);
     std::thread::scope(|scope| {
+        let _ends = Ends(&stop);
         scope.spawn(|| {
             let mut client = Client::connect(&node.address()).unwrap();
             for number in 1.. {
@@ -98,9 +100,8 @@ fn a_snapshot_is_consistent_over_tables_and_comes_back() {
                 }
             }
         });
-        while written.load(Ordering::Acquire) < 50 {
-            std::thread::yield_now();
-        }
+        let enough = || (written.load(Ordering::Acquire) >= 50).then_some(());
+        eventually("fifty are written", Duration::from_secs(60), enough).unwrap();
         succeed(node.data_dir(), &["flush"]);
         before = written.load(Ordering::Acquire);
         succeed(node.data_dir(), &["snapshot", "under-load"]);

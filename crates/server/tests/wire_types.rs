@@ -263,7 +263,7 @@ fn the_beta_is_for_those_who_ask_for_it() {
     let mut wrong = Vec::new();
     for exchange in golden["exchanges"].as_array().unwrap() {
         let mut stream = TcpStream::connect(node.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let sent = exchange["sent"].as_array().unwrap();
         for (sent, received) in sent.iter().zip(exchange["received"].as_array().unwrap()) {
             stream.write_all(&unhex(sent.as_str().unwrap())).unwrap();

@@ -12,6 +12,7 @@ mod cluster;
 pub mod crash;
 pub mod differential;
 pub mod disk;
+mod ends;
 pub mod flow;
 pub mod golden;
 pub mod history;
@@ -21,5 +22,6 @@ pub mod power_loss;
 
 pub use client::{Client, ClientError, Execution, OwnedValue};
 pub use cluster::{Cluster, Start, eventually};
+pub use ends::Ends;
 pub use links::Links;
 pub use node::{Node, free_port_on};

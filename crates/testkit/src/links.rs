@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -142,7 +142,7 @@ impl Shared {
         to: usize,
     ) -> io::Result<()> {
         dialed.set_nonblocking(false)?;
-        let dialer = self.dialer(from).ok_or(ErrorKind::NotFound)?;
+        let dialer = self.dialer(from, dialed.local_addr()?).ok_or(ErrorKind::NotFound)?;
         let way = (dialer, to);
         while self.is_cut(way) {
             if self.is_over() {
@@ -201,14 +201,14 @@ impl Shared {
         }
     }
 
-    /// The node that a connection comes from: the kernel knows whose socket it is.
-    fn dialer(&self, from: SocketAddr) -> Option<usize> {
+    /// The node that a connection comes from: the kernel knows whose socket it is. Several sockets may have one port, of other
+    /// hosts or to other ones.
+    fn dialer(&self, from: SocketAddr, to: SocketAddr) -> Option<usize> {
         let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
-        let port = format!(":{:04X}", from.port());
+        let ends = [as_the_kernel_tells(from)?, as_the_kernel_tells(to)?];
         let inode = table.lines().skip(1).find_map(|line| {
-            let mut words = line.split_whitespace();
-            let local = words.nth(1)?;
-            local.ends_with(&port).then(|| words.nth(7).map(str::to_owned))?
+            let words: Vec<&str> = line.split_whitespace().collect();
+            (words.get(1..3)? == ends).then(|| words.get(9).map(|it| it.to_string()))?
         })?;
         let socket = format!("socket:[{inode}]");
         let has_it = |process: &u32| {
@@ -223,4 +223,10 @@ impl Shared {
         let mut folders = words.filter_map(|word| word.rsplit_once("/node"));
         folders.find_map(|(_, number)| number.parse().ok())
     }
+}
+
+/// An address as `/proc/net/tcp` has it: 127.0.0.1:9042 is `0100007F:2352`.
+fn as_the_kernel_tells(address: SocketAddr) -> Option<String> {
+    let IpAddr::V4(ip) = address.ip() else { return None };
+    Some(format!("{:08X}:{:04X}", u32::from_ne_bytes(ip.octets()), address.port()))
 }

@@ -7,12 +7,12 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const STARTS_WITHIN: Duration = Duration::from_secs(20);
-const STOPS_WITHIN: Duration = Duration::from_secs(20);
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+const STOPS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A running node.
 pub struct Node {
@@ -129,13 +129,15 @@ impl Node {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Starts it again on the same folder and port, and waits until it answers.
+    /// Starts it again on the same folder and port, and waits until it answers, clients and commands alike: it listens before it does,
+    /// and says that it is there when it does.
     pub fn launch(&mut self) -> io::Result<()> {
         self.begin_launch()?;
+        let (address, output) = (self.address(), self.output_path());
         let Some(process) = &mut self.process else { return Ok(()) };
-        let address = format!("127.0.0.{}:{}", self.host, self.port);
+        let has_greeted = || std::fs::metadata(&output).is_ok_and(|it| it.len() > 0);
         let begin = Instant::now();
-        while !answers(&address) {
+        while !(answers(&address) && has_greeted()) {
             if let Some(status) = process.try_wait()? {
                 self.process = None;
                 return Err(io::Error::other(format!("the node stopped while starting: {status}")));
@@ -217,24 +219,80 @@ fn answers(address: &str) -> bool {
 /// Ports below those that the system hands out by itself: a port that is free now would else be given to
 /// another test's node or to a client's connection before this node listens on it.
 const FIRST_PORT: u16 = 20_000;
-const PORT_COUNT: u16 = 12_000;
+/// A demo shows the dashboard of a node so far above the port of its clients.
+const DASHBOARD_OFFSET: u16 = 138;
+/// Processes that run at the same time take ports of blocks of their own: the lower half of each, and dashboards have the upper one.
+const BLOCK_PORTS: u16 = 2 * DASHBOARD_OFFSET;
+const BLOCK_COUNT: u16 = 43;
+
+/// Ports that no other process takes while this one runs.
+struct Block {
+    first: u16,
+    /// How many of them were asked for.
+    asked: u16,
+    /// The system takes it back when the process ends, however it does.
+    _lock: Option<File>,
+}
+
+impl Block {
+    /// One that nobody has; none if there is none.
+    fn claim() -> Option<Block> {
+        let locked = |number: u16| {
+            let first = FIRST_PORT + number * BLOCK_PORTS;
+            let path = std::env::temp_dir().join(format!("helenus-ports-{first}"));
+            let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
+            file.try_lock().ok()?;
+            Some(Block { first, asked: 0, _lock: Some(file) })
+        };
+        let start = own_number();
+        (0..BLOCK_COUNT).find_map(|step| locked((start + step) % BLOCK_COUNT))
+    }
+
+    /// Its next port that nobody listens on.
+    fn next(&mut self, hosts: u8) -> Option<u16> {
+        while self.asked < DASHBOARD_OFFSET {
+            let port = self.first + self.asked;
+            self.asked += 1;
+            let is_free = |host| TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port)).is_ok();
+            if (1..=hosts).all(is_free) {
+                return Some(port);
+            }
+        }
+        None
+    }
+}
+
+/// Where this process begins to look for a block.
+fn own_number() -> u16 {
+    (std::process::id() % u32::from(BLOCK_COUNT)) as u16
+}
 
 /// A port that nobody listens on, and that this process has not asked for before.
 fn free_port() -> io::Result<u16> {
     free_port_on(1)
 }
 
-/// The same on each of 127.0.0.1, 127.0.0.2 ...
+/// The same on each of 127.0.0.1, 127.0.0.2 ... It stays this process's own: a node that is down may be started on it again.
 pub fn free_port_on(hosts: u8) -> io::Result<u16> {
-    static ASKED: AtomicU32 = AtomicU32::new(0);
-    // Processes that run at the same time begin far apart.
-    let start = std::process::id().wrapping_mul(131);
-    for _ in 0..PORT_COUNT {
-        let offset = start.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
-        let port = FIRST_PORT + (offset % u32::from(PORT_COUNT)) as u16;
-        let is_free = |host| TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port)).is_ok();
-        if (1..=hosts).all(is_free) {
+    static BLOCKS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+    let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 0..=BLOCK_COUNT {
+        if let Some(port) = blocks.last_mut().and_then(|block| block.next(hosts)) {
             return Ok(port);
+        }
+        match Block::claim() {
+            Some(block) => blocks.push(block),
+            // Who runs for so long begins anew, and who may lock nothing takes its chance.
+            None if blocks.is_empty() => {
+                let first = FIRST_PORT + own_number() * BLOCK_PORTS;
+                blocks.push(Block { first, asked: 0, _lock: None });
+            }
+            None => {
+                blocks.rotate_left(1);
+                if let Some(block) = blocks.last_mut() {
+                    block.asked = 0;
+                }
+            }
         }
     }
     Err(io::Error::other("no port is free"))

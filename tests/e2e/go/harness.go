@@ -46,12 +46,12 @@ func equal(got, wanted any) error {
 // eventually waits until the condition holds; errors on the way count as not yet.
 func eventually(what string, condition func() error) error {
 	var last error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if last = condition(); last == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("not within 30 s: %s (last error: %w)", what, last)
+	return fmt.Errorf("not within 90 s: %s (last error: %w)", what, last)
 }
 
 // What the harness answers.

@@ -87,7 +87,7 @@ func (events tableEvents) OnTableDropped(event gocql.OnTableDroppedEvent) {
 }
 
 func (events tableEvents) await(wanted string) error {
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(90 * time.Second)
 	for {
 		select {
 		case name := <-events.names:
@@ -95,7 +95,7 @@ func (events tableEvents) await(wanted string) error {
 				return nil
 			}
 		case <-timeout:
-			return fmt.Errorf("no event %q within 30 s", wanted)
+			return fmt.Errorf("no event %q within 90 s", wanted)
 		}
 	}
 }

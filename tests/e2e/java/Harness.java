@@ -64,7 +64,7 @@ final class Harness {
   /** Waits until the condition holds; errors on the way count as not yet. */
   static void eventually(String what, Callable<Boolean> condition) throws Exception {
     Exception last = null;
-    for (int attempt = 0; attempt < 300; attempt++) {
+    for (int attempt = 0; attempt < 900; attempt++) {
       try {
         if (condition.call()) {
           return;
@@ -74,7 +74,7 @@ final class Harness {
       }
       Thread.sleep(100);
     }
-    throw new AssertionError("not within 30 s: " + what, last);
+    throw new AssertionError("not within 90 s: " + what, last);
   }
 
   /** Asks the harness for a restart of the server; false when the server is not its own. */

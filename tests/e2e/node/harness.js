@@ -29,7 +29,7 @@ async function checkBeyondFirst(name, run) {
 }
 
 /** Waits until the condition holds; errors on the way count as not yet. */
-async function eventually(what, condition, seconds = 30) {
+async function eventually(what, condition, seconds = 90) {
   const deadline = Date.now() + seconds * 1000;
   let last;
   while (Date.now() < deadline) {

@@ -50,7 +50,7 @@ def raises(kind, fragment, function):
     raise AssertionError(f"no {kind.__name__} was raised")
 
 
-def eventually(what, condition, seconds=30):
+def eventually(what, condition, seconds=90):
     """Waits until the condition holds; errors on the way count as not yet."""
     deadline = time.monotonic() + seconds
     last = None

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +14,7 @@ use super::driver::python_program;
 use super::kit::Kit;
 use super::scenario;
 use crate::place;
+use crate::port::free_port;
 use crate::report::{Report, Step};
 
 /// What the checks need: each driver's name, and the newest protocol version that it speaks.
@@ -22,7 +24,12 @@ pub(super) const KITS: [Kit; 3] = [Kit::Python, Kit::PythonScylla, Kit::Go];
 
 pub(crate) const NODES: u8 = 4;
 const START_MAX: Duration = Duration::from_secs(60);
-const STOP_MAX: Duration = Duration::from_secs(30);
+const STOP_MAX: Duration = Duration::from_secs(60);
+/// A node that was only just started may take so long for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// On a busy machine a conditional write or a counter takes longer than it has by default, and a driver that asks again finds it done.
+const UNHURRIED: [&str; 3] =
+    ["timeouts.write=10s", "timeouts.counter_write=10s", "timeouts.cas=10s"];
 const POLL: Duration = Duration::from_millis(20);
 
 /// Runs the program of each driver against one cluster.
@@ -102,12 +109,12 @@ impl Demo {
             std::fs::remove_dir_all(&folder).map_err(told)?;
         }
         std::fs::create_dir_all(&folder).map_err(told)?;
-        let free = || Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
-        let (port, mesh_port) = (free().map_err(told)?, free().map_err(told)?);
+        let (port, mesh_port) = (free_port(nodes).map_err(told)?, free_port(nodes).map_err(told)?);
         let child = command(binary, &folder)?
             .args(["demo", "--nodes", &nodes.to_string(), "--port", &port.to_string()])
             .args(["--mesh-port", &mesh_port.to_string(), "--data-dir"])
             .arg(folder.join("data"))
+            .args(UNHURRIED.iter().flat_map(|setting| ["--set", *setting]))
             .spawn()
             .map_err(told)?;
         let mut demo =
@@ -203,8 +210,7 @@ impl Demo {
         let begun = Instant::now();
         // Its commands want a socket in its folder, which may come a moment after the port.
         let is_there = || {
-            TcpStream::connect(&told.address).is_ok()
-                && UnixStream::connect(told.folder.join("admin.sock")).is_ok()
+            answers(&told.address) && UnixStream::connect(told.folder.join("admin.sock")).is_ok()
         };
         while !is_there() {
             if begun.elapsed() > START_MAX {
@@ -238,6 +244,19 @@ impl Drop for Demo {
             let _ = again.wait();
         }
     }
+}
+
+/// Whether a node answers its clients: it listens before it does.
+fn answers(address: &str) -> bool {
+    // OPTIONS of version 4.
+    const QUESTION: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
+    let ask = || -> std::io::Result<()> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.write_all(&QUESTION)?;
+        stream.read_exact(&mut [0; 9])
+    };
+    ask().is_ok()
 }
 
 fn wait_for(child: &mut Child) -> Result<(), String> {

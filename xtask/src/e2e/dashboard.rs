@@ -2,7 +2,7 @@
 //! screenshots stay in `target/e2e/screenshots`, for people to look at.
 
 use std::fmt::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,12 +12,13 @@ use super::cluster::{Demo, NODES};
 use super::kit::Kit;
 use super::scenario;
 use crate::place;
+use crate::port::free_port;
 use crate::process::run_quietly;
 use crate::report::{Report, Step};
 
 pub(super) const KITS: [Kit; 1] = [Kit::Browser];
 /// How long the driver of the browser may take to start.
-const START_MAX: Duration = Duration::from_secs(30);
+const START_MAX: Duration = Duration::from_secs(90);
 /// The dashboard of a node is so far behind the port of its clients, as `helenus demo` has it.
 const DASHBOARD_OFFSET: u16 = 138;
 /// Statements of one round of the load.
@@ -53,8 +54,7 @@ fn run_browser(report: &mut Report, binary: &Path) -> Result<String, String> {
     std::fs::create_dir_all(&folder).map_err(told)?;
     let mut demo = Demo::start(binary, "dashboard", NODES)?;
     let _load = start_load(binary, demo.port())?;
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).map_err(told)?.port();
+    let port = free_port(1).map_err(told)?;
     let mut driver = Command::new("chromedriver");
     let _driver = Ends::start(driver.arg(format!("--port={port}"))).map_err(told)?;
     let begun = Instant::now();

@@ -1,16 +1,17 @@
 //! The node under test: built, started, restarted and stopped as a user would.
 
 use std::fs::File;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::place;
+use crate::port::free_port;
 use crate::process::{cargo, run_visibly};
 
 const START_MAX: Duration = Duration::from_secs(60);
-const STOP_MAX: Duration = Duration::from_secs(20);
+const STOP_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Builds the server, unless a binary is given, and says where it is.
@@ -45,7 +46,7 @@ impl Server {
                 std::fs::remove_dir_all(&folder)?;
             }
             std::fs::create_dir_all(&folder)?;
-            Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+            free_port(1)
         };
         let port =
             prepare().map_err(|error| format!("cannot prepare {}: {error}", folder.display()))?;

@@ -11,7 +11,7 @@ use crate::support::{SOON, ask, create_keyspace, get, int, tell, text, three};
 const TABLES_EACH: usize = 6;
 
 /// All nodes show one version, each of itself and of the others.
-fn wait_for_one_version(cluster: &Cluster) {
+pub(crate) fn wait_for_one_version(cluster: &Cluster) {
     let mut clients: Vec<Client> = (1..=3).map(|node| cluster.client(node).unwrap()).collect();
     let look = || {
         let mut versions = BTreeSet::new();

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use protocol::Consistency;
-use testkit::{Client, Cluster, golden};
+use testkit::{Client, golden};
+
+use crate::support::cluster_of;
 
 const NODES: u8 = 4;
 
@@ -41,8 +43,7 @@ where
 
 #[test]
 fn golden_scripts_through_all_nodes() {
-    let binary = Path::new(env!("CARGO_BIN_EXE_helenus"));
-    let cluster = Cluster::start(binary, NODES, &[]).unwrap();
+    let cluster = cluster_of(NODES, &[]);
     let (faults, count) = all_at_once(|(place, script)| {
         let statements = std::fs::read_to_string(script).unwrap();
         let recorded = std::fs::read_to_string(script.with_extension("out")).unwrap();

@@ -1,23 +1,22 @@
 //! Faults as users have them, under clients whose answers are judged: nodes are killed, restarted and paused, links are cut, nodes are emptied
 //! and wiped. What happens to disks, clocks and whole quorums: `losses.rs`.
 
-use std::path::Path;
 use std::time::Duration;
 
 use protocol::Consistency;
 use serde_json::Value;
 use testkit::{Cluster, Execution, Links, eventually};
 
-use crate::support::{SOON, ask, create_keyspace, first_set, leader, seed, tell};
+use crate::support::{
+    MOVED_WITHIN, SOON, ask, cluster_of, create_keyspace, first_set, leader, seed, tell,
+};
 use crate::workload::{Progress, define, run};
 
 /// Answers for the clients of each node between two faults.
 const BETWEEN: u64 = 20;
-/// So long rows may be on their way from node to node.
-pub(crate) const MOVED_WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) fn four(settings: &[&str]) -> Cluster {
-    Cluster::start(Path::new(env!("CARGO_BIN_EXE_helenus")), 4, settings).unwrap()
+    cluster_of(4, settings)
 }
 
 pub(crate) fn but(lost: usize) -> impl Iterator<Item = usize> {

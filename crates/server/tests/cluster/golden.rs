@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use protocol::{Consistency, ErrorKind, ErrorResponse, Response, Version};
 use serde_json::{Value, json};
-use testkit::{Client, Cluster, Execution, eventually};
+use testkit::{Client, Cluster, Execution, Start, eventually};
 
 use crate::support::{SOON, ask, create_keyspace, tell, three_with};
 
@@ -411,8 +411,15 @@ fn without_count(mut answer: Value) -> Value {
 #[test]
 fn timeouts_say_what_they_waited_for_as_by_cassandra() {
     let golden = Golden::new();
-    let mut cluster = three_with(&SHORT_TIMEOUTS);
+    // What is defined first may take longer.
+    let mut cluster = three_with(&[]);
     define(&cluster);
+    cluster.stop_all().unwrap();
+    for node in 1..=3 {
+        let settings = SHORT_TIMEOUTS.map(str::to_owned).to_vec();
+        cluster.set_start(node, Start { settings, ..Start::default() }).unwrap();
+    }
+    cluster.restart_all().unwrap();
     let is_compared = |answer: &&Value| {
         let (operation, level) = (answer["operation"].as_str().unwrap(), &answer["level"]);
         let is_alike = !operation.contains("counter batch")
@@ -425,6 +432,7 @@ fn timeouts_say_what_they_waited_for_as_by_cassandra() {
     let connect = || Client::connect_with(cluster.address(1), Version::V4).unwrap();
     let mut clients: Vec<Client> = compared_answers.iter().map(|_| connect()).collect();
     let mut probe = cluster.client(1).unwrap();
+    wait_for_alive(&mut probe, "k.r", 3);
     // A machine that is busy for too long has the paused nodes taken for dead; then they go on, and it is tried again.
     for round in 0..10 {
         cluster.pause(2).unwrap();

@@ -1,19 +1,19 @@
 //! Nodes come and go under clients, and what they were told is judged.
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::Consistency;
 use serde_json::Value;
-use testkit::{Client, Cluster, Execution, Node, eventually};
+use testkit::{Client, Cluster, Ends, Execution, Node, eventually};
 
-use crate::support::{SOON, ask, create_keyspace, int, seed, tell};
+use crate::support::{
+    MOVED_WITHIN, SOON, ask, cluster_of, create_keyspace, get_in_the_end, int, seed, tell,
+};
 use crate::workload::{define, run};
 
 /// Answers for the clients of each node between two changes.
 const BETWEEN: u64 = 40;
-/// So long rows may be on their way from node to node.
-const MOVED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A row of `helenus nodes`, as a node that is asked knows another.
 fn row(cluster: &Cluster, asked: usize, node: usize) -> Option<Value> {
@@ -51,7 +51,7 @@ fn wait_until_settled(cluster: &Cluster, asked: usize) {
 }
 
 fn four(settings: &[&str]) -> Cluster {
-    Cluster::start(Path::new(env!("CARGO_BIN_EXE_helenus")), 4, settings).unwrap()
+    cluster_of(4, settings)
 }
 
 #[test]
@@ -85,45 +85,37 @@ fn a_fifth_node_joins_and_one_leaves_and_nothing_is_lost() {
     seen.judge();
 }
 
-/// Has others stop when it goes.
-struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_node_that_is_drained_leads_nothing_and_no_client_sees_an_error() {
     let mut cluster = four(&["partitions.per_space=3"]);
     let mut client = cluster.client(1).unwrap();
     create_keyspace(&mut client, "d");
     tell(&mut client, "CREATE TABLE d.t (k int PRIMARY KEY, v int)");
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (stop, address) = (&stop, cluster.address(1).to_owned());
         let writer = scope.spawn(move || {
             let mut client = Client::connect(&address).unwrap();
             let mut count = 0;
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stop.load(Ordering::SeqCst) {
                 tell(&mut client, &format!("INSERT INTO d.t (k, v) VALUES ({count}, 1)"));
                 count += 1;
             }
             count
         });
-        // The writer must end though the test does not go on.
         let _ends = Ends(stop);
         for node in 2..=4 {
             cluster.command(node, &["drain"]).unwrap();
-            assert_eq!(number(&row(&cluster, node, node).unwrap(), "leads"), 0);
+            // Who is elected meanwhile hands it over.
+            let rests = || row(&cluster, node, node).filter(|row| number(row, "leads") == 0);
+            eventually("it leads nothing", SOON, rests).unwrap();
             cluster.stop(node).unwrap();
             cluster.restart(node).unwrap();
             cluster.command(node, &["drain", "--cancel"]).unwrap();
             let is_up = || row(&cluster, 1, node).filter(|row| row["state"] == "up");
             eventually("it is up again", SOON, is_up).unwrap();
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::SeqCst);
         let count = writer.join().unwrap();
         assert!(count > 50, "{count} rows");
         assert_eq!(tell(&mut client, "SELECT k FROM d.t").len(), count);
@@ -219,6 +211,6 @@ fn a_node_that_ran_alone_becomes_the_first_of_a_cluster() {
     let asked = "SELECT k FROM a.t";
     let look = || ask(&mut client, asked, &Execution::at(Consistency::Quorum)).unwrap().ok();
     assert_eq!(eventually("the others go on", SOON, look).unwrap().len(), 100);
-    let row = &tell(&mut client, "SELECT CAST(n AS int) FROM a.n WHERE k = 1")[0];
+    let row = &get_in_the_end(&mut client, "SELECT CAST(n AS int) FROM a.n WHERE k = 1")[0];
     assert_eq!(int(row, 0), 100);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::{Consistency, ErrorKind, Response};
-use testkit::{Client, Execution, eventually};
+use testkit::{Client, Ends, Execution, eventually};
 
 use crate::support::{SOON, ask, create_keyspace, first_set, leader, seed, tell, three};
 use crate::workload::{define, run};
@@ -113,6 +113,7 @@ fn a_condition_on_static_columns_shows_rows_as_they_are() {
     let leader = leader(&cluster, 1, set);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ends = Ends(&is_done);
         for number in 0..2 {
             let (cluster, is_done) = (&cluster, &is_done);
             scope.spawn(move || {

@@ -6,7 +6,7 @@ use std::path::Path;
 use protocol::{Consistency, PreparedResponse, Request, Response, Version};
 use testkit::{Client, Cluster, Execution, Node, OwnedValue, eventually};
 
-use crate::support::{SOON, create_keyspace, int, long, tell};
+use crate::support::{SOON, cluster_of, create_keyspace, int, long, tell};
 
 const EXTENSION: &str = "TABLETS_ROUTING_V1";
 const NODES: u8 = 6;
@@ -83,7 +83,7 @@ fn who_asks_for_it_learns_whom_to_ask() {
     let alone = Node::start(binary, &[]).unwrap();
     assert_eq!(advertised(&alone.address()), None);
     drop(alone);
-    let cluster = Cluster::start(binary, NODES, &["partitions.per_space=3"]).unwrap();
+    let cluster = cluster_of(NODES, &["partitions.per_space=3"]);
     assert_eq!(advertised(cluster.address(1)), Some(vec![String::new()]));
     let nodes = 1..=usize::from(NODES);
     let mut clients: Vec<Client> = nodes.clone().map(|node| learner(&cluster, node)).collect();
@@ -128,7 +128,7 @@ fn who_asks_for_it_learns_whom_to_ask() {
                     strangers.insert(place);
                     (route.hosts.len() == 4).then_some(())?;
                     route.hosts.contains(&hosts[leader]).then_some(())?;
-                    assert_eq!(of_weak.as_ref(), Some(route));
+                    (of_weak.as_ref() == Some(route)).then_some(())?;
                 }
             }
             ((followers.len(), strangers.len()) == (3, 2)).then_some(())

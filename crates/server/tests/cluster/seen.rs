@@ -4,20 +4,12 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
 use protocol::{Consistency, Response};
 use serde_json::Value;
 use testkit::{Client, Cluster, Execution, Node, eventually};
 
-use crate::support::{Row, SOON, create_keyspace, int, long, tell, text};
-
-/// So long rows may be on their way from node to node.
-const MOVED_WITHIN: Duration = Duration::from_secs(60);
-
-fn nodes(count: u8, settings: &[&str]) -> Cluster {
-    Cluster::start(Path::new(env!("CARGO_BIN_EXE_helenus")), count, settings).unwrap()
-}
+use crate::support::{MOVED_WITHIN, Row, SOON, cluster_of, create_keyspace, int, long, tell, text};
 
 fn answer(cluster: &Cluster, node: usize, words: &[&str]) -> Value {
     serde_json::from_str(&cluster.command(node, words).unwrap()).unwrap()
@@ -104,7 +96,7 @@ fn fill(client: &mut Client) {
 
 #[test]
 fn a_drain_is_a_job_that_is_watched_and_cancelled_and_all_nodes_know_it() {
-    let mut cluster = nodes(4, &["partitions.per_space=4"]);
+    let mut cluster = cluster_of(4, &["partitions.per_space=4"]);
     let mut client = cluster.client(1).unwrap();
     fill(&mut client);
     let told = cluster.command(2, &["drain"]).unwrap();
@@ -159,7 +151,7 @@ fn a_drain_is_a_job_that_is_watched_and_cancelled_and_all_nodes_know_it() {
 
 #[test]
 fn a_decommission_is_cancelled_then_done_and_a_dead_node_is_removed_and_each_move_has_its_reason() {
-    let mut cluster = nodes(5, &["partitions.per_space=6"]);
+    let mut cluster = cluster_of(5, &["partitions.per_space=6"]);
     let mut client = cluster.client(1).unwrap();
     fill(&mut client);
     // Members take longer to move than a command: it is cancelled while it runs.
@@ -194,7 +186,8 @@ fn a_decommission_is_cancelled_then_done_and_a_dead_node_is_removed_and_each_mov
         job_of(&mut client, "decommission", 5).filter(|job| job.state == "done")
     });
     assert!(done.unwrap().total > 0);
-    assert!(has_event(&mut client, "node_left", "node 5 left"));
+    let left = || has_event(&mut client, "node_left", "node 5 left").then_some(());
+    eventually("it is told that it left", SOON, left).unwrap();
     // Every set that was moved was moved for a reason.
     let moves = || {
         let moved: Vec<Job> =
@@ -226,7 +219,7 @@ fn a_decommission_is_cancelled_then_done_and_a_dead_node_is_removed_and_each_mov
 
 #[test]
 fn a_node_that_joins_and_a_split_are_told_of() {
-    let mut cluster = nodes(3, &["partitions.per_space=2"]);
+    let mut cluster = cluster_of(3, &["partitions.per_space=2"]);
     let mut client = cluster.client(2).unwrap();
     fill(&mut client);
     cluster.command(3, &["split", "s"]).unwrap();
@@ -241,7 +234,8 @@ fn a_node_that_joins_and_a_split_are_told_of() {
     let joined = || job_of(&mut client, "join", 4).filter(|job| job.state == "done");
     let joined = eventually("it joined", MOVED_WITHIN, joined).unwrap();
     assert_eq!(joined.reason, "it came with a token");
-    assert!(has_event(&mut client, "node_joined", "node 4 joined"));
+    let told = || has_event(&mut client, "node_joined", "node 4 joined").then_some(());
+    eventually("it is told that it joined", SOON, told).unwrap();
     let moved = || jobs(&mut client).into_iter().find(|it| it.kind == "move" && it.state == "done");
     let moved = eventually("sets get a fourth member", MOVED_WITHIN, moved).unwrap();
     assert!(!moved.reason.is_empty() && moved.remaining == 0, "{moved:?}");
@@ -290,7 +284,7 @@ fn sizes(client: &mut Client) -> Vec<(i32, i64)> {
 #[test]
 fn tables_tell_of_all_nodes_and_who_did_not_answer() {
     const NODES: usize = 6;
-    let mut cluster = nodes(6, &["partitions.per_space=3"]);
+    let mut cluster = cluster_of(6, &["partitions.per_space=3"]);
     let mut client = cluster.client(1).unwrap();
     fill(&mut client);
     cluster.command(3, &["split", "s"]).unwrap();
@@ -327,7 +321,8 @@ fn tables_tell_of_all_nodes_and_who_did_not_answer() {
         let local = tell(client, "SELECT node FROM system_helenus.node WHERE key = 'local'");
         assert_eq!(long(&local[0], 0), place as i64 + 1);
         let splits = "SELECT number, step FROM system_helenus.partition_history WHERE space = 's'";
-        let splits = tell(client, splits);
+        let told = || Some(tell(client, splits)).filter(|rows| !rows.is_empty());
+        let splits = eventually("who split it tells so", SOON, told).unwrap();
         assert_eq!((splits.len(), text(&splits[0], 1).as_str()), (1, "split"));
     }
     // What a statement cost is added up.
@@ -450,7 +445,7 @@ fn metrics_tell_of_every_link() {
 fn who_decides_dies_and_the_next_one_goes_on_with_what_was_told() {
     /// The set of what all agree on.
     const SYSTEM_SET: i64 = 4_294_967_294;
-    let mut cluster = nodes(5, &["partitions.per_space=2", "cluster.heal_after=2s"]);
+    let mut cluster = cluster_of(5, &["partitions.per_space=2", "cluster.heal_after=2s"]);
     let mut client = cluster.client(1).unwrap();
     fill(&mut client);
     cluster.command(2, &["drain"]).unwrap();

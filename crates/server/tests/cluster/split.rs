@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::Consistency;
-use testkit::{Cluster, Execution, eventually};
+use testkit::{Cluster, Ends, Execution, eventually};
 
-use crate::support::{SOON, ask, int, long, seed, tell, three};
+use crate::support::{SOON, ask, get_in_the_end, int, long, seed, tell, three};
 use crate::workload::{define, run};
 
 /// Answers for the clients of each node between two splits.
@@ -47,6 +47,7 @@ fn sets_are_split_under_load_and_no_request_fails() {
     let (is_done, address) = (AtomicBool::new(false), cluster.address(2).to_owned());
     let (seen, rounds) = std::thread::scope(|scope| {
         let batches = scope.spawn(|| write_batches(&address, &is_done));
+        let _ends = Ends(&is_done);
         let seen = run(&mut cluster, seed, |cluster, progress| {
             for (number, token) in TOKENS.iter().enumerate() {
                 progress.wait(1..=3, BETWEEN);
@@ -59,7 +60,8 @@ fn sets_are_split_under_load_and_no_request_fails() {
         (seen, batches.join().unwrap())
     });
     for node in 1..=3 {
-        assert_eq!(sets(&cluster, node).len(), before + TOKENS.len(), "node {node}");
+        let are_split = || (sets(&cluster, node).len() == before + TOKENS.len()).then_some(());
+        eventually(&format!("node {node} knows all halves"), SOON, are_split).unwrap();
     }
     assert!(rounds > 0);
     for k in 0..12 {
@@ -113,5 +115,5 @@ fn a_member_that_was_away_during_a_split_comes_back_by_itself() {
     for key in 0..20 {
         insert(&mut back, 2_000 + key);
     }
-    assert_eq!(tell(&mut back, "SELECT k FROM w.rows").len(), 121);
+    assert_eq!(get_in_the_end(&mut back, "SELECT k FROM w.rows").len(), 121);
 }

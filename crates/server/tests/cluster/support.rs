@@ -7,7 +7,18 @@ use protocol::{Consistency, ErrorResponse, Response};
 use testkit::{Client, ClientError, Cluster, Execution, eventually};
 
 /// So long anything may take that does not fail.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// So long rows may be on their way from node to node.
+pub(crate) const MOVED_WITHIN: Duration = Duration::from_secs(120);
+/// How long a request may take is no matter of these tests: many nodes share a machine, and a disk or an election may take longer than a
+/// conditional write has by default.
+const PATIENT: [&str; 5] = [
+    "timeouts.read=10s",
+    "timeouts.range=20s",
+    "timeouts.write=10s",
+    "timeouts.counter_write=10s",
+    "timeouts.cas=10s",
+];
 
 pub(crate) type Row = Vec<Option<Vec<u8>>>;
 
@@ -17,7 +28,13 @@ pub(crate) fn three() -> Cluster {
 }
 
 pub(crate) fn three_with(settings: &[&str]) -> Cluster {
-    Cluster::start(Path::new(env!("CARGO_BIN_EXE_helenus")), 3, settings).unwrap()
+    cluster_of(3, settings)
+}
+
+/// So many nodes, with these settings (`name=value`) beside those of all tests.
+pub(crate) fn cluster_of(count: u8, settings: &[&str]) -> Cluster {
+    let settings: Vec<&str> = PATIENT.iter().chain(settings).copied().collect();
+    Cluster::start(Path::new(env!("CARGO_BIN_EXE_helenus")), count, &settings).unwrap()
 }
 
 /// What a statement got: rows, or an error of the server. The outer error is that of the connection.
@@ -44,7 +61,14 @@ pub(crate) fn get(client: &mut Client, text: &str, consistency: Consistency) -> 
     }
 }
 
-/// The same at QUORUM.
+/// What a statement gets that succeeds sooner or later: who leads may change when nodes have just come or gone.
+pub(crate) fn get_in_the_end(client: &mut Client, text: &str) -> Vec<Row> {
+    let execution = Execution::at(Consistency::Quorum);
+    let look = || ask(client, text, &execution).unwrap().ok();
+    eventually(text, SOON, look).unwrap()
+}
+
+/// The same as [`get`] at QUORUM.
 pub(crate) fn tell(client: &mut Client, text: &str) -> Vec<Row> {
     get(client, text, Consistency::Quorum)
 }

@@ -145,8 +145,7 @@ fn a_request_has_one_trace_on_all_nodes_of_its_way() {
     // Only those whose client says so.
     let settings =
         [endpoint.as_str(), "traces.one_in=1000000", "log.slow_after=1us", "log.format=json"];
-    let cluster = Cluster::start(std::path::Path::new(env!("CARGO_BIN_EXE_helenus")), 4, &settings);
-    let mut cluster = cluster.unwrap();
+    let mut cluster = cluster_of(4, &settings);
     let mut client = cluster.client(1).unwrap();
     create_keyspace(&mut client, "ks");
     tell(&mut client, "CREATE TABLE ks.t (k int PRIMARY KEY, v text)");

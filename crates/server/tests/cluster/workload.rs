@@ -11,7 +11,9 @@ use testkit::history::{
 };
 use testkit::{Client, Cluster, Execution, eventually};
 
-use crate::support::{Chance, Row, SOON, ask, create_keyspace, int, ints, long, tell};
+use crate::support::{
+    Chance, Row, SOON, ask, create_keyspace, get_in_the_end, int, ints, long, tell,
+};
 
 const REGISTERS: u64 = 5;
 const COUNTERS: u64 = 2;
@@ -21,6 +23,9 @@ pub(crate) const CLIENTS_PER_NODE: usize = 2;
 const OPERATIONS_MAX: i32 = 4_000;
 /// A node that does not answer is given up after this, and what was asked of it is open.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Clients that have asked much ask more slowly, so that they last as long as what is done to the nodes.
+const BUSY_OPERATIONS: i32 = 1_000;
+const PAUSES: Duration = Duration::from_millis(20);
 /// A node that is not there is looked for so often.
 const LOOKS_AGAIN: Duration = Duration::from_millis(20);
 
@@ -165,6 +170,9 @@ impl User<'_> {
             if self.progress.is_done.load(Ordering::SeqCst) {
                 return;
             }
+            // None at first, then 20 ms, 40 ms and 60 ms.
+            let steps = (value - first) / BUSY_OPERATIONS;
+            std::thread::sleep(PAUSES * u32::try_from(steps).unwrap());
             match self.chance.below(20) {
                 0..4 => self.write(value),
                 4..8 => self.compare_and_set(value),
@@ -335,7 +343,10 @@ impl Seen {
             let number = 1_000 + node as u32;
             for key in 0..REGISTERS {
                 let call_at = now();
-                let rows = tell(&mut client, &format!("SELECT v FROM w.registers WHERE k = {key}"));
+                let rows = get_in_the_end(
+                    &mut client,
+                    &format!("SELECT v FROM w.registers WHERE k = {key}"),
+                );
                 let output = RegisterOutput::Value(rows.first().map(|row| int(row, 0)));
                 let input = RegisterInput::Read;
                 let read = Operation::answered(number, call_at, now(), input, output);
@@ -343,21 +354,25 @@ impl Seen {
             }
             for key in 0..COUNTERS {
                 let call_at = now();
-                let rows = tell(&mut client, &format!("SELECT n FROM w.counters WHERE k = {key}"));
+                let rows = get_in_the_end(
+                    &mut client,
+                    &format!("SELECT n FROM w.counters WHERE k = {key}"),
+                );
                 let output = CounterOutput::Value(rows.first().map_or(0, |row| long(row, 0)));
                 let input = CounterInput::Read;
                 let read = Operation::answered(number, call_at, now(), input, output);
                 self.counters.push((key, read));
             }
             for key in 0..LISTS {
-                let rows = tell(&mut client, &format!("SELECT l FROM w.lists WHERE k = {key}"));
+                let rows =
+                    get_in_the_end(&mut client, &format!("SELECT l FROM w.lists WHERE k = {key}"));
                 let list = rows.first().map_or(Vec::new(), |row| ints(row, 0));
                 let history = lists.get(&key).map_or(&[][..], Vec::as_slice);
                 if let Err(flaws) = appended_once(history, &list) {
                     panic!("list {key} on node {node}: {flaws:?}");
                 }
             }
-            let rows = tell(&mut client, "SELECT k FROM w.rows");
+            let rows = get_in_the_end(&mut client, "SELECT k FROM w.rows");
             let there: BTreeSet<i32> = rows.iter().map(|row| int(row, 0)).collect();
             let lost: Vec<&i32> = self.rows.difference(&there).collect();
             assert!(lost.is_empty(), "node {node}: acknowledged and not there: {lost:?}");

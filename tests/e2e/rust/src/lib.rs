@@ -47,7 +47,7 @@ pub async fn eventually<F: Future<Output = Outcome>>(
     condition: impl Fn() -> F,
 ) -> Outcome {
     let mut last = String::new();
-    for _ in 0..300 {
+    for _ in 0..900 {
         match tokio::time::timeout(Duration::from_secs(10), condition()).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => last = error.to_string(),
@@ -55,7 +55,7 @@ pub async fn eventually<F: Future<Output = Outcome>>(
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Err(format!("not within 30 s: {what} (last error: {last})").into())
+    Err(format!("not within 90 s: {what} (last error: {last})").into())
 }
 
 /// Asks the harness for a restart of the server; false when the server is not its own.
