@@ -82,7 +82,8 @@ impl SlowNodes {
         let paces: Vec<Option<Pace>> = nodes.iter().map(|(_, pace)| *pace).collect();
         self.0.retain(|known, _| nodes.iter().any(|(node, _)| node == known));
         for ((node, _), seen) in nodes.iter().zip(slowness(&paces)) {
-            let it = self.0.entry(*node).or_insert(Watched { slow: None, otherwise_since_ms: None });
+            let it =
+                self.0.entry(*node).or_insert(Watched { slow: None, otherwise_since_ms: None });
             let (bound, after_ms) = match it.slow {
                 None => (SLOW_TIMES, SLOW_AFTER_MS),
                 Some(_) => (STILL_SLOW_TIMES, WELL_AFTER_MS),

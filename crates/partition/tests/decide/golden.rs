@@ -1,6 +1,8 @@
 //! Small clusters, and exactly what is decided for them.
 
-use partition::decide::{NodeState, Slowness, is_settled, may_drain, may_leave, may_remove, waiting};
+use partition::decide::{
+    NodeState, Slowness, is_settled, may_drain, may_leave, may_remove, waiting,
+};
 use types::NodeId;
 
 use crate::world::{GB, World};

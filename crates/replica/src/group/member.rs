@@ -310,7 +310,9 @@ impl Member {
             id: state.replica.0,
             election_tick: settings.election_ticks,
             heartbeat_tick: settings.heartbeat_ticks,
-            max_election_tick: settings.election_ticks * 4 + CHANCE_TICKS as usize * 2,
+            max_election_tick: settings.election_ticks * 4
+                + CHANCE_TICKS as usize * 2
+                + INSTALLING_TICKS,
             min_election_tick: settings.election_ticks,
             applied,
             max_size_per_msg: settings.message_bytes_max,
