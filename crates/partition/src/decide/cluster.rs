@@ -61,6 +61,11 @@ impl Node<'_> {
     pub(super) fn is_alive(&self) -> bool {
         self.view.is_alive && self.standing != Standing::Removed
     }
+
+    /// A slow one leads only what nobody else can.
+    pub(super) fn may_lead(&self) -> bool {
+        self.is_target && self.view.slow.is_none()
+    }
 }
 
 pub(super) struct Set<'a> {

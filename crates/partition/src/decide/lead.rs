@@ -1,8 +1,8 @@
-//! Who leads: away from nodes that stop, then evenly over those that are up.
+//! Who leads: away from nodes that stop or are slow, then evenly over those that are up.
 
 use super::cluster::{Cluster, NodeTable, Place, Set};
 use super::reason::Reason;
-use super::{NodeState, Step};
+use super::{NodeState, Slowness, Step};
 
 /// Differences in what is led below this are never worth a step, in request units a second.
 const LED_RU_S_MIN: f64 = 1000.0;
@@ -29,7 +29,7 @@ pub(super) fn lead(cluster: &Cluster<'_>, steps: &mut Vec<Step>) {
         mean: [0.0; 2],
         steps_left: cluster.bounds.leads_at_once_max,
     };
-    let up = cluster.nodes.iter().filter(|(_, node)| node.is_target).count().max(1) as f64;
+    let up = cluster.nodes.iter().filter(|(_, node)| node.may_lead()).count().max(1) as f64;
     for (index, set) in cluster.sets.iter().enumerate() {
         let cost = cost(set);
         add(&mut leaders.mean, &cost, 1.0 / up);
@@ -45,22 +45,32 @@ pub(super) fn lead(cluster: &Cluster<'_>, steps: &mut Vec<Step>) {
 }
 
 impl Leaders {
-    /// All that nodes lead which stop or go.
+    /// All that nodes lead which stop, go or are slow.
     fn leave(&mut self, cluster: &Cluster<'_>, steps: &mut Vec<Step>) {
         for (place, node) in cluster.nodes.iter() {
-            let reason = match node.view.state {
-                NodeState::Draining => Reason::Draining { node: node.id() },
-                NodeState::Leaving => Reason::Leaving { node: node.id() },
-                NodeState::Joining | NodeState::Up | NodeState::Removed => continue,
+            let reason = match (node.view.state, node.view.slow) {
+                (NodeState::Draining, _) => Reason::Draining { node: node.id() },
+                (NodeState::Leaving, _) => Reason::Leaving { node: node.id() },
+                (NodeState::Up, Some(Slowness { times, by })) => {
+                    Reason::Slow { node: node.id(), times: times as u64, by }
+                }
+                (NodeState::Joining | NodeState::Up | NodeState::Removed, _) => continue,
             };
+            // Whoever stops hands over to a slow one rather than to nobody.
+            let must_go = node.view.state != NodeState::Up;
             for index in std::mem::take(&mut self.led[place]) {
                 let Some(set) = cluster.sets.get(index) else { continue };
                 if self.steps_left == 0 {
                     return;
                 }
                 let gain = |to: Place| self.gain(&cost(set), place, to);
-                let able = set.voters.iter().copied().filter(|it| cluster.nodes[*it].is_target);
-                let best = able.max_by(|a, b| gain(*a).total_cmp(&gain(*b)).then(b.cmp(a)));
+                let is_well = |to: Place| cluster.nodes[to].may_lead();
+                let is_able = |to: &Place| is_well(*to) || must_go && cluster.nodes[*to].is_target;
+                let able = set.voters.iter().copied().filter(is_able);
+                let best = able.max_by(|a, b| {
+                    let by_gain = gain(*a).total_cmp(&gain(*b));
+                    is_well(*a).cmp(&is_well(*b)).then(by_gain).then(b.cmp(a))
+                });
                 if let Some(to) = best {
                     self.hand_over(cluster, set, place, to, reason.clone(), steps);
                 }
@@ -71,7 +81,7 @@ impl Leaders {
     /// Who leads the most hands over first; one of each in turn, until nothing is won.
     fn spread(&mut self, cluster: &Cluster<'_>, steps: &mut Vec<Step>) {
         let mut from: Vec<Place> =
-            cluster.nodes.iter().filter(|(_, it)| it.is_target).map(|(place, _)| place).collect();
+            cluster.nodes.iter().filter(|(_, it)| it.may_lead()).map(|(place, _)| place).collect();
         while self.steps_left > 0 && !from.is_empty() {
             let load = |place: &Place| self.load(*place);
             from.sort_by(|a, b| load(b).total_cmp(&load(a)).then(a.cmp(b)));
@@ -104,7 +114,7 @@ impl Leaders {
             let cost = cost(set);
             for to in set.voters.iter().copied() {
                 if to == from
-                    || !cluster.nodes[to].is_target
+                    || !cluster.nodes[to].may_lead()
                     || self.larger(cluster, from, to).is_none()
                 {
                     continue;

@@ -8,6 +8,7 @@ mod cluster;
 mod lead;
 mod reason;
 mod repair;
+mod slow;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use types::{NodeId, SetId};
 pub use checks::{may_drain, may_leave, may_remove, waiting};
 use cluster::Cluster;
 pub use reason::Reason;
+pub use slow::{Pace, SLOW_TIMES, SlowNodes, Slowness, slowness};
 
 /// What a node is asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct NodeView {
     /// What its disk holds in all, and has free.
     pub disk_bytes: u64,
     pub free_bytes: u64,
+    /// It works more slowly than the others, and has for some time.
+    pub slow: Option<Slowness>,
 }
 
 /// What is known of a set.

@@ -14,6 +14,8 @@ pub enum Reason {
     Leaving { node: NodeId },
     /// The node leads nothing.
     Draining { node: NodeId },
+    /// The node is slow beside the others.
+    Slow { node: NodeId, times: u64, by: &'static str },
     /// Nothing was heard of the node for longer than members are waited for.
     Silent { node: NodeId, silent_ms: u64 },
     /// The set has fewer members than it should, or more.
@@ -46,6 +48,9 @@ impl fmt::Display for Reason {
             Reason::Removed { node } => write!(f, "node {} was removed", node.0),
             Reason::Leaving { node } => write!(f, "node {} is leaving", node.0),
             Reason::Draining { node } => write!(f, "node {} is draining", node.0),
+            Reason::Slow { node, times, by } => {
+                write!(f, "node {} is slow: {times} times the others by {by}", node.0)
+            }
             Reason::Silent { node, silent_ms } => {
                 write!(f, "node {} has been silent for {}", node.0, Time(*silent_ms))
             }

@@ -1,6 +1,8 @@
 //! Small clusters, and exactly what is decided for them.
 
-use partition::decide::{NodeState, is_settled, may_drain, may_leave, may_remove, waiting};
+use partition::decide::{
+    NodeState, Slowness, is_settled, may_drain, may_leave, may_remove, waiting,
+};
 use types::NodeId;
 
 use crate::world::{GB, World};
@@ -342,6 +344,52 @@ fn hot_sets_go_apart() {
 fn check_settled_members(world: &World) {
     let told = world.told();
     assert!(told.lines().all(|it| it.contains("led by")), "{told}");
+}
+
+#[test]
+fn a_slow_node_leads_nothing_that_another_can_and_keeps_its_members() {
+    let slow = Some(Slowness { times: 8.4, by: "syncs of its log" });
+    let mut world = four();
+    world.node(1).slow = slow;
+    check(
+        &world.round(),
+        "
+        set 1 led by 2: node 1 is slow: 8 times the others by syncs of its log
+        set 5 led by 3: node 1 is slow: 8 times the others by syncs of its log
+        ",
+    );
+    check_settled(&world);
+    assert_eq!(world.members(1), 5);
+    // Whoever drains hands over to a slow one only where nobody else is.
+    world.state(2, NodeState::Draining);
+    check(
+        &world.round(),
+        "
+        set 1 led by 4: node 2 is draining
+        set 2 led by 3: node 2 is draining
+        ",
+    );
+    world.silent(3, 1);
+    world.state(4, NodeState::Draining);
+    check(
+        &world.round(),
+        "
+        set 1 led by 1: node 4 is draining
+        set 4 led by 1: node 4 is draining
+        ",
+    );
+    // It leads again when it is well.
+    let mut world = four();
+    world.node(1).slow = slow;
+    world.settle(3);
+    world.node(1).slow = None;
+    check(&world.round(), "set 1 led by 1: node 1 leads 2 sets fewer than node 2");
+
+    // Alone it goes on.
+    let mut world = World::new(1, 1);
+    world.set(&[1], GB, 0);
+    world.node(1).slow = slow;
+    check_settled(&world);
 }
 
 #[test]

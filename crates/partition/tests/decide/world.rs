@@ -59,6 +59,7 @@ impl World {
             silent_ms: 0,
             disk_bytes,
             free_bytes: disk_bytes,
+            slow: None,
         });
     }
 

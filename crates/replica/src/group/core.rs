@@ -145,6 +145,8 @@ pub struct Core {
     now_ms: u64,
     ticks: u64,
     touched: BTreeSet<SetId>,
+    /// Sets with a lease that is not shown.
+    hidden: BTreeSet<SetId>,
     turn: u64,
     logger: Logger,
 }
@@ -170,6 +172,7 @@ impl Core {
             now_ms: 0,
             ticks: 0,
             touched: BTreeSet::new(),
+            hidden: BTreeSet::new(),
             turn: 0,
             logger,
         }
@@ -348,13 +351,23 @@ impl Core {
         let turn = self.turn;
         for set in std::mem::take(&mut self.touched) {
             self.with(set, &mut outputs, |member, wishes| member.finish_turn(turn, wishes));
-            let is_behind = |member: &Member| member.applied() < member.commit();
-            if self.members.get(&set).is_some_and(is_behind) {
+            let Some(member) = self.members.get(&set) else { continue };
+            if member.applied() < member.commit() {
                 outputs.behind.push(set);
+            }
+            if member.hides_lease() {
+                self.hidden.insert(set);
             }
         }
         self.touched.clear();
         outputs
+    }
+
+    /// When everything was done that turns wanted, and before anything of it is sent: leases that may be shown again are.
+    pub(crate) fn show_leases(&mut self) {
+        for set in std::mem::take(&mut self.hidden) {
+            self.members.get_mut(&set).into_iter().for_each(Member::show_lease);
+        }
     }
 
     fn take(&mut self, input: Input, outputs: &mut Outputs) {

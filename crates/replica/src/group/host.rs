@@ -624,6 +624,7 @@ impl Host {
                 break;
             }
         }
+        self.core.show_leases();
         self.settle_behind();
         std::mem::take(&mut self.outbox)
     }

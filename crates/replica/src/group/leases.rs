@@ -41,6 +41,11 @@ impl Lease {
         }
     }
 
+    /// Whether it is shown to those who read, even if it ended meanwhile.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.until_ms.load(Ordering::Relaxed) != 0
+    }
+
     pub(crate) fn note_use(&self) {
         self.is_used.store(true, Ordering::Relaxed);
     }

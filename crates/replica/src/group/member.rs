@@ -70,6 +70,8 @@ impl Default for Settings {
 
 /// A rank more means so many ticks later, so that the preferred member asks for votes first.
 const TICKS_PER_RANK: usize = 3;
+/// So much later one asks for votes that waits for its rows: others can answer at once.
+const INSTALLING_TICKS: usize = 100;
 /// After a campaign that nobody won, up to so many ticks by chance: equal ranks do not tie for ever.
 const CHANCE_TICKS: u64 = 16;
 /// Nobody was elected so often: one more must always be possible.
@@ -308,7 +310,9 @@ impl Member {
             id: state.replica.0,
             election_tick: settings.election_ticks,
             heartbeat_tick: settings.heartbeat_ticks,
-            max_election_tick: settings.election_ticks * 4 + CHANCE_TICKS as usize * 2,
+            max_election_tick: settings.election_ticks * 4
+                + CHANCE_TICKS as usize * 2
+                + INSTALLING_TICKS,
             min_election_tick: settings.election_ticks,
             applied,
             max_size_per_msg: settings.message_bytes_max,
@@ -416,12 +420,19 @@ impl Member {
                 true => usize::try_from(self.random.below(CHANCE_TICKS)).unwrap_or(0),
                 false => TICKS_PER_RANK * self.rank_behind(raft.leader_id),
             };
-            self.timeout = self.settings.election_ticks + 2 + later;
+            // Who waits for its rows could answer nobody.
+            let rows = if self.installing.is_some() { INSTALLING_TICKS } else { 0 };
+            self.timeout = self.settings.election_ticks + 2 + later + rows;
             self.seen = seen;
         }
         if raft.randomized_election_timeout() != self.timeout {
             self.raw.raft.set_randomized_election_timeout(self.timeout);
         }
+    }
+
+    /// It is chosen anew, as if something had changed.
+    fn forget_timeout(&mut self) {
+        self.seen.1 = u64::MAX;
     }
 
     pub(crate) fn tick(&mut self) {
@@ -436,7 +447,9 @@ impl Member {
         // A set that never had a leader does not wait for one: whoever made it wants to write.
         self.is_eager &= self.raw.raft.leader_id == 0;
         let is_new = self.raw.raft.term == FIRST_TERM && self.rank == 0;
-        let is_unled = self.raw.raft.leader_id == 0 && (is_new || self.is_eager);
+        // What never had a leader promised nobody anything.
+        let is_unled =
+            self.raw.raft.leader_id == 0 && (is_new || self.is_eager && !self.is_promised());
         if is_unled && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) {
             let _ = self.raw.campaign();
         }
@@ -473,7 +486,9 @@ impl Member {
         if sender == Sender::New {
             self.meet(replica, from);
         }
-        if self.is_early_vote(&message) {
+        // Nor does one lead that waits for its rows.
+        let is_told_to_lead = message.get_msg_type() == MessageType::MsgTimeoutNow;
+        if self.is_early_vote(&message) || is_told_to_lead && self.installing.is_some() {
             return;
         }
         if message.get_msg_type() == MessageType::MsgReadIndex {
@@ -597,7 +612,7 @@ impl Member {
         wishes.wanted = self.log().take_wanted();
         wishes.wanted_images = self.take_wanted_images();
         self.answer_reads(wishes);
-        self.show_lease();
+        self.hide_lease();
     }
 
     fn take_ready(&mut self, mut ready: Ready, turn: u64, wishes: &mut Wishes) {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, Message, MessageType};
-use storage::{Configuration, GroupState, RecoveredGroup};
+use storage::{Configuration, EntryPlace, GroupState, RecoveredGroup};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::entries::context_of;
@@ -57,6 +57,7 @@ impl Cluster {
     fn input(&mut self, node: NodeId, input: Input) {
         let outputs = self.core(node).turn([input]);
         self.follow(node, outputs);
+        self.core(node).show_leases();
     }
 
     fn follow(&mut self, node: NodeId, outputs: Outputs) {
@@ -186,6 +187,49 @@ fn what_came_during_a_handover_that_failed_is_not_lost() {
     assert_eq!(cluster.leader(), Some(leader));
     let applied = &cluster.applied[leader.0 as usize - 1];
     assert!(applied.iter().any(|it| it.2 == Some(Ticket(1))), "{applied:?}");
+}
+
+/// Elements of lists have their ids before they are held.
+#[test]
+fn what_was_held_is_not_overtaken() {
+    let mut cluster = Cluster::new(4);
+    cluster.tick(13);
+    let leader = cluster.leader().unwrap();
+    cluster.cut_off = vec![NodeId(1)];
+    cluster.core(leader).hand_leadership(SET, NodeId(1));
+    cluster.propose(leader, 1, b"first");
+    // The handover is given up in the same turn in which something else is proposed.
+    let (kind, now_s, body, before) = (1, 100, Bytes::from_static(b"second"), Vec::new());
+    let second = Input::Propose { set: SET, ticket: None, kind, now_s, body, before };
+    let ticks = Settings::default().election_ticks;
+    let inputs = (0..ticks).map(|_| Input::Tick).chain([second]);
+    let outputs = cluster.core(leader).turn(inputs);
+    let entries = outputs.appends.iter().flat_map(|(_, append)| &append.entries);
+    let bodies: Vec<&[u8]> = entries.map(|entry| entry.body.as_ref()).collect();
+    assert_eq!(bodies, [b"first".as_slice(), b"second"]);
+}
+
+/// Its log is as good as any other's, and it would answer nobody.
+#[test]
+fn one_that_waits_for_its_rows_does_not_lead() {
+    for waits in 1..=3 {
+        let mut cluster = Cluster::new(4);
+        cluster.tick(13);
+        let leader = cluster.leader().unwrap();
+        assert_eq!(leader, NodeId(4));
+        cluster.propose(leader, 1, b"a");
+        cluster.tick(2);
+        let place = EntryPlace { index: 1, term: 1 };
+        cluster.core(NodeId(waits)).tell(SET, |member| member.pretend_to_install(place));
+        // Not when it is asked to, either.
+        cluster.core(leader).hand_leadership(SET, NodeId(waits));
+        cluster.tick(2);
+        assert_eq!(cluster.leader(), Some(leader));
+        cluster.cut_off = vec![leader];
+        cluster.tick(60);
+        let next = cluster.leader().expect("another one leads");
+        assert_ne!(next, NodeId(waits));
+    }
 }
 
 #[test]

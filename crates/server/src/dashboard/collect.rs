@@ -6,11 +6,12 @@ use std::sync::Arc;
 use coordinator::World as _;
 use dashboard::heat_map::Mark;
 use dashboard::jobs::{Build, Change, Event, Job, Jobs, LISTED_MAX, Line};
-use dashboard::nodes::{Node as ShownNode, Nodes};
+use dashboard::nodes::{Node as ShownNode, Nodes, SlowScore};
 use dashboard::overview::Overview;
 use dashboard::partitions::{KEYS_SHOWN, Key, Partitions, Physical, SPACES_SHOWN, Space};
 use dashboard::statements::{Slow, Statement, Statements};
 use dashboard::tables::{Table, Tables, Throughput};
+use partition::decide::{Pace, SLOW_TIMES, Slowness, slowness};
 use plan::Access;
 use schema::KeyspaceKind;
 use schema::system::{LogicalPartitionFacts, MapChangeFacts, StatementFacts};
@@ -216,7 +217,9 @@ pub(super) fn nodes(node: &Node, started: &Started, own: Health, seen: &Seen) ->
     let counts = node.catalog.member_counts();
     let leads = |of: NodeId| seen.sets.values().filter(|set| set.leader == Some(of)).count();
     let mut shown = Vec::new();
-    for member in &membership.members {
+    let pace = |of: NodeId| heard.get(&of).filter(|_| told.alive.contains(&of))?.pace;
+    let paces: Vec<Option<Pace>> = membership.members.iter().map(|it| pace(it.node)).collect();
+    for (member, slow) in membership.members.iter().zip(slowness(&paces)) {
         let is_alive = told.alive.contains(&member.node);
         let facts = heard.get(&member.node);
         let state = if is_alive { state_name(member.state) } else { "down" };
@@ -232,6 +235,11 @@ pub(super) fn nodes(node: &Node, started: &Started, own: Health, seen: &Seen) ->
             members: Some(counts.get(&member.node).copied().unwrap_or(0)),
             leads: Some(leads(member.node)),
             frozen: frozen(facts),
+            slow: slow.map(|Slowness { times, by }| SlowScore {
+                times,
+                by,
+                is_bad: times >= SLOW_TIMES,
+            }),
             // What one that is down told last is no news.
             ..with_health(facts.and_then(|it| it.health.as_ref()).filter(|_| is_alive))
         });
@@ -253,7 +261,6 @@ fn with_health(health: Option<&Health>) -> ShownNode {
         memory_bytes: Some(health.memory_bytes),
         sync_p99_ms: health.sync_p99_us.map(ms),
         queue_ms: Some(ms(health.queue_us)),
-        unapplied: Some(health.unapplied),
         clock_ms: Some(health.clock_us as f64 / 1000.0),
         up_seconds: Some(health.up_s),
         links: health.links.iter().map(|(node, us)| (node.0, us.map(ms))).collect(),

@@ -11,7 +11,7 @@ use schema::system::PhysicalPartitionFacts;
 use storage::{Statistics, TIMING_BOUNDS_US, TimingSum};
 use types::SetId;
 
-use crate::metrics::{self, LATENCY_BOUNDS_US, LATENCY_CLASSES};
+use crate::metrics::{self, LATENCY_BOUNDS_US, LATENCY_CLASSES, grown_by, percentile};
 use crate::node::Node;
 use crate::nodes::Health;
 use crate::world;
@@ -145,29 +145,6 @@ fn rates(sample: &mut Sample, before: &Counted, now: &Counted) {
     }
 }
 
-fn grown_by(before: &[u64], now: &[u64]) -> Vec<u64> {
-    now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect()
-}
-
-/// A value that a share of all do not exceed, by classes of which the bounds are known: within one, as if its values lay evenly. Of what is
-/// above all bounds only the last bound is known.
-fn percentile(bounds: &[u64], counts: &[u64], share: f64) -> Option<f64> {
-    let all: u64 = counts.iter().sum();
-    let wanted = share * all as f64;
-    let mut below = 0.0;
-    let mut lower = 0.0;
-    for (place, count) in counts.iter().enumerate() {
-        let upper = bounds.get(place).map_or(lower, |bound| *bound as f64);
-        let count = *count as f64;
-        if count > 0.0 && below + count >= wanted {
-            return Some(lower + (upper - lower) * ((wanted - below) / count).clamp(0.0, 1.0));
-        }
-        below += count;
-        lower = upper;
-    }
-    None
-}
-
 /// The cluster as this node knows it, without asking anybody.
 fn see(node: &Node) -> Seen {
     let mut partitions = node.catalog.physical_partitions(node.world.host_number());
@@ -268,16 +245,6 @@ pub(super) fn named_sets(sets: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_lie_within_their_class() {
-        let bounds = [100, 200, 400];
-        assert_eq!(percentile(&bounds, &[0, 0, 0, 0], 0.5), None);
-        assert_eq!(percentile(&bounds, &[0, 10, 0, 0], 0.5), Some(150.0));
-        assert_eq!(percentile(&bounds, &[98, 0, 2, 0], 0.99), Some(300.0));
-        // Above all bounds nothing more is known.
-        assert_eq!(percentile(&bounds, &[0, 0, 0, 5], 0.99), Some(400.0));
-    }
 
     #[test]
     fn long_lists_are_cut() {

@@ -3,6 +3,7 @@
 //! Reading order: [`counters`] (what a connection touches), [`render`] (Prometheus text),
 //! [`process`] (what the system knows about us), [`endpoint`] (the HTTP side). `exposition` reads the text as strictly as
 //! Prometheus does, for tests.
+mod classes;
 mod counters;
 mod endpoint;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod exposition;
 mod process;
 mod render;
 
+pub(crate) use classes::{grown_by, percentile};
 pub(crate) use counters::{
     LATENCY_BOUNDS_US, LATENCY_CLASSES, Metrics, RequestKind, Shard, error_name,
 };

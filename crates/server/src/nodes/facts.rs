@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use partition::decide::Pace;
 use serde_json::{Value, json};
 use types::{NodeId, SetId};
 
@@ -41,6 +42,8 @@ pub(crate) struct NodeFacts {
     pub(crate) sets: Vec<SetFacts>,
     /// Its members that take part in nothing, and why.
     pub(crate) frozen: Vec<(SetId, String)>,
+    /// How quickly it works, for whoever decides who leads.
+    pub(crate) pace: Option<Pace>,
     /// How it itself is doing, for people.
     pub(crate) health: Option<Health>,
 }
@@ -96,6 +99,17 @@ impl Health {
             unapplied: unapplied.as_u64()?,
         })
     }
+}
+
+fn encode_pace(pace: &Pace) -> Value {
+    json!([pace.sync_p99_us, pace.queue_us, pace.unapplied])
+}
+
+/// Nothing, where another version tells it otherwise.
+fn decode_pace(value: &Value) -> Option<Pace> {
+    let [sync, queue, unapplied] = value.as_array()?.as_slice() else { return None };
+    let (sync_p99_us, queue_us) = (sync.as_u64(), queue.as_u64()?);
+    Some(Pace { sync_p99_us, queue_us, unapplied: unapplied.as_u64()? })
 }
 
 /// What was heard of a node last.
@@ -183,6 +197,7 @@ impl Note {
                 "follows": facts.follows,
                 "sets": facts.sets.iter().map(SetFacts::encode).collect::<Vec<_>>(),
                 "frozen": facts.frozen.iter().map(|(set, why)| json!([set.0, why])).collect::<Vec<_>>(),
+                "pace": facts.pace.as_ref().map(encode_pace),
                 "health": facts.health.as_ref().map(Health::encode),
             }),
             Note::Lead { set, to } => json!({ "form": FORM, "lead": set.0, "to": to.0 }),
@@ -224,6 +239,7 @@ impl Note {
         };
         Some(Note::Facts(NodeFacts {
             frozen,
+            pace: note.get("pace").and_then(decode_pace),
             health: note.get("health").and_then(Health::decode),
             disk_bytes: note.get("disk")?.as_u64()?,
             free_bytes: note.get("free")?.as_u64()?,
@@ -294,6 +310,7 @@ mod tests {
                 ru_s: 5,
             }],
             frozen: vec![(SetId(9), "it differs".to_owned())],
+            pace: Some(Pace { sync_p99_us: Some(900), queue_us: 1, unapplied: 2 }),
             health: Some(Health {
                 memory_bytes: 5,
                 sync_p99_us: None,
@@ -305,8 +322,8 @@ mod tests {
             }),
         };
         let before = br#"{"form":1,"disk":9,"free":8,"follows":3,"sets":[]}"#;
-        let told =
-            NodeFacts { sets: Vec::new(), frozen: Vec::new(), health: None, ..facts.clone() };
+        let (sets, frozen) = (Vec::new(), Vec::new());
+        let told = NodeFacts { sets, frozen, pace: None, health: None, ..facts.clone() };
         assert_eq!(Note::decode(before), Some(Note::Facts(told)), "of the version before");
         let rows = Note::Rows { number: 3, table: "replicas".to_owned() };
         for note in [Note::Facts(facts), Note::Lead { set: SetId(4), to: NodeId(2) }, rows] {

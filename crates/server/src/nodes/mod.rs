@@ -9,6 +9,7 @@ mod facts;
 pub(crate) mod joining;
 mod journal;
 mod orders;
+mod paces;
 mod record;
 pub(crate) mod recovery;
 mod roster;
@@ -88,6 +89,7 @@ pub(crate) struct Nodes {
     gatherer: OnceLock<Arc<Gatherer>>,
     recovery: recovery::Recovery,
     standings: standings::Standings,
+    paces: paces::Paces,
     /// Others are being asked whether this node was removed.
     is_asking: AtomicBool,
 }
@@ -122,6 +124,7 @@ impl Nodes {
             gatherer: OnceLock::new(),
             recovery,
             standings: standings::Standings::default(),
+            paces: paces::Paces::default(),
             is_asking: AtomicBool::new(false),
         });
         nodes.know_standings();

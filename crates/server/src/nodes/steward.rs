@@ -27,6 +27,9 @@ const TOLD_ROUNDS: u64 = 2;
 const ASKED_ROUNDS: u64 = 8;
 /// Every so many rounds it is kept how far the logs of the others are.
 const STANDINGS_ROUNDS: u64 = 4;
+/// Every so many rounds a node measures how it works, and every so many all nodes are judged by what they told.
+const MEASURED_ROUNDS: u64 = 40;
+const JUDGED_ROUNDS: u64 = 4;
 /// Every so many rounds it is decided where sets belong.
 const DECIDED_ROUNDS: u64 = 2;
 /// A node tells of so many members that take part in nothing.
@@ -84,6 +87,12 @@ impl Steward {
             self.nodes.keep_standings();
         }
         self.nodes.unpin_gone();
+        if number.is_multiple_of(MEASURED_ROUNDS) {
+            self.nodes.measure_pace();
+        }
+        if number.is_multiple_of(JUDGED_ROUNDS) {
+            self.nodes.judge_paces();
+        }
         let told = self.nodes.groups.told();
         if number.is_multiple_of(TOLD_ROUNDS) {
             self.tell_facts();
@@ -95,10 +104,22 @@ impl Steward {
         if number.is_multiple_of(DECIDED_ROUNDS) && told.member(SYSTEM_SET).is_some_and(leads) {
             self.look_after_nodes();
             self.look_after_sets();
+            self.hand_on_if_slow();
         }
     }
 
-    /// What this node leads is led by another: the one that has most of the log.
+    /// Whoever decides is as slow as its disk: when it is slow and leads nothing else any more, another one decides.
+    fn hand_on_if_slow(&self) {
+        let told = self.nodes.groups.told();
+        let mut led = told.members.iter().filter(|it| it.role == Role::Leader);
+        if let (Some(system), None) = (led.next(), led.next())
+            && self.nodes.slowness(self.nodes.own()).is_some()
+        {
+            self.hand_over(system);
+        }
+    }
+
+    /// What this node leads is led by another: the one that has most of the log, and is not slow.
     fn hand_over(&self, member: &MemberStatus) {
         if member.role != Role::Leader {
             return;
@@ -113,7 +134,9 @@ impl Steward {
                 && matches!(state, Some(NodeState::Up))
         };
         let heirs = member.matched.iter().filter(|(node, _)| may_lead(*node));
-        if let Some((heir, _)) = heirs.max_by_key(|(_, matched)| *matched) {
+        let is_well = |node: NodeId| self.nodes.slowness(node).is_none();
+        let best = heirs.max_by_key(|(node, matched)| (is_well(*node), *matched));
+        if let Some((heir, _)) = best {
             self.nodes.groups.hand_leadership(member.set, *heir);
         }
     }
@@ -160,7 +183,8 @@ impl Steward {
         let frozen = told.members.iter().filter_map(|it| Some((it.set, it.frozen.clone()?)));
         let frozen = frozen.take(FROZEN_TOLD_MAX).collect();
         let health = self.nodes.health.lock().clone();
-        NodeFacts { disk_bytes, free_bytes, follows, sets: led.map(set).collect(), frozen, health }
+        let (sets, pace) = (led.map(set).collect(), self.nodes.own_pace());
+        NodeFacts { disk_bytes, free_bytes, follows, sets, frozen, pace, health }
     }
 
     /// Nodes that came are up when they know what all agree on; nodes that are empty go.
@@ -238,6 +262,7 @@ impl Steward {
                     silent_ms: self.nodes.silent_for(member.node).as_millis() as u64,
                     disk_bytes: facts.map_or(0, |it| it.disk_bytes),
                     free_bytes: facts.map_or(0, |it| it.free_bytes),
+                    slow: self.nodes.slowness(member.node),
                 }
             })
             .collect();
@@ -257,6 +282,7 @@ impl Steward {
             silent_ms: u64::MAX,
             disk_bytes: 0,
             free_bytes: 0,
+            slow: None,
         }));
         (nodes, sets)
     }

@@ -21,6 +21,7 @@ impl Host {
 
     /// In every tick.
     pub(super) fn look_at_disk(&mut self) {
+        self.hand_on_installing();
         let is_waiting = self.persisted_turn < self.appended_turn;
         let moves = self.watched.persisted_turn != self.persisted_turn;
         if moves || !is_waiting || self.watched.since_ms.is_none() {
@@ -31,10 +32,23 @@ impl Host {
         if !self.is_stuck() {
             return;
         }
+        self.hand_on(self.core.awake_sets().collect(), "the disk takes nothing");
+    }
+
+    /// Who was elected while its rows are on their way into the trees has everything in its log, and answers nobody.
+    fn hand_on_installing(&mut self) {
+        self.hand_on(self.sets_installing(), "its rows are on their way");
+    }
+
+    /// What this node leads of some sets is led by another that has all of it on its disk.
+    fn hand_on(&mut self, sets: Vec<SetId>, why: &str) {
+        if sets.is_empty() {
+            return;
+        }
         let alive = self.alive_nodes();
-        for set in self.core.awake_sets().collect::<Vec<_>>() {
+        for set in sets {
             if let Some(heir) = self.core.ask(set, |member| member.better_leader(&alive)) {
-                tracing::debug!(set = set.0, "the disk takes nothing: another member leads");
+                tracing::debug!(set = set.0, why, "another member leads");
                 self.core.tell(set, |member| member.hand_leadership_to_member(heir));
             }
         }

@@ -548,6 +548,11 @@ impl Host {
         self.transfers.busy.contains(&set)
     }
 
+    /// Sets whose rows are on their way into the trees.
+    pub(super) fn sets_installing(&self) -> Vec<SetId> {
+        self.transfers.busy.iter().copied().collect()
+    }
+
     /// Whether the log may say that a member goes on behind an image. Its entries go then, so rows of sets that were split off it must
     /// be in sorted files. And at a start images are in the trees before entries are applied again: entries from before it, of a set
     /// that held these rows then, must be in sorted files too, or they would change what came with it.

@@ -23,7 +23,8 @@ impl Member {
     pub(crate) fn better_leader(&self, alive: &BTreeSet<NodeId>) -> Option<ReplicaId> {
         let (raft, configuration) = (&self.raw.raft, &self.state().configuration);
         let last = raft.raft_log.last_index();
-        if !self.is_leader() || raft.raft_log.persisted >= last {
+        let lacks_nothing = raft.raft_log.persisted >= last && self.installing.is_none();
+        if !self.is_leader() || lacks_nothing {
             return None;
         }
         let is_better = |replica: &&ReplicaId| {
@@ -66,7 +67,8 @@ impl Member {
     /// Takes a proposal, or says why not. Seconds never fall within a set.
     pub(crate) fn propose(&mut self, mut proposal: Proposal, wishes: &mut Wishes) {
         // What a leader before decided must be known first: ids, definitions, seconds. One that hands over takes nothing any more.
-        if !self.may_propose() {
+        // And what was held before it comes first: elements of lists have their ids already.
+        if !self.may_propose() || !self.held.is_empty() {
             return self.hold(proposal, wishes);
         }
         if !breaks(Rule::LetSecondsFall) {

@@ -94,8 +94,9 @@ impl Member {
 
     /// After everything else of a turn, before anything of it is sent. Whoever reads by what is shown waits for nothing: others may not
     /// know of anything that is not applied here. What was handed over is applied before it is sent that it is committed; but what a
-    /// quorum of others has may be committed before it is on this node's own disk, and is not handed over until it is.
-    pub(super) fn show_lease(&mut self) {
+    /// quorum of others has may be committed before it is on this node's own disk, and is not handed over until it is. Then the lease is
+    /// hidden at once, and shown again by [`Member::show_lease`]: what is handed over then was told before, and is not applied yet.
+    pub(super) fn hide_lease(&mut self) {
         if self.lease_terms.until_ms == 0 {
             return;
         }
@@ -103,8 +104,25 @@ impl Member {
         if until_ms == 0 {
             self.lease_terms.until_ms = 0;
         }
-        let has_all = self.handed_over >= self.raw.raft.raft_log.committed;
-        self.lease.set(if has_all || breaks(Rule::ReadUnapplied) { until_ms } else { 0 });
+        let committed = self.raw.raft.raft_log.committed;
+        let has_all = self.handed_over >= committed || breaks(Rule::ReadUnapplied);
+        if !has_all || self.lease.is_shown() {
+            self.lease.set(if has_all { until_ms } else { 0 });
+        }
+    }
+
+    /// Whether it has a lease that nobody sees.
+    pub(crate) fn hides_lease(&self) -> bool {
+        self.lease_terms.until_ms != 0 && !self.lease.is_shown()
+    }
+
+    /// When a node has done all that its members want, and before anything of it is sent: a lease that was hidden is shown if everything
+    /// is applied, and the ranges of sets that were split are known to those who read.
+    pub(crate) fn show_lease(&mut self) {
+        let has_all = self.applied >= self.raw.raft.raft_log.committed;
+        if self.hides_lease() && (has_all || breaks(Rule::ReadUnapplied)) {
+            self.lease.set(self.lease_until_ms());
+        }
     }
 
     /// In every tick: a lease that is used is renewed before it ends.

@@ -226,6 +226,7 @@ impl Member {
         self.last_now_s = self.last_now_s.max(now_s);
         self.handed_over = place.index;
         self.installing = Some(place);
+        self.forget_timeout();
         self.pending.clear();
         let state = Some(self.state().clone());
         wishes.appends.push(GroupAppend { state, is_install: true, ..GroupAppend::default() });
@@ -236,9 +237,18 @@ impl Member {
     pub(crate) fn installed(&mut self, index: u64, wishes: &mut Wishes) {
         assert_eq!(self.installing.map(|place| place.index), Some(index), "one image at a time");
         (self.installing, self.staged) = (None, None);
+        self.forget_timeout();
         self.applied = index;
         self.raw.advance_apply_to(index);
         self.answer_reads(wishes);
+    }
+
+    /// As if its image were on its way into the trees.
+    #[cfg(test)]
+    pub(crate) fn pretend_to_install(&mut self, place: EntryPlace) {
+        self.installing = Some(place);
+        self.forget_timeout();
+        self.set_timeout(false);
     }
 
     /// Behind which entry the member goes on, while its image is on its way into the trees.

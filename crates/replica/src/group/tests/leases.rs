@@ -108,6 +108,63 @@ fn a_lease_ends_before_another_one_can_lead() {
     needs(Rule::LeaseTooLong, nobody_else_leads_under_a_lease);
 }
 
+/// Its own disk is slow: others have an entry, are told that it is committed, and have answered with it, before the leader has it.
+#[test]
+fn a_lease_is_shown_when_what_others_know_is_applied_and_not_before() {
+    let (mut cluster, leader) = leased();
+    let (kind, now_s, body, before) = (1, 100, Bytes::from_static(b"x"), Vec::new());
+    let propose = Input::Propose { set: SET, ticket: None, kind, now_s, body, before };
+    let proposed = cluster.core(leader).turn([propose]);
+    let (turn, index) = (proposed.turn, proposed.appends[0].1.entries[0].index);
+    // All of it but that it is on the leader's disk.
+    cluster.follow(leader, Outputs { appends: Vec::new(), ..proposed });
+    assert!(cluster.is_leased(leader, 1_001), "nobody else knows of it");
+    cluster.deliver_all();
+    assert!(!cluster.is_leased(leader, 1_001), "it is committed, and not applied here");
+    let kept = cluster.core(leader).turn([Input::Persisted(turn)]);
+    assert!(kept.committed.iter().any(|(_, it)| it.entries.iter().any(|it| it.0.index == index)));
+    cluster.core(leader).show_leases();
+    assert!(!cluster.is_leased(leader, 1_001), "it is about to be applied");
+    cluster.core(leader).turn([Input::Applied { set: SET, index }]);
+    assert!(!cluster.is_leased(leader, 1_001), "ranges that it changed are not known yet");
+    cluster.core(leader).show_leases();
+    assert!(cluster.is_leased(leader, 1_001));
+}
+
+/// One that is eager to lead has answered another leader, and then hears of a later term: it asks for no votes before the lease is over.
+#[test]
+fn who_is_eager_to_lead_keeps_what_it_promised() {
+    let mut state = GroupState::born(SET, ReplicaId(20), configuration(3));
+    (state.term, state.vote) = (5, 10);
+    let mut core = Core::new(Settings::default(), 2);
+    core.add(RecoveredGroup::new(state), Vec::new()).unwrap();
+    let heard = |from: u64, kind: MessageType, say: fn(&mut Message)| {
+        let mut message = Message { from: from * 10, to: 20, ..Message::default() };
+        message.set_msg_type(kind);
+        say(&mut message);
+        Input::Message { from: NodeId(from), message: PeerMessage { set: SET, message } }
+    };
+    core.turn([Input::Campaign(SET)]);
+    let question = heard(1, MessageType::MsgHeartbeat, |it| {
+        (it.term, it.context) = (6, vec![0; 16].into());
+    });
+    let is_answer = |it: &Message| it.get_msg_type() == MessageType::MsgHeartbeatResponse;
+    assert!(said(&mut core, question).iter().any(is_answer), "the leader counts on it");
+    let later = heard(3, MessageType::MsgRequestPreVoteResponse, |it| {
+        (it.term, it.reject) = (7, true);
+    });
+    said(&mut core, later);
+    let asks = |it: &Message| {
+        let kind = it.get_msg_type();
+        kind == MessageType::MsgRequestPreVote || kind == MessageType::MsgRequestVote
+    };
+    for tick in 0..9 {
+        assert!(!said(&mut core, Input::Tick).iter().any(asks), "tick {tick}");
+    }
+    let asked = (0..60).any(|_| said(&mut core, Input::Tick).iter().any(asks));
+    assert!(asked, "afterwards it does");
+}
+
 fn who_hands_over_has_no_lease() -> bool {
     let (mut cluster, leader) = leased();
     let heir = NodeId(leader.0 % 4 + 1);
