@@ -33,7 +33,7 @@ pub struct Reach<'a> {
     /// Whether its thread may wait for other nodes.
     pub may_wait: bool,
     /// Which span it is a part of, where it is traced.
-    pub trace: Option<TraceContext>,
+    pub trace: Option<&'a TraceContext>,
 }
 
 /// Why rows of a set could not be read.
@@ -122,7 +122,7 @@ fn part(
     let tell = move |outcome| {
         let _ = sender.send(outcome);
     };
-    groups.read_elsewhere(set, body, reach.is_strong, reach.trace, Box::new(tell));
+    groups.read_elsewhere(set, body, reach.is_strong, reach.trace.copied(), Box::new(tell));
     loop {
         match receiver.recv_timeout(LOOK) {
             Ok(RowsOutcome::Part(part)) => return Ok(Some(part)),

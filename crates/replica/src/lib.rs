@@ -138,7 +138,7 @@ impl ReplicaSets {
                 let started_us = witness.map(|it| it.now_us());
                 let read = self.storage.read(set, command, sink);
                 if let (Some(witness), Some(parent), Some(started_us)) =
-                    (witness, reach.trace, started_us)
+                    (witness, reach.trace.copied(), started_us)
                 {
                     tell_read(&**witness, parent, set, started_us, read.is_ok());
                 }
@@ -231,13 +231,16 @@ impl ReplicaSets {
         change: impl IntoIterator<Item = (SetId, Mutation)>,
         atomicity: Atomicity,
         given_us: Option<i64>,
-        trace: Option<TraceContext>,
+        trace: Option<&TraceContext>,
         answer_to: Option<AnswerTo<'_>>,
         without_room: WithoutRoom,
     ) -> Committed {
         match &self.groups {
             None => self.storage.commit_for(change, answer_to, without_room),
-            Some(groups) => commit_in_groups(groups, change, atomicity, given_us, trace, answer_to),
+            Some(groups) => {
+                let trace = trace.copied();
+                commit_in_groups(groups, change, atomicity, given_us, trace, answer_to)
+            }
         }
     }
 

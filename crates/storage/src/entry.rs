@@ -1,5 +1,6 @@
 //! What an entry of a replica set's log asks for, as values and as bytes (see `docs/formats/log.md`).
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -44,6 +45,14 @@ pub(crate) enum EntryBody {
     Request(Box<Request>),
     Split(Box<Split>),
 }
+
+thread_local! {
+    /// A buffer for the request at hand.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A scratch buffer that grew beyond this is given back.
+const SCRATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// Names a request for as long as it may be sent again: which coordinator asked, and its how many-th question it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -273,9 +282,14 @@ impl EntryBody {
 impl Request {
     /// Its bytes, as an entry has them.
     pub fn to_bytes(&self) -> Bytes {
-        let mut bytes = Vec::new();
-        self.encode(&mut bytes);
-        Bytes::from(bytes)
+        let mut scratch = SCRATCH.take();
+        scratch.clear();
+        self.encode(&mut scratch);
+        // They are kept for members that are behind, and take no more than they need.
+        let bytes = Bytes::copy_from_slice(&scratch);
+        scratch.shrink_to(SCRATCH_BYTES_MAX);
+        SCRATCH.set(scratch);
+        bytes
     }
 
     /// Whether it may be sent again though it may have been done: it has a name by which a repeat is known, or times of its

@@ -285,6 +285,11 @@ impl Core {
         resting.or_else(|| self.members.get(&set).map(Member::silent_ticks))
     }
 
+    /// In which term a member is.
+    pub(crate) fn term(&self, set: SetId) -> Option<u64> {
+        self.members.get(&set).map(Member::term)
+    }
+
     /// What is known of a member beside its entries.
     pub fn state(&self, set: SetId) -> Option<&GroupState> {
         self.members.get(&set).map(Member::state)

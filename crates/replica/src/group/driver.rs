@@ -614,7 +614,7 @@ impl Driver {
     fn take(&mut self, question: Question) {
         match question {
             Question::Submit { set, request, deadline_ms, trace, done } => {
-                let number = self.host.submit(set, *request, deadline_ms, done);
+                let number = self.host.submit(set, request, deadline_ms, done);
                 self.groups.0.traced.number(trace, number, false);
             }
             Question::SubmitBatch { request, deadline_ms, done } => {

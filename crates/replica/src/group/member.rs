@@ -749,6 +749,10 @@ impl Member {
         self.raw.raft.raft_log.committed
     }
 
+    pub(crate) fn term(&self) -> u64 {
+        self.raw.raft.term
+    }
+
     pub(crate) fn applied(&self) -> u64 {
         self.applied
     }

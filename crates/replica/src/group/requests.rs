@@ -46,8 +46,12 @@ const HINTS_AT_ONCE_MAX: u32 = 3;
 /// A request that is not answered yet.
 struct Pending {
     set: SetId,
-    request: Request,
+    /// Until it was handed on: most are answered then, and who needs it again reads it from its bytes.
+    request: Option<Box<Request>>,
     body: Bytes,
+    /// It may be sent again though it may have been done.
+    is_repeatable: bool,
+    is_split: bool,
     deadline_ms: u64,
     /// When it is tried again.
     retry_at_ms: Option<u64>,
@@ -87,7 +91,8 @@ impl Sent {
 
 /// The requests of a coordinator that are not answered yet.
 pub(crate) struct Requests {
-    pending: BTreeMap<u64, Pending>,
+    /// By their numbers. Boxed, because a tree moves its values when it grows.
+    pending: BTreeMap<u64, Box<Pending>>,
     next: u64,
     /// So many may wait for a leader: most often none, and then nobody is looked at.
     leaderless: usize,
@@ -125,16 +130,18 @@ impl Requests {
     pub(crate) fn add(
         &mut self,
         set: SetId,
-        request: Request,
+        request: impl Into<Box<Request>>,
         deadline_ms: u64,
         done: WriteDone,
     ) -> u64 {
         self.next += 1;
-        let body = request.to_bytes();
-        let pending = Pending {
+        let request = request.into();
+        let pending = Box::new(Pending {
             set,
-            request,
-            body,
+            body: request.to_bytes(),
+            is_repeatable: request.is_repeatable(),
+            is_split: request.splits.is_some(),
+            request: Some(request),
             deadline_ms,
             retry_at_ms: Some(0),
             sent: None,
@@ -145,7 +152,7 @@ impl Requests {
             tries: 0,
             hints_followed: 0,
             done,
-        };
+        });
         self.pending.insert(self.next, pending);
         self.next
     }
@@ -180,7 +187,7 @@ impl Requests {
         leader: Option<NodeId>,
         now_ms: u64,
     ) -> Option<(SetId, Bytes)> {
-        let may_relay = |it: &&mut Pending| it.request.is_repeatable() && !it.is_of_another;
+        let may_relay = |it: &&mut Box<Pending>| it.is_repeatable && !it.is_of_another;
         let pending = self.pending.get_mut(&number).filter(may_relay)?;
         pending.retry_at_ms = None;
         pending.waits_for_leader = false;
@@ -199,13 +206,13 @@ impl Requests {
         }
         for pending in self.pending.values_mut() {
             // No answer came: another leader may have to be asked. Without a name that could do it twice.
-            let may_repeat = pending.request.is_repeatable() || breaks(Rule::RetryWithoutId);
+            let may_repeat = pending.is_repeatable || breaks(Rule::RetryWithoutId);
             if pending.sent.is_some_and(|sent| sent.is_over(now_ms)) && may_repeat {
                 pending.sent = None;
                 pending.retry_at_ms = Some(now_ms);
             }
         }
-        let is_due = |(_, it): &(&u64, &Pending)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
+        let is_due = |(_, it): &(&u64, &Box<Pending>)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
         self.pending.iter().filter(is_due).map(|(number, _)| *number).collect()
     }
 
@@ -214,7 +221,7 @@ impl Requests {
     pub(crate) fn led_anew(&mut self, leader: impl Fn(SetId) -> Option<NodeId>) -> Vec<u64> {
         let mut anew = Vec::new();
         for (number, pending) in &mut self.pending {
-            let Some(sent) = pending.sent.filter(|_| pending.request.is_repeatable()) else {
+            let Some(sent) = pending.sent.filter(|_| pending.is_repeatable) else {
                 continue;
             };
             let is_other = |leader: &NodeId| Some(*leader) != sent.leader && *leader != sent.to;
@@ -254,7 +261,7 @@ impl Requests {
     /// A request was done by another node: what this node's member of its set applied before is not enough for weak reads.
     pub(crate) fn note_done(&mut self, number: u64) {
         if let Some(pending) = self.pending.get(&number)
-            && pending.request.splits.is_none()
+            && !pending.is_split
         {
             let least = pending.commit_before.map_or(0, |before| before + 1);
             self.behind.answer(pending.set, least);
@@ -262,8 +269,8 @@ impl Requests {
     }
 
     /// A request that waits.
-    pub(crate) fn request(&self, number: u64) -> Option<&Request> {
-        self.pending.get(&number).map(|pending| &pending.request)
+    pub(crate) fn request(&self, number: u64) -> Option<Request> {
+        self.pending.get(&number).and_then(|pending| Request::from_bytes(pending.body.clone()).ok())
     }
 
     /// Another set has the keys of a request, which was not done: `true` if it is to be tried there at once. Where it is the same set it
@@ -298,9 +305,13 @@ impl Requests {
                 Attempt::Waits
             }
             Some(node) if node == own => {
-                pending.sent = Some(Sent { to: own, at_ms: now_ms, leader, is_relayed: false });
-                let mut request = Box::new(pending.request.clone());
                 let mut body = pending.body.clone();
+                let again = || Request::from_bytes(body.clone()).ok().map(Box::new);
+                // What was encoded here can be read.
+                let Some(mut request) = pending.request.take().or_else(again) else {
+                    return Attempt::Waits;
+                };
+                pending.sent = Some(Sent { to: own, at_ms: now_ms, leader, is_relayed: false });
                 if breaks(Rule::RetryWithoutId) {
                     request.id = None;
                     body = request.to_bytes();
@@ -309,9 +320,11 @@ impl Requests {
             }
             Some(node) => {
                 pending.sent = Some(Sent { to: node, at_ms: now_ms, leader, is_relayed: false });
+                pending.request = None;
                 let mut body = pending.body.clone();
-                if breaks(Rule::RetryWithoutId) {
-                    let mut request = pending.request.clone();
+                if breaks(Rule::RetryWithoutId)
+                    && let Ok(mut request) = Request::from_bytes(body.clone())
+                {
                     request.id = None;
                     body = request.to_bytes();
                 }
@@ -372,7 +385,7 @@ impl Requests {
         let mut over = Vec::new();
         for (number, pending) in &mut self.pending {
             if pending.sent.is_some_and(|sent| sent.to == node) {
-                if pending.request.is_repeatable() || breaks(Rule::RetryWithoutId) {
+                if pending.is_repeatable || breaks(Rule::RetryWithoutId) {
                     pending.sent = None;
                     pending.retry_at_ms = Some(now_ms + RETRY_MS);
                 } else {

@@ -82,16 +82,11 @@ impl Inner {
             Ok(_) => latency.unwrap_or_default(),
             Err(_) => world::now().saturating_duration_since(started),
         };
-        let _log = to.traced.map(|traced| traced.log_span().entered());
         if let Some(reason) = self.slow.reason(took, charge) {
             self.tell_slow(reason, to, client, took, outcome);
         }
-        if let Some(traced) = to.traced {
-            end_spans(traced, to, client, started, outcome);
-        }
-        if let Some(audit) = &self.audit {
-            let failure = outcome.as_ref().err().map(|failure| (failure, to.consistency));
-            audited::call(audit, client, statements, failure);
+        if to.traced.is_some() | self.audit.is_some() {
+            self.tell_watchers(to, client, started, outcome);
         }
         if let [statement] = statements
             && let Some(statistics) = statement.statistics.get()
@@ -108,6 +103,25 @@ impl Inner {
         latency
     }
 
+    /// Tells those who collect spans, and those who keep who did what.
+    #[cold]
+    fn tell_watchers(
+        &self,
+        to: &Addressee<'_>,
+        client: &Client,
+        started: Instant,
+        outcome: &Result<Answer, Failure>,
+    ) {
+        let _log = to.traced.map(|traced| traced.log_span().entered());
+        if let Some(traced) = to.traced {
+            end_spans(traced, to, client, started, outcome);
+        }
+        if let Some(audit) = &self.audit {
+            let failure = outcome.as_ref().err().map(|failure| (failure, to.consistency));
+            audited::call(audit, client, to.statements, failure);
+        }
+    }
+
     /// Tells of a call that took long or cost much.
     #[cold]
     fn tell_slow(
@@ -118,6 +132,7 @@ impl Inner {
         took: Duration,
         outcome: &Result<Answer, Failure>,
     ) {
+        let _log = to.traced.map(|traced| traced.log_span().entered());
         let table = to.statements.iter().find_map(|statement| statement.tables().first());
         let slow = SlowStatement {
             number: 0,
@@ -177,7 +192,6 @@ impl Inner {
 }
 
 /// A call that is traced is answered.
-#[cold]
 fn end_spans(
     traced: &TracedCall,
     to: &Addressee<'_>,

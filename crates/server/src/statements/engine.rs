@@ -27,7 +27,7 @@ use super::bounds::{Apart, InTurn, OwnThread};
 use super::cache::{PreparedStatements, Statement};
 use super::call::{self, AnswerPayload, Call, strength};
 use super::counting::Spent;
-use super::guardrails::{Guard, GuardCounts};
+use super::guardrails::GuardCounts;
 use super::plans::Patience;
 use super::promised::PromisedCall;
 use super::running::RunningQueries;
@@ -600,11 +600,13 @@ impl Inner {
         schema: &Schema,
         pace: Pace<'_>,
     ) -> Result<Ran, Failure> {
-        let guard = self.guard_of(call.client);
-        let run = |plan: Plan<'_>, given_us| {
-            self.run_guarded(call, guard.as_ref(), plan, given_us, schema, pace)
+        let mut ran = match self.is_watched(call) {
+            false => self.with_plan(call, None, |plan, given_us| {
+                access::ensure(&self.roles, call.client, &plan, schema)?;
+                self.run_plan(call, plan, given_us, schema, pace)
+            }),
+            true => self.run_watched(call, schema, pace),
         };
-        let mut ran = self.with_plan(call, guard.as_ref().map(Guard::watch), run);
         if is_stale(&ran) {
             return self.run_again(call, pace);
         }
@@ -627,11 +629,7 @@ impl Inner {
                 _ => vec![self.statement(call, &schema)?],
             };
             let call = Call { statements: &statements, ..*call };
-            let guard = self.guard_of(call.client);
-            let run = |plan: Plan<'_>, given_us| {
-                self.run_guarded(&call, guard.as_ref(), plan, given_us, &schema, pace)
-            };
-            let ran = self.with_plan(&call, guard.as_ref().map(Guard::watch), run);
+            let ran = self.run_watched(&call, &schema, pace);
             if tries == PLANS_MAX || !is_stale(&ran) {
                 return ran;
             }
@@ -639,32 +637,7 @@ impl Inner {
         }
     }
 
-    /// Runs a plan that its client may run, and that asks for no more than it may.
-    #[inline]
-    fn run_guarded(
-        &self,
-        call: &Call<'_>,
-        guard: Option<&Guard<'_>>,
-        mut plan: Plan<'_>,
-        given_us: Option<i64>,
-        schema: &Schema,
-        pace: Pace<'_>,
-    ) -> Result<Ran, Failure> {
-        access::ensure(&self.roles, call.client, &plan, schema)?;
-        let Some(guard) = guard else { return self.run_plan(call, plan, given_us, schema, pace) };
-        let warnings = guard.check(call, &mut plan, schema)?;
-        let mut ran = self.run_plan(call, plan, given_us, schema, pace)?;
-        if let Executed::Done(answer) = &mut ran.executed {
-            answer.warnings.splice(0..0, warnings);
-        }
-        // What could not run here runs again.
-        if matches!(ran.executed, Executed::Done(_) | Executed::Pending(..)) {
-            guard.count_warnings();
-        }
-        Ok(ran)
-    }
-
-    fn run_plan(
+    pub(super) fn run_plan(
         &self,
         call: &Call<'_>,
         plan: Plan<'_>,
@@ -714,13 +687,14 @@ impl Inner {
                 &apart
             }
         };
+        let trace = call.traced.map(|traced| traced.running());
         let request = RequestContext {
             paging_state: parameters.paging_state,
             reach: Reach {
                 is_strong: strength(parameters.consistency) == ReadStrength::Strong,
                 confirmed: call.confirmed,
                 may_wait: matches!(pace, Pace::Own(_)),
-                trace: call.traced.map(|traced| traced.running()),
+                trace: trace.as_ref(),
             },
             given_us,
             bounds,
@@ -737,7 +711,6 @@ impl Inner {
             },
         };
         let is_truncate = matches!(plan, Plan::Truncate(_));
-        let _log = call.traced.map(|traced| traced.log_span().entered());
         let executed = match self.executor.execute(plan, &request) {
             Err(ExecuteError::Commit(CommitError::Unavailable { .. })) if is_truncate => {
                 return Err(Failure::TruncateUnavailable);

@@ -4,7 +4,7 @@
 //! (what is bound), [`call`] (one execution), [`plans`] (what kind of work a plan is),
 //! [`promised`] (what waits for the log), [`running`] (what is shown while it runs), [`held_back`] (what there is no room for), [`apart`] (what takes
 //! long), [`bounds`] (what a request may take), [`encode`] (answers as messages), [`access`] (who may),
-//! [`consistency`] (which levels make no sense), [`guardrails`] (what may be asked for), [`levels`] (what they need), [`confirm`] (what strong reads wait for), [`routing`] (which node to ask), [`role_statements`], [`counting`], [`table_counters`] and [`slow`] (what a call came to), [`audited`] (who did what), [`shown`],
+//! [`consistency`] (which levels make no sense), [`guardrails`] (what may be asked for), [`watched`] (where somebody looks), [`levels`] (what they need), [`confirm`] (what strong reads wait for), [`routing`] (which node to ask), [`role_statements`], [`counting`], [`table_counters`] and [`slow`] (what a call came to), [`audited`] (who did what), [`shown`],
 //! [`trace`], [`traces`], [`explaining`] (EXPLAIN for the dashboard).
 mod access;
 mod apart;
@@ -35,6 +35,7 @@ mod table_counters;
 mod trace;
 mod traces;
 mod values;
+mod watched;
 
 pub(crate) use encode::schema_change;
 pub(crate) use engine::{Charging, Engine, Parts, Rules};

@@ -1,5 +1,7 @@
 //! Which nodes are alive, how far their logs are, and what time it is for all of them.
 
+use smallvec::SmallVec;
+
 use super::*;
 
 impl Host {
@@ -15,8 +17,11 @@ impl Host {
     }
 
     pub(super) fn is_alive(&self, node: NodeId) -> bool {
-        let is_heard = |peer: &Peer| peer.heard_ms + self.options.alive_ms > self.now.ms;
-        node == self.node || self.peers.get(&node).is_some_and(is_heard)
+        node == self.node || self.peers.get(&node).is_some_and(|peer| self.is_heard(peer))
+    }
+
+    fn is_heard(&self, peer: &Peer) -> bool {
+        peer.heard_ms + self.options.alive_ms > self.now.ms
     }
 
     /// Whether what is said to a node may be answered: its connection did not break, or it said what its log holds since.
@@ -108,8 +113,9 @@ impl Host {
     /// Cluster time in microseconds: the clock in the middle of those of the nodes that are alive, carried by the steady time. A clock that is
     /// wrong on one machine, or is set while it runs, changes nothing. It never falls behind what was given before.
     pub fn cluster_us(&mut self) -> i64 {
-        let alive = self.peers.iter().filter(|(node, _)| self.is_alive(**node));
-        let mut offsets: Vec<i64> = alive.filter_map(|(_, peer)| peer.clock_offset_us).collect();
+        let alive = self.peers.values().filter(|peer| self.is_heard(peer));
+        let mut offsets: SmallVec<[i64; 16]> =
+            alive.filter_map(|peer| peer.clock_offset_us).collect();
         let steady_us = self.now.steady_us();
         offsets.push(self.now.clock_us.saturating_sub(steady_us));
         offsets.sort_unstable();

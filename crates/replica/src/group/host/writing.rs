@@ -1,5 +1,7 @@
 //! A coordinator's requests: sent to whoever leads their set, and proposed there.
 
+use types::Mutation;
+
 use super::*;
 use crate::group::requests::RELAY_MS;
 
@@ -14,7 +16,7 @@ impl Host {
     pub fn submit(
         &mut self,
         set: SetId,
-        request: Request,
+        request: impl Into<Box<Request>>,
         deadline_ms: u64,
         done: WriteDone,
     ) -> Option<u64> {
@@ -154,10 +156,11 @@ impl Host {
     fn order_lists(&mut self, set: SetId, request: &mut Request, now_s: &mut u32) -> bool {
         // What has no name may be here for the second time, and must write the same elements.
         let is_known_again = request.id.is_some() || request.step.is_some();
-        if !is_known_again || breaks(Rule::LetListsMix) {
+        let has_lists = request.mutations.iter().any(Mutation::may_extend_lists);
+        if !has_lists || !is_known_again || breaks(Rule::LetListsMix) {
             return false;
         }
-        let Some(term) = self.core.status_of(set).map(|it| it.term) else { return false };
+        let Some(term) = self.core.term(set) else { return false };
         let latest_us = self.last_given_us.saturating_add(AHEAD_US_MAX);
         let listed = self.last_listed.get(&set).filter(|(known, _)| *known == term);
         // Earlier leaders gave no ids later than the seconds of their entries.
