@@ -601,6 +601,7 @@ impl Host {
 
     /// Takes turns until nothing is left to do but to wait. Returns what is to be sent.
     pub fn turn(&mut self) -> Vec<(NodeId, NodeMessage)> {
+        self.catch_up_behind_images();
         loop {
             self.take_persisted();
             self.take_installed();
@@ -625,6 +626,9 @@ impl Host {
             }
         }
         self.core.show_leases();
+        if self.is_catching_up() {
+            (self.wake)();
+        }
         self.settle_behind();
         std::mem::take(&mut self.outbox)
     }

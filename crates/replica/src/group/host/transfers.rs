@@ -31,6 +31,8 @@ const PAUSE_MS: u64 = 500;
 const GIVEN_UP_MS: u64 = 5_000;
 /// So many chunks of an image are on their way at once. The queue for bulk holds as many of all images.
 const CHUNKS_MAX: usize = 4;
+/// So many entries that waited for images are applied in one turn of the node.
+const HELD_APPLIED_PER_TURN: usize = 1024;
 /// A log that is so many times longer than it should be does not wait for a transfer.
 const LOG_PATIENCE: u64 = 2;
 
@@ -95,7 +97,9 @@ pub(super) struct Transfers {
     busy: BTreeSet<SetId>,
     done: Arc<Mutex<Vec<Installed>>>,
     /// What is committed behind images that are not in the trees yet; the bodies are in the log.
-    held: BTreeMap<SetId, Vec<CommittedEntries>>,
+    held: BTreeMap<SetId, VecDeque<CommittedEntries>>,
+    /// Those of them whose images are in the trees by now.
+    catching_up: BTreeSet<SetId>,
     /// What was in the log when an image was to be installed first: it must be in sorted files.
     flushed_from: BTreeMap<SetId, Position>,
     ranges: Option<SetRanges>,
@@ -501,7 +505,9 @@ impl Host {
                     self.outbox.push((from, NodeMessage::Transfer(chunk)));
                 }
             }
-            (Taken::Whole | Taken::Chunks(_), None) => {}
+            // It waits for others to be put into the trees before it.
+            (Taken::Whole, None) => sending.progress_ms = now_ms,
+            (Taken::Chunks(_), None) => {}
         }
     }
 
@@ -515,11 +521,26 @@ impl Host {
     pub(super) fn holds_image(&mut self, from: NodeId, set: SetId, place: EntryPlace) -> bool {
         let receiving = self.transfers.receiving.get(&set);
         let is_here = receiving.is_some_and(|it| it.staging.is_none() && it.head.place == place);
-        let may_hear = is_here || self.has_gone_past(set, place);
+        let has_gone_past = self.has_gone_past(set, place);
+        let may_hear = has_gone_past || is_here && self.is_free_to_install(set);
         if !may_hear && let Some(member) = self.core.replica(set) {
-            self.answer_transfer(from, 0, set, member, Taken::Refused);
+            let taken = if is_here { Taken::Whole } else { Taken::Refused };
+            self.answer_transfer(from, 0, set, member, taken);
+            // It is asked for again, and kept until then.
+            let now_ms = self.now.ms;
+            self.transfers.receiving.get_mut(&set).into_iter().for_each(|it| it.heard_ms = now_ms);
         }
         may_hear
+    }
+
+    /// Whether an image could be put into the trees now. Consensus hears of it only then: what it says behind that waits for the image to
+    /// be in the log, and the logs of all sets with it.
+    fn is_free_to_install(&mut self, set: SetId) -> bool {
+        let is_other = |it: SetId| it != set;
+        let is_put = self.transfers.busy.iter().copied().any(is_other)
+            || self.transfers.installing.iter().any(|it| is_other(it.set))
+            || self.stalled.iter().any(|(it, append)| append.is_install && is_other(*it));
+        !is_put && self.may_install(set)
     }
 
     /// Whether the rows of an image take the place of others, or are about to.
@@ -538,21 +559,69 @@ impl Host {
             return Some(committed);
         }
         committed.entries.iter_mut().for_each(|(.., body, _)| *body = Bytes::new());
-        self.transfers.held.entry(set).or_default().push(committed);
+        if let Some((last, ..)) = committed.entries.last() {
+            // They are read from the log again: it may be long until then.
+            let last = last.index;
+            self.core.tell(set, |member| member.let_bodies_go(last));
+        }
+        self.transfers.held.entry(set).or_default().push_back(committed);
         None
     }
 
-    /// Applies it.
-    fn apply_held(&mut self, set: SetId, held: Vec<CommittedEntries>) -> io::Result<()> {
-        for mut committed in held {
-            for (place, _, _, body, _) in &mut committed.entries {
-                let slot = self.core.table(set).and_then(|table| table.slot(place.index));
-                // Nothing of the log behind an image goes before that is in the trees.
-                *body = self.storage.read_group_body(&slot.ok_or(io::ErrorKind::NotFound)?)?;
+    /// Applies some of what waited for an image that is in the trees by now: members of other sets go on meanwhile.
+    pub(super) fn catch_up_behind_images(&mut self) {
+        let mut left = HELD_APPLIED_PER_TURN;
+        for set in self.transfers.catching_up.clone() {
+            while left > 0 && self.transfers.catching_up.contains(&set) {
+                let next = self.transfers.held.get_mut(&set).and_then(VecDeque::pop_front);
+                let Some(committed) = next else {
+                    self.end_catching_up(set);
+                    break;
+                };
+                left = left.saturating_sub(committed.entries.len());
+                if let Err(error) = self.apply_held(set, committed) {
+                    self.end_catching_up(set);
+                    self.core.freeze(set, &error.to_string());
+                }
             }
-            self.apply(set, committed);
         }
+    }
+
+    /// Whether more of it waits.
+    pub(super) fn is_catching_up(&self) -> bool {
+        !self.transfers.catching_up.is_empty()
+    }
+
+    fn end_catching_up(&mut self, set: SetId) {
+        self.transfers.held.remove(&set);
+        self.transfers.catching_up.remove(&set);
+        self.transfers.busy.remove(&set);
+        self.note_needed(set);
+    }
+
+    fn apply_held(&mut self, set: SetId, mut committed: CommittedEntries) -> io::Result<()> {
+        for (place, _, _, body, _) in &mut committed.entries {
+            let slot = self.core.table(set).and_then(|table| table.slot(place.index));
+            // Nothing of the log behind an image goes before that is in the trees.
+            *body = self.storage.read_group_body(&slot.ok_or(io::ErrorKind::NotFound)?)?;
+        }
+        self.apply(set, committed);
         Ok(())
+    }
+
+    /// As if the rows of a set were in the trees.
+    #[cfg(test)]
+    pub(super) fn pretend_to_be_installed(&mut self, set: SetId) {
+        self.transfers.catching_up.insert(set);
+    }
+
+    /// As if rows of a set were on their way into the trees, or not any more.
+    #[cfg(test)]
+    pub(super) fn pretend_to_install(&mut self, set: SetId, is_so: bool) {
+        match is_so {
+            true => self.transfers.busy.insert(set),
+            false => self.transfers.busy.remove(&set),
+        };
     }
 
     /// Whether rows are just being put into the trees.
@@ -620,21 +689,22 @@ impl Host {
         }
         let done = std::mem::take(&mut *self.transfers.done.lock());
         for (Installing { set, index, .. }, installed) in done {
-            self.transfers.busy.remove(&set);
-            let held = self.transfers.held.remove(&set).unwrap_or_default();
             match installed {
                 Ok(()) => {
                     self.seats.settle(set);
                     self.transfers.receiving.remove(&set);
                     self.transfers.installed += 1;
                     self.comparison.forget(set);
-                    self.note_needed(set);
                     self.inbox.push_back(Input::Installed { set, index });
-                    if let Err(error) = self.apply_held(set, held) {
-                        self.core.freeze(set, &error.to_string());
+                    self.transfers.catching_up.insert(set);
+                    if !self.transfers.held.contains_key(&set) {
+                        self.end_catching_up(set);
                     }
                 }
-                Err(error) => self.core.freeze(set, &error.to_string()),
+                Err(error) => {
+                    self.end_catching_up(set);
+                    self.core.freeze(set, &error.to_string());
+                }
             }
         }
     }

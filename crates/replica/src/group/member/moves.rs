@@ -257,6 +257,11 @@ impl Member {
         self.answer_reads(wishes);
     }
 
+    /// Bodies of entries up to one are read from the log when they are wanted again.
+    pub(crate) fn let_bodies_go(&mut self, index: u64) {
+        self.raw.mut_store().evict(index);
+    }
+
     /// As if its image were on its way into the trees.
     #[cfg(test)]
     pub(crate) fn pretend_to_install(&mut self, place: EntryPlace) {

@@ -36,6 +36,64 @@ fn a_member_that_is_too_far_behind_gets_the_rows() {
     assert_eq!(fleet.read(late, SET, key), Some(26), "and goes on");
 }
 
+/// While the rows of another set are on their way into the trees, consensus does not hear of a second image: the log of all sets would wait.
+#[test]
+fn a_second_image_waits_and_keeps_nobody_waiting() {
+    let options = HostOptions { log_bytes_kept: 1, log_bytes_max: 1, ..HostOptions::default() };
+    let mut fleet = Fleet::with(3, options);
+    fleet.begin(SET, 3);
+    fleet.tick(20);
+    let leader = fleet.leader(SET).unwrap();
+    let late = NodeId(leader.0 % 3 + 1);
+    let (key, _) = two_keys();
+    fleet.add(leader, SET, key, 5);
+    fleet.stop(late);
+    for _ in 0..20 {
+        fleet.add(leader, SET, key, 1);
+    }
+    for node in fleet.nodes().into_iter().filter(|node| *node != late) {
+        fleet.storage(node).flush(None).unwrap();
+    }
+    fleet.tick(4);
+    fleet.start(late);
+    let other = SetId(77);
+    fleet.host(late).pretend_to_install(other, true);
+    // Longer than a transfer without progress is kept.
+    fleet.tick(300);
+    assert_eq!(fleet.host(late).transfers.installed, 0);
+    assert_eq!(fleet.host(leader).transfers.begun, 1, "it is not begun anew");
+    assert!(fleet.host(late).stalled.is_empty(), "the log goes on");
+    fleet.host(late).pretend_to_install(other, false);
+    fleet.tick(60);
+    assert_eq!(fleet.host(late).transfers.installed, 1);
+    assert_eq!(fleet.read(late, SET, key), Some(25));
+}
+
+/// What is committed while the rows are on their way into the trees is applied afterwards, in its order, and not all at once.
+#[test]
+fn what_waited_for_an_image_is_applied_bit_by_bit() {
+    let mut fleet = Fleet::with(3, HostOptions::default());
+    fleet.begin(SET, 3);
+    fleet.tick(20);
+    let leader = fleet.leader(SET).unwrap();
+    let follower = NodeId(leader.0 % 3 + 1);
+    let (key, _) = two_keys();
+    fleet.add(leader, SET, key, 5);
+    fleet.tick(4);
+    fleet.host(follower).pretend_to_install(SET, true);
+    for _ in 0..20 {
+        fleet.add(leader, SET, key, 1);
+    }
+    fleet.tick(4);
+    assert_eq!(fleet.read(follower, SET, key), Some(5), "it waits");
+    fleet.host(follower).pretend_to_be_installed(SET);
+    fleet.tick(4);
+    assert_eq!(fleet.read(follower, SET, key), Some(25));
+    fleet.add(leader, SET, key, 1);
+    fleet.tick(4);
+    assert_eq!(fleet.read(follower, SET, key), Some(26), "and goes on");
+}
+
 /// A member that has an image says so, where its first answer was lost: its leader offers the same one again, and can commit nothing to
 /// offer another before it knows how far the member is.
 #[test]
