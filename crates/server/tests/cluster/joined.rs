@@ -98,7 +98,8 @@ fn a_node_that_is_drained_leads_nothing_and_no_client_sees_an_error() {
             let mut client = Client::connect(&address).unwrap();
             let mut count = 0;
             while !stop.load(Ordering::SeqCst) {
-                tell(&mut client, &format!("INSERT INTO d.t (k, v) VALUES ({count}, 1)"));
+                let insert = format!("INSERT INTO d.t (k, v) VALUES ({count}, 1)");
+                tell_when_available(&mut client, &insert);
                 count += 1;
             }
             count

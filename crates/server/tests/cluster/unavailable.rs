@@ -29,12 +29,15 @@ fn what_is_unavailable_is_told_at_once_and_never_done() {
         let look = || (get(&mut client, &text, Consistency::One).len() == 1).then_some(());
         eventually("node 1 has the row", SOON, look).unwrap();
     }
+    let begun = Instant::now();
     cluster.kill(2).unwrap();
     cluster.kill(3).unwrap();
     wait_for_alive(&mut client, "u.t", 1);
     let one = Execution::at(Consistency::One);
-    // A weak read goes on.
-    assert_eq!(int(&get(&mut client, "SELECT v FROM u.t WHERE k = 1", Consistency::One)[0], 0), 1);
+    // A weak read goes on, for ten seconds.
+    let weak = ask(&mut client, "SELECT v FROM u.t WHERE k = 1", &one).unwrap();
+    assert!(weak.is_ok() || begun.elapsed() > Duration::from_secs(9), "{weak:?}");
+    assert!(weak.into_iter().flatten().all(|row| int(&row, 0) == 1));
     let refused = [
         "INSERT INTO u.t (k, v) VALUES (2, 2)",
         "UPDATE u.t SET v = 2 WHERE k = 1",
