@@ -9,6 +9,7 @@ use testkit::{Client, Cluster, Ends, Execution, Node, eventually};
 
 use crate::support::{
     MOVED_WITHIN, SOON, ask, cluster_of, create_keyspace, get_in_the_end, int, seed, tell,
+    tell_when_available,
 };
 use crate::workload::{define, run};
 

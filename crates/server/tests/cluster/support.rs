@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use protocol::{Consistency, ErrorResponse, Response};
+use protocol::{Consistency, ErrorKind, ErrorResponse, Response};
 use testkit::{Client, ClientError, Cluster, Execution, eventually};
 
 /// So long anything may take that does not fail.
