@@ -533,14 +533,15 @@ impl Host {
         may_hear
     }
 
-    /// Whether an image could be put into the trees now. Consensus hears of it only then: what it says behind that waits for the image to
-    /// be in the log, and the logs of all sets with it.
-    fn is_free_to_install(&mut self, set: SetId) -> bool {
+    /// Whether an image could be put into the trees soon: no other one is. Consensus hears of it only then: what comes behind it waits for
+    /// it to be in the log, for all sets, and it is not in the log before what was there is in sorted files. While another image
+    /// is put into the trees that may take minutes.
+    fn is_free_to_install(&self, set: SetId) -> bool {
         let is_other = |it: SetId| it != set;
         let is_put = self.transfers.busy.iter().copied().any(is_other)
             || self.transfers.installing.iter().any(|it| is_other(it.set))
             || self.stalled.iter().any(|(it, append)| append.is_install && is_other(*it));
-        !is_put && self.may_install(set)
+        !is_put
     }
 
     /// Whether the rows of an image take the place of others, or are about to.
