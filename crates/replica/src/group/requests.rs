@@ -212,7 +212,8 @@ impl Requests {
                 pending.retry_at_ms = Some(now_ms);
             }
         }
-        let is_due = |(_, it): &(&u64, &Box<Pending>)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
+        let is_due =
+            |(_, it): &(&u64, &Box<Pending>)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
         self.pending.iter().filter(is_due).map(|(number, _)| *number).collect()
     }
 
