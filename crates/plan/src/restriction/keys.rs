@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 use schema::{Column, Table};
+use smallvec::SmallVec;
 use types::value::compare;
 use types::{PartitionKey, RingRange, RingToken, Token};
 
@@ -42,11 +43,25 @@ fn check_length(length: usize) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// Keys up to this length lie beside the count of those who share them.
+const INLINE_KEY_BYTES: usize = 24;
+
+/// Bytes that are about to be shared: a read has its key in its plan and in its command. What [`Bytes`] makes of a slice allocates once
+/// for the bytes, and once more for the first who shares them; this allocates once for both.
+fn shared(key: &[u8]) -> Bytes {
+    match key.len() {
+        ..=INLINE_KEY_BYTES => {
+            Bytes::from_owner(SmallVec::<[u8; INLINE_KEY_BYTES]>::from_slice(key))
+        }
+        _ => Bytes::copy_from_slice(key),
+    }
+}
+
 /// The bytes of a key from the values of its columns.
 fn encode_key(values: &[Cow<'_, [u8]>]) -> Result<PartitionKey, PlanError> {
     if let [only] = values {
         check_key(only)?;
-        return Ok(PartitionKey::new(Bytes::copy_from_slice(only)));
+        return Ok(PartitionKey::new(shared(only)));
     }
     let length: usize = values.iter().map(|value| value.len()).sum();
     check_length(length)?;
@@ -108,7 +123,7 @@ impl Restrictions {
             };
             if columns.len() == 1 {
                 check_key(&value)?;
-                return Ok(Some(PartitionKey::new(Bytes::copy_from_slice(&value))));
+                return Ok(Some(PartitionKey::new(shared(&value))));
             }
             check_length(bytes.len() + value.len())?;
             PartitionKey::push_component(&mut bytes, &value);
