@@ -533,7 +533,7 @@ impl Member {
                                     .map_or(true, |term| term == 0 || term == entry.term))
                     })
             }
-            MessageType::MsgSnapshot => self.is_staged_snapshot(message),
+            MessageType::MsgSnapshot => self.is_sound_snapshot(message),
             _ => true,
         }
     }

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, Message, MessageType};
-use storage::{Configuration, GroupState, RecoveredGroup};
+use storage::{Configuration, EntryPlace, GroupState, RecoveredGroup};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::entries::context_of;
+use super::wire::snapshot_of;
 use super::{Answer, Beat, Core, Input, Outputs, PeerMessage, Role, Settings, Ticket};
 
 const SET: SetId = SetId(3);
@@ -326,6 +327,8 @@ fn what_a_peer_should_never_send_freezes_nobody() {
         assert!(outputs.frozen.is_empty() && persisted.frozen.is_empty());
     };
     turn(append);
+    let image =
+        |index, term| snapshot_of(EntryPlace { index, term }, &member(1, 3).state.configuration);
     let hostile = [
         message(MessageType::MsgHeartbeat, 2, |it| it.commit = 1_000),
         message(MessageType::MsgAppend, 3, |it| {
@@ -338,6 +341,10 @@ fn what_a_peer_should_never_send_freezes_nobody() {
         }),
         message(MessageType::MsgAppend, 3, |it| (it.index, it.log_term) = (u64::MAX, 2)),
         message(MessageType::MsgSnapshot, 9, |_| ()),
+        // An image up to the last entry that is committed, or before it, takes nothing back.
+        message(MessageType::MsgSnapshot, 9, |it| it.set_snapshot(image(2, 9))),
+        message(MessageType::MsgSnapshot, 9, |it| it.set_snapshot(image(2, 2))),
+        message(MessageType::MsgSnapshot, 9, |it| it.set_snapshot(image(1, 9))),
         message(MessageType::MsgReadIndexResp, 2, |_| ()),
         message(MessageType::MsgTimeoutNow, 2, |it| it.from = 30),
         // Without a term the library would not look who says it, nor whether it can be.

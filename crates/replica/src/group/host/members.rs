@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use raft::eraftpb::MessageType;
 use storage::broken::{Rule, breaks};
-use storage::{GroupState, RecoveredGroup};
+use storage::{EntryPlace, GroupState, RecoveredGroup};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::{Asked, BEATS_MAX, Host, Input, NodeMessage, Peer};
@@ -78,9 +78,12 @@ impl Host {
                 return;
             }
         }
-        let index = message.message.get_snapshot().get_metadata().index;
-        if kind == MessageType::MsgSnapshot && !self.holds_image(from, set, index) {
-            return;
+        if kind == MessageType::MsgSnapshot {
+            let metadata = message.message.get_snapshot().get_metadata();
+            let place = EntryPlace { index: metadata.index, term: metadata.term };
+            if !self.holds_image(from, set, place) {
+                return;
+            }
         }
         self.inbox.push_back(Input::Message { from, message });
     }

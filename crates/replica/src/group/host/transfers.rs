@@ -359,7 +359,13 @@ impl Host {
             return if known.staging.is_some() { Taken::Chunks(known.count) } else { Taken::Whole };
         }
         let status = self.core.status_of(set);
-        let is_wanted = self.core.replica(set) == Some(to)
+        let is_for_it = self.core.replica(set) == Some(to);
+        // The leader does not know how far the member is, because its answer was lost. Nothing is taken: it is told when it says to go on
+        // behind the image.
+        if is_for_it && self.has_gone_past(set, head.place) {
+            return Taken::Whole;
+        }
+        let is_wanted = is_for_it
             && status.is_some_and(|status| status.commit < head.place.index)
             && self.core.ask(set, |member| member.installing()).is_none()
             && !self.is_installing(set);
@@ -499,15 +505,21 @@ impl Host {
         }
     }
 
-    /// Whether this node holds the image that its member is told to go on behind; if not, the leader is told.
-    pub(super) fn holds_image(&mut self, from: NodeId, set: SetId, index: u64) -> bool {
+    /// Whether the member of a set has all that an image up to an entry could bring. One that is frozen says nothing of itself.
+    fn has_gone_past(&self, set: SetId, place: EntryPlace) -> bool {
+        self.core.ask(set, |member| Some(member.has_committed(place))).unwrap_or(false)
+    }
+
+    /// Whether this node holds the image that its member is told to go on behind, or the member does not need it any more; if not, the
+    /// leader is told.
+    pub(super) fn holds_image(&mut self, from: NodeId, set: SetId, place: EntryPlace) -> bool {
         let receiving = self.transfers.receiving.get(&set);
-        let is_here =
-            receiving.is_some_and(|it| it.staging.is_none() && it.head.place.index == index);
-        if !is_here && let Some(member) = self.core.replica(set) {
+        let is_here = receiving.is_some_and(|it| it.staging.is_none() && it.head.place == place);
+        let may_hear = is_here || self.has_gone_past(set, place);
+        if !may_hear && let Some(member) = self.core.replica(set) {
             self.answer_transfer(from, 0, set, member, Taken::Refused);
         }
-        is_here
+        may_hear
     }
 
     /// Whether the rows of an image take the place of others, or are about to.

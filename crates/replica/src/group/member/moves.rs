@@ -193,15 +193,29 @@ impl Member {
         }
     }
 
-    /// Whether a message that says to go on behind an image is about the one that this node holds.
-    pub(super) fn is_staged_snapshot(&self, message: &Message) -> bool {
+    /// Whether a message that says to go on behind an image may be heard: it is about the image that this node holds, or about one that
+    /// the member has gone past. The library takes nothing of the latter, and answers how far the member is: its leader may have missed
+    /// that, and would offer the same for ever.
+    pub(super) fn is_sound_snapshot(&self, message: &Message) -> bool {
         let snapshot = message.get_snapshot();
         let metadata = snapshot.get_metadata();
+        let told = EntryPlace { index: metadata.index, term: metadata.term };
+        // What is committed stays, whatever is held for a place there.
+        if told.index <= self.commit() {
+            return self.has_committed(told);
+        }
         let configuration = decode_configuration(&snapshot.data);
-        self.staged.is_some_and(|staged| {
-            let EntryPlace { index, term } = staged.place;
-            index == metadata.index && term == metadata.term && term <= message.term
-        }) && configuration.is_some_and(|it| it.node_of(self.replica).is_some())
+        self.staged.is_some_and(|staged| staged.place == told && told.term <= message.term)
+            && configuration.is_some_and(|it| it.node_of(self.replica).is_some())
+    }
+
+    /// Whether an image that ends with this entry has nothing that the member lacks. The last entry that it knows to be committed counts
+    /// only with its term: behind another one the library would take the image, and take back what is committed.
+    pub(crate) fn has_committed(&self, place: EntryPlace) -> bool {
+        let log = &self.raw.raft.raft_log;
+        let is_last = place.index == log.committed;
+        let is_same = || log.term(place.index).is_ok_and(|term| term == place.term);
+        place.index > 0 && (place.index < log.committed || is_last && is_same())
     }
 
     pub(crate) fn set_staged(&mut self, staged: Option<StagedPlace>) {

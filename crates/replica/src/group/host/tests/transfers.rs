@@ -36,6 +36,50 @@ fn a_member_that_is_too_far_behind_gets_the_rows() {
     assert_eq!(fleet.read(late, SET, key), Some(26), "and goes on");
 }
 
+/// A member that has an image says so, where its first answer was lost: its leader offers the same one again, and can commit nothing to
+/// offer another before it knows how far the member is.
+#[test]
+fn a_member_that_has_an_image_says_so() {
+    let options = HostOptions { log_bytes_kept: 1, log_bytes_max: 1, ..HostOptions::default() };
+    let mut fleet = Fleet::with(3, options);
+    fleet.begin(SET, 3);
+    fleet.tick(20);
+    let leader = fleet.leader(SET).unwrap();
+    let (late, other) = (NodeId(leader.0 % 3 + 1), NodeId((leader.0 + 1) % 3 + 1));
+    let (key, _) = two_keys();
+    fleet.add(leader, SET, key, 5);
+    fleet.stop(late);
+    for _ in 0..20 {
+        fleet.add(leader, SET, key, 1);
+    }
+    for node in [leader, other] {
+        fleet.storage(node).flush(None).unwrap();
+    }
+    fleet.tick(4);
+    // From now on nothing is committed without the one that is late, and what it says it has is lost.
+    fleet.stop(other);
+    fleet.loses = |_, _, message| {
+        let NodeMessage::Consensus(PeerMessage { message, .. }) = message else { return false };
+        message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject
+    };
+    fleet.start(late);
+    // So long that the leader gives its first offer up.
+    fleet.tick(140);
+    assert_eq!(fleet.host(late).transfers.installed, 1, "it got the rows");
+    let commit = |fleet: &mut Fleet, node| fleet.host(node).core.status_of(SET).unwrap().commit;
+    let before = commit(&mut fleet, late);
+    assert!(fleet.host(leader).transfers.begun > 1, "they are offered again");
+    fleet.loses = |_, _, _| false;
+    fleet.tick(60);
+    assert!(fleet.leader(SET).is_some(), "somebody leads");
+    assert!(commit(&mut fleet, late) >= before, "what was committed stays");
+    assert_eq!(fleet.host(late).transfers.installed, 1, "once");
+    let leader = fleet.leader(SET).unwrap();
+    fleet.add(leader, SET, key, 1);
+    fleet.tick(4);
+    assert_eq!(fleet.read(late, SET, key), Some(26), "and goes on");
+}
+
 impl Fleet {
     /// Has storage apply something to a set as if it had been committed there, with the definitions that it needs.
     fn apply(&self, node: NodeId, (set, last): (SetId, &mut u64), now_s: u32, mutation: Mutation) {
