@@ -41,6 +41,7 @@ mod simulate_cluster;
 mod splits;
 mod storage_figures;
 mod suite;
+mod unreached;
 mod upgrade;
 
 use std::process::ExitCode;
@@ -83,8 +84,9 @@ The chores of the repository.
                                                  the log against plain appends, write amplification, stalls, a queue of ten million
                                                  rows, changes beside large values, starts: the parts are named in their example
     cargo xtask simulate [FILE.svg]              a year of growth to 100 TB, decided as a node decides, drawn as a picture
-    cargo xtask simulate-cluster [--seeds N] [--seed S] [--story] [--break RULE|all]
-                                                 whole clusters under faults, from seeds; or rules broken on purpose, which must be found
+    cargo xtask simulate-cluster [--seeds N] [--seed S] [--story] [--break RULE|all] [--coverage FILE] [--unreached]
+                                                 whole clusters under faults, from seeds; or rules broken on purpose, which must be found; which
+                                                 trouble met which operation, as a table; which code of replication no seed reached
     cargo xtask chaos [--seed S] [--minutes M] [--nodes N] [--page FILE.html]
                                                  real processes under all faults at once; what clients saw is judged, and drawn in target/chaos/S.html
     cargo xtask proof [model|seeds|chaos|fuzz]... [--quick] [--seeds N] [--runs N] [--minutes M] [--seconds S]

@@ -5,18 +5,22 @@ use replica::group::WriteOutcome;
 use storage::CommitError;
 use types::{Outcome, SetId};
 
+use crate::profile::Topic;
 use crate::tables::{
-    Ask, BATCH_GROUPS, FIRST_COUNTER, Key, batch_keys, current_value, shared_keys, timed_keys,
+    Ask, BATCH_GROUPS, FIRST_COUNTER, Key, batch_keys, current_value, list_keys, shared_keys,
+    timed_keys,
 };
+use crate::world::World;
 
 /// Registers and counters of a simulation.
 const REGISTER_COUNT: u64 = 7;
 const COUNTER_COUNT: u64 = 3;
 
-pub(crate) fn keys(set_count: usize) -> impl Iterator<Item = Key> {
+fn keys(set_count: usize, has_lists: bool) -> impl Iterator<Item = Key> {
     let counters = (0..COUNTER_COUNT).map(|number| Key(FIRST_COUNTER + number as u8));
     let of_batches = batches(set_count).flatten();
-    let others = shared_keys(set_count).into_iter().chain(timed_keys());
+    let lists = list_keys().filter(move |_| has_lists);
+    let others = shared_keys(set_count).into_iter().chain(timed_keys()).chain(lists);
     let plain = (0..REGISTER_COUNT).map(|number| Key(number as u8)).chain(counters);
     plain.chain(of_batches).chain(others)
 }
@@ -36,6 +40,8 @@ pub(crate) enum Told {
     Unavailable,
     /// To a read.
     Value(Option<i64>),
+    /// To a read of a list.
+    List(Vec<i64>),
     /// To a write.
     Done,
     /// To a condition that did not hold.
@@ -55,6 +61,8 @@ pub(crate) struct Asked {
     pub(crate) call_at: u64,
     pub(crate) return_at: Option<u64>,
     pub(crate) told: Told,
+    /// How operations of its kind are called; see `coverage.rs`.
+    pub(crate) name: &'static str,
     /// The machine that coordinates it, and its how many-th run.
     pub(crate) at: (usize, u64),
 }
@@ -114,6 +122,14 @@ pub(crate) fn next_timed(random: &mut Random, value: &mut i64) -> (Vec<Key>, Ask
     (vec![key], if random.below(2) == 0 { Ask::Delete } else { Ask::Write(*value) })
 }
 
+/// What a client asks of lists, whose elements are never the same.
+pub(crate) fn next_list(random: &mut Random, value: &mut i64) -> (Vec<Key>, Ask) {
+    let keys: Vec<Key> = list_keys().collect();
+    let key = keys[random.below(keys.len() as u64) as usize];
+    *value += 1;
+    (vec![key], if random.below(2) == 0 { Ask::Read } else { Ask::Append(*value) })
+}
+
 /// What a client asks for next. Values are never written twice, so that each tells who wrote it.
 pub(crate) fn next_ask(random: &mut Random, value: &mut i64, last_seen: Option<i64>) -> (Key, Ask) {
     if random.below(10) < 3 {
@@ -148,5 +164,48 @@ pub(crate) fn told_of(outcome: WriteOutcome) -> Result<Told, String> {
         },
         WriteOutcome::Done(Err(CommitError::Closed)) => Ok(Told::Unknown),
         WriteOutcome::Done(Err(error)) => Err(format!("a write failed: {error}")),
+    }
+}
+
+impl World {
+    /// All keys that clients ask for.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> + use<> {
+        keys(self.first_set_count(), self.profile.has_lists())
+    }
+
+    /// The set that clients believe to have a key.
+    pub(crate) fn set_of(&self, key: Key) -> SetId {
+        let ring = key.partition().ring();
+        let found = self.map.iter().find(|(range, _)| range.contains(ring));
+        found.expect("the ring is covered").1
+    }
+
+    /// What a client asks for next: of which key, and which others by the same batch.
+    pub(crate) fn draw_ask(&mut self, client: u32) -> (Key, Vec<Key>, Ask) {
+        let seen = self.last_seen.values().copied().flatten().max();
+        // Who got on asks for little more, so that everything comes to an end.
+        let is_content = self.is_healing && self.has_got_on(client);
+        let topic = match is_content {
+            true => Topic::Plain,
+            false => self.profile.topic(&mut self.random),
+        };
+        let (random, value) = (&mut self.random, &mut self.next_value);
+        let (mut also, mut ask) = match topic {
+            Topic::Batch => next_batch(random, value, self.set_count as usize),
+            Topic::Shared => next_shared(random, value, self.set_count as usize),
+            Topic::Timed => next_timed(random, value),
+            Topic::List => next_list(random, value),
+            Topic::Plain => {
+                let (key, ask) = next_ask(random, value, seen);
+                (vec![key], ask)
+            }
+        };
+        let key = also.remove(0);
+        if let Ask::CompareAndSet { expected, .. } = &mut ask
+            && expected.is_some()
+        {
+            *expected = self.last_seen.get(&key).copied().flatten();
+        }
+        (key, also, ask)
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use replica::group::Role;
 use types::SetId;
 
-use crate::clients::{Asked, Told, batches, keys};
+use crate::clients::{Asked, Told, batches};
+use crate::coverage::{ELECTION, READ};
 use crate::judge::judge;
-use crate::tables::{Ask, COUNTERS, Key, REGISTERS, read, set_range};
+use crate::tables::{Ask, Key, TABLES, read, set_range};
 use crate::world::{CLIENT_COUNT, MS, World};
 
 impl World {
@@ -65,6 +66,7 @@ impl World {
             });
             match (leads, self.leaderless_since.get(&set).copied()) {
                 (false, None) => {
+                    self.note_begun(ELECTION);
                     self.leaderless_since.insert(set, self.now_us);
                 }
                 (true, Some(since_us)) => {
@@ -87,7 +89,7 @@ impl World {
     /// All members hold the same.
     fn compare(&mut self) -> Result<(), String> {
         let mut last = BTreeMap::new();
-        let all: Vec<Key> = keys(self.first_set_count()).collect();
+        let all: Vec<Key> = self.keys().collect();
         if let Some(key) = all.iter().find(|key| self.true_set_of(**key).is_none()) {
             return Err(format!("no set has {key:?}, or two have"));
         }
@@ -112,9 +114,9 @@ impl World {
                 // What is there in the end was read by everybody.
                 let call_at = self.stamp();
                 let return_at = Some(self.stamp());
-                let told = Told::Value(values[0]);
+                let told = values[0].clone();
                 let (client, ask, at) = (u32::MAX, Ask::Read, (0, 0));
-                let also = Vec::new();
+                let (also, name) = (Vec::new(), READ);
                 self.asked.push(Asked {
                     client,
                     key,
@@ -125,11 +127,12 @@ impl World {
                     return_at,
                     told,
                     at,
+                    name,
                 });
-                last.insert(key, values[0]);
+                last.insert(key, values.swap_remove(0));
             }
             self.look_for_intents(set, &members)?;
-            for table in [REGISTERS, COUNTERS] {
+            for table in TABLES {
                 let mut sums = Vec::new();
                 for machine in &members {
                     let running = self.machines[*machine].running.as_ref();
@@ -151,8 +154,7 @@ impl World {
             }
         }
         for keys in batches(self.first_set_count()) {
-            let values: Vec<Option<i64>> =
-                keys.iter().filter_map(|key| last.get(key).copied()).collect();
+            let values: Vec<&Told> = keys.iter().filter_map(|key| last.get(key)).collect();
             if values.iter().any(|value| *value != values[0]) {
                 return Err(format!("batches that were done in part: {keys:?} are {values:?}"));
             }
@@ -175,14 +177,11 @@ impl World {
             let first = || set_range((set.0 as usize).saturating_sub(1), self.first_set_count());
             let range = running.host.range_in_log(set).unwrap_or_else(first);
             let mut found = None;
-            let looked =
-                running.storage.kept_intents(&[REGISTERS, COUNTERS], range, |place, kept, _| {
-                    found = Some(format!(
-                        "a batch that nobody ends, set {}: {place:?} {kept:?}",
-                        set.0
-                    ));
-                    false
-                });
+            let looked = running.storage.kept_intents(&TABLES, range, |place, kept, _| {
+                found =
+                    Some(format!("a batch that nobody ends, set {}: {place:?} {kept:?}", set.0));
+                false
+            });
             looked.map_err(|error| error.to_string())?;
             if let Some(found) = found {
                 return Err(found);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::clients::Told;
 use crate::machine::Machine;
-use crate::world::{Event, MS, World};
+use crate::world::{Event, FAULTS_US, MS, World};
 
 /// Numbers of faults, for seeds that have more of some.
 pub(crate) const POWER_LOSS: u64 = 0;
@@ -23,11 +23,6 @@ pub(crate) const LEAP: u64 = 24;
 pub(crate) const CAMPAIGN: u64 = 25;
 
 impl World {
-    pub(crate) fn count(&mut self, fault: &'static str) {
-        *self.report.faults.entry(fault).or_default() += 1;
-        self.tell(|| format!("fault: {fault}"));
-    }
-
     pub(crate) fn fault(&mut self) {
         let count = self.machines.len() as u64;
         let machine = self.random.below(count) as usize;
@@ -43,30 +38,30 @@ impl World {
             2 | 3 => self.crash(machine, false, down_us),
             4 => {
                 // All at once, as when the power goes.
-                self.count("all crash");
+                self.count_for("all crash", 410 * MS);
                 for machine in 0..self.machines.len() {
                     let down_us = 10 * MS + self.random.below(400 * MS);
                     self.crash(machine, true, down_us);
                 }
             }
             5 | 6 => {
-                self.count("link cut one way");
+                self.count_for("link cut one way", down_us);
                 self.cut(machine, other, down_us);
             }
             7 => {
-                self.count("link cut");
+                self.count_for("link cut", down_us);
                 self.cut(machine, other, down_us);
                 self.cut(other, machine, down_us);
             }
             8 | 9 => {
-                self.count("machine cut off");
+                self.count_for("machine cut off", down_us);
                 for other in (0..self.machines.len()).filter(|other| *other != machine) {
                     self.cut(machine, other, down_us);
                     self.cut(other, machine, down_us);
                 }
             }
             10 => {
-                self.count("bad link");
+                self.count_for("bad link", down_us);
                 let loss = self.random.below(300);
                 let slow_us = self.random.below(80 * MS);
                 let link = self.links.entry((machine, other)).or_default();
@@ -74,7 +69,7 @@ impl World {
                 self.at(down_us, Event::Mend(machine, other));
             }
             11 => {
-                self.count("pause");
+                self.count_for("pause", down_us);
                 let is_calm = self.now_us < self.placing.calm_until_us;
                 let until_us = if is_calm { 0 } else { self.now_us + down_us };
                 if let Some(running) = self.machines[machine].running.as_mut() {
@@ -85,7 +80,7 @@ impl World {
                 }
             }
             12 => {
-                self.count("clock");
+                self.count_for("clock", FAULTS_US);
                 let most_us = self.profile.clock_us_max();
                 let wrong_us = match self.random.below(3) {
                     0 => self.random.below(600_000).cast_signed() - 300_000,
@@ -96,8 +91,9 @@ impl World {
                 self.machines[machine].clock.wrong_us.store(wrong_us, Ordering::Relaxed);
             }
             13 => {
-                self.count("node with a wrong map");
                 let is_greedy = self.random.below(3) == 0;
+                let lasts_us = if is_greedy { FAULTS_US } else { 0 };
+                self.count_for("node with a wrong map", lasts_us);
                 self.machines[machine].is_greedy.store(is_greedy, Ordering::Relaxed);
             }
             14 => self.lose_disk(machine),
@@ -106,12 +102,12 @@ impl World {
             17 => self.split_a_set(machine),
             19 => self.spoil(machine),
             18 => {
-                self.count("slow disk");
+                self.count_for("slow disk", FAULTS_US);
                 self.machines[machine].sync_us = 1 + self.random.below(120 * MS);
             }
             23 => {
                 // Sets that nobody wants anything of rest.
-                self.count("nobody asks");
+                self.count_for("nobody asks", down_us);
                 self.calm_until_us = self.now_us + down_us;
             }
             LEAP => self.leap(),
@@ -154,9 +150,10 @@ impl World {
             }
             4 => self.merge_everywhere(),
             2 => {
-                self.count("disk full for a while");
                 // A node that finds no room at its start does not start: that is no fault of a set.
                 let is_full = self.random.below(2) == 0 && self.machines[machine].running.is_some();
+                let lasts_us = if is_full { 1_000 * MS } else { 0 };
+                self.count_for("disk full for a while", lasts_us);
                 self.machines[machine].disk.set_full(is_full);
             }
             _ => {
@@ -192,7 +189,7 @@ impl World {
         if self.machines[machine].running.is_none() || self.now_us < self.placing.calm_until_us {
             return;
         }
-        self.count(if power { "power loss" } else { "kill" });
+        self.count_for(if power { "power loss" } else { "kill" }, down_us);
         self.tell(|| format!("machine {machine} ends"));
         self.machines[machine].crash(power, &mut self.random);
         let boot = self.machines[machine].boots;
@@ -237,6 +234,7 @@ impl World {
 
     pub(crate) fn heal(&mut self) {
         self.is_healing = true;
+        self.end_troubles();
         self.tell(|| "everything heals".to_owned());
         self.links.clear();
         for machine in 0..self.machines.len() {

@@ -1,8 +1,8 @@
 //! What is true in the end, or the run is a finding.
 
 use testkit::history::{
-    Counter, CounterInput, CounterOutput, Operation, Register, RegisterInput, RegisterOutput,
-    Verdict, by_key, check, counter_bounds,
+    AppendList, Counter, CounterInput, CounterOutput, ListInput, ListOutput, Operation, Register,
+    RegisterInput, RegisterOutput, Verdict, appended_once, by_key, check, counter_bounds,
 };
 
 use crate::clients::{Asked, Told};
@@ -15,7 +15,8 @@ pub(crate) fn judge(asked: &[Asked]) -> Result<(), String> {
         [it.key].into_iter().chain(it.also.iter().copied()).collect()
     };
     // Where clients give the times, what is later need not be what is seen.
-    let is_judged = |it: &&Asked| !it.key.is_counter() && !it.key.is_timed_by_clients();
+    let is_register = |key: Key| !key.is_counter() && !key.is_list() && !key.is_timed_by_clients();
+    let is_judged = |it: &&Asked| is_register(it.key);
     let registers = asked.iter().filter(is_judged);
     let registers = registers.flat_map(|it| of_key(it).into_iter().map(move |key| (key, it)));
     for (key, history) in by_key(registers.filter_map(|(key, it)| Some((key, register(it)?)))) {
@@ -37,6 +38,25 @@ pub(crate) fn judge(asked: &[Asked]) -> Result<(), String> {
             }
         }
     }
+    judge_lists(asked)
+}
+
+/// No order of elements ever changes, and each that was acknowledged is there once.
+fn judge_lists(asked: &[Asked]) -> Result<(), String> {
+    let lists = asked.iter().filter(|it| it.key.is_list());
+    for (key, history) in by_key(lists.filter_map(|it| Some((it.key, list(it)?)))) {
+        let read = history.iter().rev().find_map(|it| match &it.output {
+            Some(ListOutput::List(list)) => Some(list.as_slice()),
+            _ => None,
+        });
+        // What all members have in the end is the last read.
+        appended_once(&history, read.unwrap_or_default())
+            .map_err(|flaws| format!("list {}: {flaws:?}", key.0))?;
+        let verdict = check(&AppendList::of(&history), &history);
+        if matches!(verdict, Verdict::NotLinearizable(_)) {
+            return Err(format!("list {}: {verdict}", key.0));
+        }
+    }
     Ok(())
 }
 
@@ -50,7 +70,7 @@ fn register(asked: &Asked) -> Option<Operation<RegisterInput<i64>, RegisterOutpu
         Ask::CompareAndSet { expected, new } => {
             RegisterInput::CompareAndSet { expected, new: Some(new) }
         }
-        Ask::Add(_) => return None,
+        Ask::Add(_) | Ask::Append(_) => return None,
     };
     let is_condition = matches!(asked.ask, Ask::CompareAndSet { .. });
     let output = match &asked.told {
@@ -62,6 +82,7 @@ fn register(asked: &Asked) -> Option<Operation<RegisterInput<i64>, RegisterOutpu
         Told::Done if is_condition => Some(RegisterOutput::Applied),
         Told::Done => Some(RegisterOutput::Written),
         Told::NotApplied(current) => Some(RegisterOutput::NotApplied { current: *current }),
+        Told::List(_) => return None,
     };
     let return_at = output.as_ref().and(asked.return_at);
     let (client, call_at) = (asked.client, asked.call_at);
@@ -72,7 +93,7 @@ fn counter(asked: &Asked) -> Option<Operation<CounterInput, CounterOutput>> {
     let input = match asked.ask {
         Ask::Read => CounterInput::Read,
         Ask::Add(amount) => CounterInput::Add(amount),
-        Ask::Write(_) | Ask::Delete | Ask::CompareAndSet { .. } => return None,
+        Ask::Write(_) | Ask::Delete | Ask::CompareAndSet { .. } | Ask::Append(_) => return None,
     };
     let output = match &asked.told {
         Told::Unknown if asked.ask == Ask::Read => return None,
@@ -80,7 +101,26 @@ fn counter(asked: &Asked) -> Option<Operation<CounterInput, CounterOutput>> {
         Told::Unavailable => return None,
         Told::Value(value) => Some(CounterOutput::Value(value.unwrap_or(0))),
         Told::Done => Some(CounterOutput::Added),
-        Told::NotApplied(_) => return None,
+        Told::NotApplied(_) | Told::List(_) => return None,
+    };
+    let return_at = output.as_ref().and(asked.return_at);
+    let (client, call_at) = (asked.client, asked.call_at);
+    Some(Operation { client, call_at, return_at, input, output })
+}
+
+fn list(asked: &Asked) -> Option<Operation<ListInput<i64>, ListOutput<i64>>> {
+    let input = match asked.ask {
+        Ask::Read => ListInput::Read,
+        Ask::Append(element) => ListInput::Append(element),
+        Ask::Write(_) | Ask::Delete | Ask::CompareAndSet { .. } | Ask::Add(_) => return None,
+    };
+    let output = match &asked.told {
+        Told::Unknown if asked.ask == Ask::Read => return None,
+        Told::Unknown => None,
+        Told::Unavailable => return None,
+        Told::List(list) => Some(ListOutput::List(list.clone())),
+        Told::Done => Some(ListOutput::Appended),
+        Told::Value(_) | Told::NotApplied(_) => return None,
     };
     let return_at = output.as_ref().and(asked.return_at);
     let (client, call_at) = (asked.client, asked.call_at);

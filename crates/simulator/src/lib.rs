@@ -6,7 +6,7 @@
 //! A seed that fails is run again by its number, with its story. Rules that are broken on purpose
 //! ([`node_log::broken`]) must be found: a simulator that finds nothing is not trusted.
 //!
-//! Nothing of it is shipped. Reading order: [`Run`], `world.rs`, `profile.rs`, `faults.rs`, `plots.rs`, `placing.rs`, `ending.rs`, `machine.rs`, `clients.rs`, `judge.rs`, `tables.rs`.
+//! Nothing of it is shipped. Reading order: [`Run`], `world.rs`, `profile.rs`, `faults.rs`, `coverage.rs`, `plots.rs`, `placing.rs`, `ending.rs`, `machine.rs`, `clients.rs`, `judge.rs`, `tables.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,6 +17,7 @@
 )]
 
 mod clients;
+mod coverage;
 mod ending;
 mod faults;
 mod judge;
@@ -28,4 +29,5 @@ mod splitting;
 mod tables;
 mod world;
 
+pub use coverage::{Coverage, OPERATIONS, TROUBLES};
 pub use world::{Report, Run};

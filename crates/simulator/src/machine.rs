@@ -13,7 +13,7 @@ use storage::{Clock, DataDir, Driver, Ground, Options, Storage};
 use tree::MemoryHome;
 use types::{NodeId, RingRange, RingToken, SetId, TableId};
 
-use crate::tables::{COUNTERS, REGISTERS, Tables, set_range};
+use crate::tables::{Tables, set_range};
 
 /// The clock of a machine: the true time, by how much it is wrong, and how much faster its steady time goes, in millionths.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ pub(crate) struct SimClock {
     pub(crate) true_us: AtomicU64,
     pub(crate) wrong_us: AtomicI64,
     pub(crate) faster_ppm: AtomicI64,
+    /// So many seconds later everything begins.
+    pub(crate) later_s: AtomicI64,
 }
 
 /// When a simulation begins.
@@ -29,7 +31,8 @@ pub(crate) const EPOCH_S: i64 = 1_000_000;
 impl SimClock {
     pub(crate) fn now(&self) -> Now {
         let true_us = self.true_us.load(Ordering::Relaxed);
-        let wall_us = EPOCH_S * 1_000_000 + true_us.cast_signed();
+        let begun_s = EPOCH_S + self.later_s.load(Ordering::Relaxed);
+        let wall_us = begun_s * 1_000_000 + true_us.cast_signed();
         let clock_us = wall_us + self.wrong_us.load(Ordering::Relaxed);
         Now { ms: self.steady_us(true_us) / 1_000, clock_us }
     }
@@ -126,6 +129,7 @@ pub(crate) struct Machine {
     /// A sync takes up to so many microseconds.
     pub(crate) sync_us: u64,
     set_count: usize,
+    tables: &'static [TableId],
     pub(crate) map: SharedMap,
     atlas: Arc<Mutex<Atlas>>,
     /// It believes that its sets hold more of the ring than they do.
@@ -146,7 +150,12 @@ pub(crate) struct OldImage {
 }
 
 impl Machine {
-    pub(crate) fn new(node: NodeId, set_count: usize, atlas: &Arc<Mutex<Atlas>>) -> Machine {
+    pub(crate) fn new(
+        node: NodeId,
+        set_count: usize,
+        tables: &'static [TableId],
+        atlas: &Arc<Mutex<Atlas>>,
+    ) -> Machine {
         Machine {
             atlas: Arc::clone(atlas),
             node,
@@ -158,6 +167,7 @@ impl Machine {
             boots: 0,
             sync_us: 2_000,
             set_count,
+            tables,
             map: Arc::default(),
             is_greedy: Arc::default(),
         }
@@ -184,14 +194,15 @@ impl Machine {
 
     /// What the node knows of the ring.
     fn ranges(&self) -> replica::group::SetRanges {
-        let (count, is_greedy) = (self.set_count, Arc::clone(&self.is_greedy));
+        let (count, tables) = (self.set_count, self.tables);
+        let is_greedy = Arc::clone(&self.is_greedy);
         Box::new(move |set| {
             // What was split off says itself what it holds.
             let mut range = set_range(((set.0 - 1) as usize).min(count - 1), count);
             if is_greedy.load(Ordering::Relaxed) {
                 range = RingRange::FULL;
             }
-            Some((vec![REGISTERS, COUNTERS], range))
+            Some((tables.to_vec(), range))
         })
     }
 

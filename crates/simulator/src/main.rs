@@ -1,21 +1,26 @@
 //! Runs simulations by their seeds; see `cargo xtask simulate-cluster`.
 
-#![allow(clippy::print_stdout, reason = "a command tells")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a command tells, and writes what it counted to a file that somebody named"
+)]
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use node_log::broken::Rule;
-use simulator::{Report, Run};
+use simulator::{Coverage, Report, Run};
 
-const USAGE: &str = "usage: simulator [--seeds N] [--seed S] [--step N] [--story] [--break RULE|all] [--keep-going] [--elections]
+const USAGE: &str = "usage: simulator [--seeds N] [--seed S] [--step N] [--story] [--break RULE|all] [--keep-going] [--elections] [--coverage FILE]
   --seeds N      so many seeds (1)
   --seed S       the first of them (1)
   --step N       only every N-th seed: with 10 those of one kind (see profile.rs)
   --story        tell everything that happens in the first seed that fails, or in the only one
   --break RULE   break a rule on purpose, and tell how many seeds it took to notice; `all` breaks each in turn
   --keep-going   run all seeds, also after one that failed
-  --elections    nothing goes wrong but that leaders lose their power; tells how long it took until another one led";
+  --elections    nothing goes wrong but that leaders lose their power; tells how long it took until another one led
+  --coverage F   write to a file which trouble met which kind of operation how often; without, it is only told";
 
 struct Arguments {
     seeds: u64,
@@ -25,6 +30,7 @@ struct Arguments {
     broken: Option<String>,
     keeps_going: bool,
     kills_leaders: bool,
+    coverage: Option<String>,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
@@ -36,6 +42,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         broken: None,
         keeps_going: false,
         kills_leaders: false,
+        coverage: None,
     };
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -46,6 +53,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
             "--break" => arguments.broken = Some(words.next()?),
             "--keep-going" => arguments.keeps_going = true,
             "--elections" => arguments.kills_leaders = true,
+            "--coverage" => arguments.coverage = Some(words.next()?),
             _ => return None,
         }
     }
@@ -95,6 +103,17 @@ fn run_all(arguments: &Arguments) -> ExitCode {
     }
     println!("{}", totals.line());
     println!("faults: {:?}", totals.faults);
+    // One seed says little of it.
+    if !arguments.kills_leaders && arguments.seeds > 1 {
+        println!("{}", totals.coverage);
+        println!("never met: {:?}", totals.coverage.unmet());
+    }
+    if let Some(file) = &arguments.coverage
+        && let Err(error) = std::fs::write(file, totals.coverage.to_tsv())
+    {
+        println!("{file}: {error}");
+        return ExitCode::FAILURE;
+    }
     if failed.is_empty() {
         println!("{} seeds clean", arguments.seeds);
         ExitCode::SUCCESS
@@ -110,6 +129,7 @@ struct Totals {
     successes: usize,
     elections_ms: Vec<u64>,
     faults: BTreeMap<&'static str, u64>,
+    coverage: Coverage,
 }
 
 impl Totals {
@@ -117,6 +137,7 @@ impl Totals {
         self.operations += report.operations;
         self.successes += report.successes;
         self.elections_ms.extend(&report.elections_ms);
+        self.coverage.add(&report.coverage);
         for (fault, count) in &report.faults {
             *self.faults.entry(fault).or_default() += count;
         }

@@ -7,7 +7,7 @@ use replica::group::{ChangeState, Goal, WantedMembers};
 use storage::Configuration;
 use types::{NodeId, ReplicaId, SetId};
 
-use crate::clients::keys;
+use crate::coverage::MOVE;
 use crate::machine::OldImage;
 use crate::tables::{Ask, COUNTERS, REGISTERS};
 use crate::world::{Event, MS, World};
@@ -188,6 +188,7 @@ impl World {
         if wanted.voters.iter().chain(&wanted.learners).all(is_there) && self.random.below(4) != 0 {
             self.tell(|| format!("set {} is to be on the same nodes", set.0));
             self.count("member replaced where it is");
+            self.note_begun(MOVE);
             self.placing.wanted.insert(set, Want::Nodes(wanted));
         } else {
             let size = configuration.voters.len();
@@ -212,6 +213,7 @@ impl World {
         };
         let goal = Goal { voters: members, learners };
         self.tell(|| format!("set {} is to be {goal:?}", set.0));
+        self.note_begun(MOVE);
         self.placing.wanted.insert(set, Want::Members(goal));
     }
 
@@ -249,7 +251,7 @@ impl World {
         let table = if self.random.below(2) == 0 { REGISTERS } else { COUNTERS };
         // What nobody writes to is not compared.
         let lately = self.asked.iter().rev().take(LATELY);
-        let has_keys = keys(self.first_set_count()).any(|key| self.true_set_of(key) == Some(set));
+        let has_keys = self.keys().any(|key| self.true_set_of(key) == Some(set));
         if lately.filter(|it| it.set == set && it.ask != Ask::Read).count() < 2 || !has_keys {
             return;
         }
@@ -270,7 +272,7 @@ impl World {
         running.storage.spoil_checksum(set, table);
         self.placing.spoiled.insert((set, replica));
         self.placing.calm_until_us = self.placing.calm_until_us.max(self.now_us + 4_000 * MS);
-        self.count("member that differs");
+        self.count_for("member that differs", 4_000 * MS);
     }
 
     /// A set gets other members, more of them, or fewer.
@@ -312,8 +314,8 @@ impl World {
         if !runs || !self.is_spare(machine) || self.now_us < self.placing.calm_until_us {
             return;
         }
-        self.count("disk lost");
         let down_us = 50 * MS + self.random.below(1_500 * MS);
+        self.count_for("disk lost", down_us);
         self.crash(machine, true, down_us);
         self.exchange_disk(machine);
     }
@@ -354,7 +356,7 @@ impl World {
         if !is_known || !is_calm || self.is_healing || !self.is_spare(machine) {
             return;
         }
-        self.count("old image of a disk");
+        self.count_for("old image of a disk", OLD_IMAGE_US);
         self.placing.lost.insert(image.node);
         self.crash(machine, false, 5 * MS);
         self.machines[machine].bring(image);

@@ -82,8 +82,8 @@ impl World {
             (plot.set, plot.term, plot.candidate, plot.voter) == (set, message.term, to, from)
         });
         if is_plotted || self.random.below(6) == 0 {
-            self.count("power loss after a vote");
             let down_us = 500 + self.random.below(5 * MS);
+            self.count_for("power loss after a vote", down_us);
             self.crash(from, true, down_us);
             if is_plotted || self.random.below(2) == 0 {
                 self.bring_rival((from, to), set, down_us);
@@ -101,8 +101,8 @@ impl World {
             return;
         };
         let rival = *rival;
-        self.count("rival of a candidate");
         let cut_us = down_us + (20 + self.random.below(60)) * MS;
+        self.count_for("rival of a candidate", cut_us);
         self.cut(candidate, rival, cut_us);
         self.cut(candidate, voter, cut_us);
         for _ in 0..2 {
@@ -145,8 +145,8 @@ impl World {
         if gone.is_empty() || self.random.below(3) == 0 {
             return;
         }
-        self.count("members that go are cut off");
         let cut_us = 1_200 * MS + self.random.below(1_500 * MS);
+        self.count_for("members that go are cut off", cut_us);
         for one in &gone {
             for other in (0..self.machines.len()).filter(|it| !gone.contains(it)) {
                 self.cut(*one, other, cut_us);
@@ -166,8 +166,8 @@ impl World {
         let left = newest.and_then(|set| core.state(set)?.split_from).map(|(left, _)| left);
         let Some(left) = left.filter(|_| core.sets().count() > sets_before) else { return };
         if self.random.below(2) == 0 {
-            self.count("power loss at a split");
             let down_us = 5 * MS + self.random.below(80 * MS);
+            self.count_for("power loss at a split", down_us);
             self.crash(machine, true, down_us);
             let until_us = self.now_us + down_us + 200 * MS + self.random.below(900 * MS);
             self.plots.deaf = Some(Deaf { machine, set: left, until_us });

@@ -6,11 +6,11 @@ use replica::group::WriteOutcome;
 use storage::{Request, RequestId, Split};
 use types::{RingRange, RingToken, SetId};
 
-use crate::clients::keys;
+use crate::coverage::SPLIT;
 use crate::machine::SimClock;
 use crate::tables::Key;
 use crate::tables::set_range;
-use crate::world::{Answered, SplitDone, World};
+use crate::world::{Answered, MS, SplitDone, World};
 
 /// So many splits are asked for in one run.
 const SPLITS_MAX: u32 = 4;
@@ -26,7 +26,7 @@ impl World {
         else {
             return;
         };
-        let rings = keys(self.first_set_count()).map(|key| key.partition().ring());
+        let rings = self.keys().map(|key| key.partition().ring());
         let mut inside: Vec<RingToken> = rings.filter(|ring| range.contains(*ring)).collect();
         inside.sort_unstable();
         let is_spoiled = self.has_spoiled(set, &state.configuration);
@@ -38,6 +38,8 @@ impl World {
         let right = SetId(self.next_set);
         self.next_set += 1;
         self.count("set is split");
+        self.note_begun(SPLIT);
+        self.under_way.split_until_us = self.now_us + TIMEOUT_MS * MS;
         let answers = Arc::clone(&self.answers);
         let done = SplitDone { left: set, right, at };
         let done = Box::new(move |outcome| {
@@ -72,6 +74,7 @@ impl World {
 
     /// Clients hear of a split.
     pub(crate) fn note_split(&mut self, split: Option<SplitDone>) {
+        self.under_way.split_until_us = 0;
         let Some(SplitDone { left, right, at }) = split else { return };
         self.tell(|| format!("set {} is split: {} begins at {:x}", left.0, right.0, at.0));
         self.learn(left, right, at);

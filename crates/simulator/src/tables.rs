@@ -1,4 +1,4 @@
-//! The two tables of a simulation, what clients ask of them, and how an answer is read.
+//! The tables of a simulation, what clients ask of them, and how an answer is read.
 
 use std::sync::Arc;
 
@@ -6,18 +6,24 @@ use bytes::Bytes;
 use schema::{Column, ColumnKind, Table, TableOptions, TableShape};
 use storage::{SchemaSource, Storage};
 use types::travel::{PartBounds, ReadOn, ReadRequest, RowsPart, encode_read_request};
+use types::value::timeuuid::{lower_half, timeuuid_at_micros};
 use types::{
     CellAction, CellChange, CellState, Check, ColumnId, ColumnPart, Comparison, Condition,
-    CorruptRow, CqlType, CurrentRow, Deletion, Flow, LiveRow, Liveness, Mutation, Operation,
-    PartitionKey, ReadCommand, ReadScope, RingRange, RingToken, RowChange, RowCondition,
+    CorruptRow, CqlType, CurrentRow, Deletion, Flow, ListId, LiveRow, Liveness, Mutation,
+    Operation, PartitionKey, ReadCommand, ReadScope, RingRange, RingToken, RowChange, RowCondition,
     RowPosition, RowSelection, RowSink, RowView, SetId, Statics, TableId,
 };
 
+use crate::clients::Told;
+
 pub(crate) const REGISTERS: TableId = TableId(0xa1);
 pub(crate) const COUNTERS: TableId = TableId(0xa2);
+const LISTS: TableId = TableId(0xa3);
+pub(crate) const TABLES: [TableId; 3] = [REGISTERS, COUNTERS, LISTS];
 const VALUE: ColumnId = ColumnId(1);
 
-fn table(id: TableId, value: CqlType, is_counter: bool) -> Table {
+fn table(id: TableId, name: &str, value: CqlType) -> Table {
+    let is_counter = value == CqlType::Counter;
     let column = |id, name: &str, cql_type, kind| Column {
         id,
         name: name.into(),
@@ -30,7 +36,7 @@ fn table(id: TableId, value: CqlType, is_counter: bool) -> Table {
         id,
         version: 0,
         keyspace: "k".into(),
-        name: if is_counter { "counters".into() } else { "registers".into() },
+        name: name.into(),
         columns: vec![
             column(ColumnId(100), "k", CqlType::Blob, ColumnKind::PartitionKey),
             column(VALUE, "v", value, ColumnKind::Regular),
@@ -53,8 +59,13 @@ pub(crate) struct Tables(Vec<Arc<Table>>);
 
 impl Tables {
     pub(crate) fn new() -> Tables {
-        let registers = table(REGISTERS, CqlType::BigInt, false);
-        Tables(vec![Arc::new(registers), Arc::new(table(COUNTERS, CqlType::Counter, true))])
+        let list = CqlType::List { element: Arc::new(CqlType::BigInt), frozen: false };
+        let tables = [
+            table(REGISTERS, "registers", CqlType::BigInt),
+            table(COUNTERS, "counters", CqlType::Counter),
+            table(LISTS, "lists", list),
+        ];
+        Tables(tables.map(Arc::new).to_vec())
     }
 }
 
@@ -68,8 +79,12 @@ impl SchemaSource for Tables {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(pub(crate) u8);
 
-/// Keys from here on are counters.
+/// Keys from here on are counters, up to lists.
 pub(crate) const FIRST_COUNTER: u8 = 100;
+/// Keys from here on are lists.
+const FIRST_LIST: u8 = 200;
+/// So many lists there are.
+const LIST_COUNT: u8 = 2;
 
 /// Keys from here on are written by batches alone: as many registers, and so many counters further on, as there are batches' groups.
 const FIRST_OF_BATCHES: u8 = 40;
@@ -116,6 +131,11 @@ pub(crate) fn timed_keys() -> impl Iterator<Item = Key> {
     (FIRST_TIMED..FIRST_COUNTER).map(Key)
 }
 
+/// Lists that clients append to.
+pub(crate) fn list_keys() -> impl Iterator<Item = Key> {
+    (FIRST_LIST..FIRST_LIST + LIST_COUNT).map(Key)
+}
+
 impl Key {
     /// Whether clients give the times.
     pub(crate) fn is_timed_by_clients(self) -> bool {
@@ -123,11 +143,19 @@ impl Key {
     }
 
     pub(crate) fn is_counter(self) -> bool {
-        self.0 >= FIRST_COUNTER
+        (FIRST_COUNTER..FIRST_LIST).contains(&self.0)
+    }
+
+    pub(crate) fn is_list(self) -> bool {
+        self.0 >= FIRST_LIST
     }
 
     pub(crate) fn table(self) -> TableId {
-        if self.is_counter() { COUNTERS } else { REGISTERS }
+        match self.0 {
+            FIRST_LIST.. => LISTS,
+            FIRST_COUNTER.. => COUNTERS,
+            _ => REGISTERS,
+        }
     }
 
     pub(crate) fn partition(self) -> PartitionKey {
@@ -154,8 +182,13 @@ pub(crate) enum Ask {
     Read,
     Write(i64),
     Delete,
-    CompareAndSet { expected: Option<i64>, new: i64 },
+    CompareAndSet {
+        expected: Option<i64>,
+        new: i64,
+    },
     Add(i64),
+    /// An element behind all others of a list.
+    Append(i64),
 }
 
 /// The mutation for something other than a read.
@@ -194,6 +227,13 @@ pub(crate) fn mutation(key: Key, ask: Ask, timestamp_us: i64, now_s: u32) -> Mut
             change.liveness = None;
             cell(CellAction::CounterAdd(amount));
         }
+        Ask::Append(element) => {
+            // As a coordinator names it: by its time, and so that no two are called alike.
+            let [_, _, own @ ..] = element.to_be_bytes();
+            let id = ListId::back(timeuuid_at_micros(timestamp_us, lower_half(0, own)));
+            let path = Some(Bytes::from(id.path()));
+            cell(CellAction::Set { path, value: bytes(element), expiry: None });
+        }
     }
     // A row that is its whole partition goes either way; of the two only deletions of partitions have to be swept.
     let operation = match change.deletion {
@@ -225,14 +265,21 @@ pub(crate) fn current_value(rows: &[CurrentRow]) -> Option<i64> {
     }
 }
 
+/// The values of a row's cells, in their order.
 #[derive(Default)]
-struct Seen(Option<i64>);
+struct Seen(Vec<i64>);
+
+impl Seen {
+    fn told(self, key: Key) -> Told {
+        if key.is_list() { Told::List(self.0) } else { Told::Value(self.0.last().copied()) }
+    }
+}
 
 impl RowSink for Seen {
     fn on_row(&mut self, row: &LiveRow<'_>) -> Result<Flow, CorruptRow> {
         for cell in row.row.into_iter().flat_map(|row| row.cells()) {
             if let CellState::Value { value, .. } = cell?.state {
-                self.0 = Some(number(value));
+                self.0.push(number(value));
             }
         }
         Ok(Flow::Continue)
@@ -240,12 +287,12 @@ impl RowSink for Seen {
 }
 
 /// What a node's member holds for a key.
-pub(crate) fn read(storage: &Storage, set: SetId, key: Key, now_s: u32) -> Option<i64> {
+pub(crate) fn read(storage: &Storage, set: SetId, key: Key, now_s: u32) -> Told {
     let found = [ReadScope::Partition(key.partition()), ring_of(key)].map(|scope| {
         let mut seen = Seen::default();
         let command = command(key, scope, now_s);
         storage.read(set, &command, &mut seen).expect("a simulated tree is readable");
-        seen.0
+        seen.told(key)
     });
     // A table has one row for each place of the ring. Who reads many rows sees what is shown to be whole; who reads one, the latest.
     let [of_key, of_ring] = found;
@@ -271,13 +318,13 @@ pub(crate) fn read_request(key: Key, now_s: u32) -> Bytes {
 }
 
 /// What another node answered.
-pub(crate) fn value_in(part: Bytes, key: Key, now_s: u32) -> Option<i64> {
+pub(crate) fn value_in(part: Bytes, key: Key, now_s: u32) -> Told {
     let part = RowsPart::decode(part).expect("what was encoded");
     let mut seen = Seen::default();
     let read_on =
         part.hand_to(&command(key, ring_of(key), now_s), &mut seen).expect("rows that were read");
     assert_eq!(read_on, ReadOn::Over, "one row is one part");
-    seen.0
+    seen.told(key)
 }
 
 fn command(key: Key, scope: ReadScope, now_s: u32) -> ReadCommand {

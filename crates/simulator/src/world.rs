@@ -13,13 +13,14 @@ use replica::group::{
     NodeMessage, PeerMessage, RowsAsked, RowsOutcome, TransferMessage, WriteOutcome, serve,
 };
 use storage::{CommitError, GroupState, Request, RequestId};
-use types::{NodeId, RingRange, RingToken, SetId};
+use types::{Mutation, NodeId, RingRange, RingToken, SetId};
 
-use crate::clients::{Asked, Told, next_ask, next_batch, next_shared, next_timed, told_of};
+use crate::clients::{Asked, Told, told_of};
+use crate::coverage::{Coverage, LEASED, UnderWay, name_of};
 use crate::machine::{Atlas, Machine, OldImage, SimClock};
 use crate::placing::Placing;
 use crate::plots::Plots;
-use crate::profile::{Profile, Topic};
+use crate::profile::Profile;
 use crate::tables::{Ask, Key, mutation, read, read_request, set_range, value_in};
 
 pub(crate) const MS: u64 = 1_000;
@@ -62,6 +63,8 @@ pub struct Report {
     pub elections_ms: Vec<u64>,
     /// How often each kind of fault happened.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Which of them met which kind of operation.
+    pub coverage: Coverage,
     /// What happened, line by line.
     pub story: Vec<String>,
 }
@@ -190,6 +193,7 @@ pub(crate) struct World {
     pub(crate) report: Report,
     pub(crate) placing: Placing,
     pub(crate) atlas: Arc<Mutex<Atlas>>,
+    pub(crate) under_way: UnderWay,
 }
 
 impl World {
@@ -203,11 +207,12 @@ impl World {
         let sets: Vec<SetId> = (1..=set_count).map(|set| SetId(set as u32)).collect();
         let atlas: Arc<Mutex<Atlas>> = Arc::default();
         atlas.lock().nodes = (1..=count).map(NodeId).collect();
-        let machine = |id| Machine::new(NodeId(id), sets.len(), &atlas);
+        let machine = |id| Machine::new(NodeId(id), sets.len(), profile.tables(), &atlas);
         let mut machines: Vec<Machine> = (1..=count).map(machine).collect();
         for machine in &mut machines {
             let wrong_us = random.below(400_000).cast_signed() - 200_000;
             machine.clock.wrong_us.store(wrong_us, Ordering::Relaxed);
+            machine.clock.later_s.store(profile.later_s(), Ordering::Relaxed);
             machine.start(run.seed);
         }
         let mut placing = Placing::new(count, profile.voters());
@@ -262,6 +267,7 @@ impl World {
             report: Report::default(),
             placing,
             atlas,
+            under_way: UnderWay::default(),
         };
         world.tell_map();
         for machine in 0..world.machines.len() {
@@ -455,6 +461,9 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: usize, message: NodeMessage) {
+        if matches!(message, NodeMessage::Transfer(_)) {
+            self.note_image();
+        }
         let link = self.links.entry((from, to)).or_default();
         let (is_cut, loss, slow_us) = (link.is_cut, link.loss, link.slow_us);
         if is_cut || self.random.below(1_000) < loss {
@@ -550,41 +559,6 @@ impl World {
         }
     }
 
-    /// The set that clients believe to have a key.
-    pub(crate) fn set_of(&self, key: Key) -> SetId {
-        let ring = key.partition().ring();
-        let found = self.map.iter().find(|(range, _)| range.contains(ring));
-        found.expect("the ring is covered").1
-    }
-
-    /// What a client asks for next: of which key, and which others by the same batch.
-    fn draw_ask(&mut self, client: u32) -> (Key, Vec<Key>, Ask) {
-        let seen = self.last_seen.values().copied().flatten().max();
-        // Who got on asks for little more, so that everything comes to an end.
-        let is_content = self.is_healing && self.has_got_on(client);
-        let topic = match is_content {
-            true => Topic::Plain,
-            false => self.profile.topic(&mut self.random),
-        };
-        let (random, value) = (&mut self.random, &mut self.next_value);
-        let (mut also, mut ask) = match topic {
-            Topic::Batch => next_batch(random, value, self.set_count as usize),
-            Topic::Shared => next_shared(random, value, self.set_count as usize),
-            Topic::Timed => next_timed(random, value),
-            Topic::Plain => {
-                let (key, ask) = next_ask(random, value, seen);
-                (vec![key], ask)
-            }
-        };
-        let key = also.remove(0);
-        if let Ask::CompareAndSet { expected, .. } = &mut ask
-            && expected.is_some()
-        {
-            *expected = self.last_seen.get(&key).copied().flatten();
-        }
-        (key, also, ask)
-    }
-
     fn next_operation(&mut self, client: u32) {
         if self.waiting.contains_key(&client) {
             return;
@@ -616,6 +590,7 @@ impl World {
             call_at,
             return_at: None,
             told: Told::Unknown,
+            name: name_of(key, ask, !also.is_empty(), reads_here),
             at: (machine, boot),
         });
         self.waiting.insert(client, number);
@@ -643,6 +618,7 @@ impl World {
         } else if ask == Ask::Read && running.host.core().leases().is_good(set, || now.ms) {
             // As whoever reads does where its node leads: without a word to anybody.
             *self.report.faults.entry("reads under a lease").or_default() += 1;
+            self.asked[number].name = LEASED;
             answer(Answered::Read(true));
         } else if ask == Ask::Read {
             running.host.read(set, Box::new(move |may| answer(Answered::Read(may))));
@@ -655,7 +631,8 @@ impl World {
             let timed_us = timed_us - past_us;
             let keys = [key].into_iter().chain(also.iter().copied());
             let mutations: Vec<_> = keys.map(|key| mutation(key, ask, timed_us, now_s)).collect();
-            let is_once = mutations.iter().any(|it| it.must_be_once()) || !also.is_empty();
+            let is_once = |it: &Mutation| it.must_be_once() || it.may_extend_lists();
+            let is_once = mutations.iter().any(is_once) || !also.is_empty();
             let request = Request {
                 truncates: None,
                 splits: None,
@@ -673,6 +650,7 @@ impl World {
                 false => running.host.submit_batch(request, now.ms + TIMEOUT_MS, done),
             }
         }
+        self.note_begun(self.asked[number].name);
         self.at(TIMEOUT_MS * MS + 200 * MS, Event::Timeout(client, number));
         self.settle(machine);
     }
@@ -717,7 +695,7 @@ impl World {
                     let (now_s, ring) = (running.host.cluster_s(), key.partition().ring());
                     // Where another set has the key by now, the client has to ask that one.
                     match running.host.holds(set, ring, ring) {
-                        true => Told::Value(read(&running.storage, set, key, now_s)),
+                        true => read(&running.storage, set, key, now_s),
                         false => Told::Unknown,
                     }
                 }
@@ -732,9 +710,7 @@ impl World {
                     return;
                 }
                 Answered::Split(_) => continue,
-                Answered::Rows(RowsOutcome::Part(part), now_s) => {
-                    Told::Value(value_in(part, key, now_s))
-                }
+                Answered::Rows(RowsOutcome::Part(part), now_s) => value_in(part, key, now_s),
                 Answered::Rows(RowsOutcome::Failed(fault), _) => {
                     self.report.finding = Some(format!("rows cannot be read elsewhere: {fault:?}"));
                     return;

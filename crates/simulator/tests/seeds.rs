@@ -2,31 +2,75 @@
 //! when they are broken.
 
 use node_log::broken::Rule;
-use simulator::{Report, Run};
+use simulator::{Coverage, Report, Run};
 
 fn run(seed: u64, broken: Option<Rule>) -> Report {
     Run { seed, broken, has_story: false, kills_leaders: false }.go()
 }
 
-fn assert_clean(seeds: impl Iterator<Item = u64>) {
-    let mut operations = 0;
+fn assert_clean(seeds: impl Iterator<Item = u64>) -> Coverage {
+    let (mut operations, mut coverage) = (0, Coverage::default());
     for seed in seeds {
         let report = run(seed, None);
         let replay = format!("cargo xtask simulate-cluster --seed {seed} --story");
         assert_eq!(report.finding, None, "replay: {replay}");
         operations += report.successes;
+        coverage.add(&report.coverage);
     }
     assert!(operations > 0, "clients got something done");
+    coverage
 }
 
-#[test]
-fn seeds_are_clean() {
-    assert_clean(1..=100);
+/// Troubles that are over at once: only what is under way just then meets them.
+const MOMENTARY: [&str; 12] = [
+    "time leaps",
+    "old image refused",
+    "member replaced where it is",
+    "members move",
+    "set is split",
+    "member asks for votes",
+    "power loss after a vote",
+    "leadership is handed over",
+    "nobody asks",
+    "flush",
+    "compact",
+    "compact everywhere",
+];
+/// Troubles of which two hundred seeds have a handful.
+const RARE: [&str; 4] =
+    ["member replaced where it is", "old image refused", "old image of a disk", "all crash"];
+/// Troubles of other seeds than those that have lists, or that need more than those have.
+const OF_OTHERS: [&str; 4] =
+    ["disk lost", "member that differs", "members that go are cut off", "power loss at a split"];
+
+/// What CI's seeds need not show: a read under a lease is answered at once, and so meets only what lasts; splits, rows that are handed
+/// over and appends are few, and need not be under way at a moment that comes a few times.
+fn may_be_unmet((trouble, operation): (&str, &str)) -> bool {
+    let (is_momentary, is_rare) = (MOMENTARY.contains(&trouble), RARE.contains(&trouble));
+    match operation {
+        "leased read" => is_momentary || is_rare,
+        "split" | "rows" | "append" => is_momentary || is_rare || OF_OTHERS.contains(&trouble),
+        _ => trouble == "member replaced where it is",
+    }
 }
 
+/// Seeds are clean, and what could go wrong in them came together.
 #[test]
-fn more_seeds_are_clean() {
-    assert_clean(101..=200);
+fn seeds_are_clean_and_every_trouble_meets_every_operation() {
+    let halves = [1..=100, 101..=200];
+    let coverage = std::thread::scope(|scope| {
+        let runs = halves.map(|seeds| scope.spawn(move || assert_clean(seeds)));
+        let mut all = Coverage::default();
+        for run in runs {
+            match run.join() {
+                Ok(coverage) => all.add(&coverage),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    let unmet: Vec<_> = coverage.unmet().into_iter().filter(|it| !may_be_unmet(*it)).collect();
+    assert!(unmet.is_empty(), "in CI's seeds these never came together: {unmet:?}\n{coverage}");
 }
 
 #[test]
@@ -50,7 +94,7 @@ fn the_same_seed_tells_the_same_story() {
 /// them; where a change of the code changes the stories of seeds, it tells where to begin now.
 #[test]
 fn broken_rules_are_found() {
-    const RULES: [(Rule, u64); 35] = [
+    const RULES: [(Rule, u64); 36] = [
         (Rule::TellBeforeSync, 54),
         (Rule::ReadWithoutAsking, 1),
         (Rule::ReadAsLeaderWithoutAsking, 2),
@@ -86,6 +130,7 @@ fn broken_rules_are_found() {
         (Rule::TimeBatchesByClock, 100),
         (Rule::ReadUnapplied, 709),
         (Rule::ForgetIdsInSplit, 128),
+        (Rule::LetListsMix, 14),
     ];
     for (rule, first) in RULES {
         let found = (first..first + 40).any(|seed| run(seed, Some(rule)).finding.is_some());

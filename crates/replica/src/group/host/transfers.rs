@@ -527,8 +527,8 @@ impl Host {
             let taken = if is_here { Taken::Whole } else { Taken::Refused };
             self.answer_transfer(from, 0, set, member, taken);
             // It is asked for again, and kept until then.
-            let now_ms = self.now.ms;
-            self.transfers.receiving.get_mut(&set).into_iter().for_each(|it| it.heard_ms = now_ms);
+            let (now_ms, known) = (self.now.ms, self.transfers.receiving.get_mut(&set));
+            known.filter(|_| is_here).into_iter().for_each(|it| it.heard_ms = now_ms);
         }
         may_hear
     }

@@ -114,14 +114,15 @@ fn a_member_that_has_an_image_says_so() {
         fleet.storage(node).flush(None).unwrap();
     }
     fleet.tick(4);
-    // From now on nothing is committed without the one that is late, and what it answers is lost.
+    // From now on nothing is committed without the one that is late, and what it says it has is lost.
     fleet.stop(other);
     fleet.loses = |_, _, message| {
         let NodeMessage::Consensus(PeerMessage { message, .. }) = message else { return false };
-        message.get_msg_type() == MessageType::MsgAppendResponse
+        message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject
     };
     fleet.start(late);
-    fleet.tick(60);
+    // So long that the leader gives its first offer up.
+    fleet.tick(140);
     assert_eq!(fleet.host(late).transfers.installed, 1, "it got the rows");
     let commit = |fleet: &mut Fleet, node| fleet.host(node).core.status_of(SET).unwrap().commit;
     let before = commit(&mut fleet, late);
