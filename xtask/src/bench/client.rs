@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::json::Json;
-use super::system::{CLIENT_CORE, Server, pinned};
+use super::system::{CLIENT_CORE, Server, pinned, tied};
 use super::tools::Tools;
 use super::workload::{Amount, CONNECTIONS, Phase, Scenario, Workload};
 use crate::place;
@@ -84,8 +84,8 @@ impl<'a> Client<'a> {
         amount: Amount,
         rate: Option<f64>,
     ) -> Result<Sample, String> {
-        let own = scenario.workload.parameters.iter().map(|it| it.to_string());
-        let parameters: Vec<String> = own.collect();
+        let mut parameters = scenario.phase.parameters();
+        parameters.extend(scenario.workload.parameters.iter().map(|it| it.to_string()));
         self.run_as(server, scenario, &parameters, amount, rate)
     }
 
@@ -104,6 +104,7 @@ impl<'a> Client<'a> {
             connections: CONNECTIONS,
             has_rates: false,
             has_curve: false,
+            cluster: None,
         };
         self.run_as(server, &scenario, parameters, amount, None)
     }
@@ -124,7 +125,7 @@ impl<'a> Client<'a> {
         latte
             .args(["run", "--quiet", "--threads", "1", "--warmup", WARM_UP])
             .args(["--request-timeout", "30s", "--sampling", "500ms"])
-            .args(["--connections", &scenario.connections.to_string()])
+            .args(["--connections", &server.connections_of(scenario.connections).to_string()])
             .args(["--concurrency", &in_flight.to_string()])
             .args(["--duration", &duration(amount)])
             .args(["--start-cycle", &(self.run_count * CYCLES_PER_RUN).to_string()])
@@ -132,12 +133,16 @@ impl<'a> Client<'a> {
             .args(parameters.iter().flat_map(|it| ["-P", it]))
             .arg("--output")
             .arg(&output);
+        if let Some(consistency) = scenario.consistency() {
+            latte.args(["--consistency", consistency.name()]);
+        }
         if let Some(rate) = rate {
             latte.args(["--rate", &format!("{rate:.0}")]);
         }
         latte.arg(script_path(scenario.workload.script)).args(["--", &server.address()]);
         let is_pinned = scenario.phase.is_pinned() && self.tools.can_pin;
-        let cpu_seconds = run_counting(pinned(latte, is_pinned.then_some(CLIENT_CORE)), server)?;
+        let latte = pinned(tied(latte, self.tools), is_pinned.then_some(CLIENT_CORE));
+        let cpu_seconds = run_counting(latte, server)?;
         let text = std::fs::read_to_string(&output)
             .map_err(|error| format!("{}: {error}", output.display()))?;
         sample(&Json::parse(&text)?, cpu_seconds)
