@@ -155,6 +155,7 @@ impl Server {
     /// Says which processes serve requests, where that is not what we started.
     pub(crate) fn is_served_by(&mut self, processes: Vec<u32>) {
         self.processes = processes;
+        self.fresh_bytes = self.resident_bytes();
     }
 
     /// Waits until it is ready, and notes how long that took.
