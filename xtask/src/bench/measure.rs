@@ -193,8 +193,9 @@ impl<'a> PhaseRun<'a> {
             if self.phase == Phase::SmallCache && server.system == System::Helenus {
                 server.flush(self.tools)?;
             }
-            server.settle(SETTLE_MAX);
-            println!("    {}: loaded in {}", server.system.title(), in_seconds(begin.elapsed()));
+            let idle = 100.0 * server.settle(SETTLE_MAX);
+            let (title, took) = (server.system.title(), in_seconds(begin.elapsed()));
+            println!("    {title}: loaded in {took}; now it takes {idle:.1} % of a core");
         }
         Ok(())
     }

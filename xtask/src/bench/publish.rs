@@ -5,7 +5,7 @@ use super::kept::write;
 use super::measure::Figures;
 use super::picture;
 use super::report::Heading;
-use super::workload::Phase;
+use super::workload::{Consistency, Phase, Scenario};
 use crate::Outcome;
 use crate::place;
 
@@ -39,8 +39,12 @@ pub(crate) fn save(
     }
     let is_cluster = heading.phase == Phase::Cluster;
     let of_overview = if is_cluster { Phase::Cluster } else { Phase::OneCore };
-    let main: Vec<&Figures> =
-        all.iter().filter(|it| it.scenario.phase == of_overview && it.scenario.is_main()).collect();
+    let is_shown = |it: &&Figures| {
+        let Scenario { phase, .. } = it.scenario;
+        let is_weak = it.scenario.consistency() == Some(Consistency::LocalOne);
+        phase == of_overview && !is_weak && it.scenario.is_main()
+    };
+    let main: Vec<&Figures> = all.iter().filter(is_shown).collect();
     let caption = format!("{}, {}", heading.machine, heading.date);
     let overview = picture::of_all(&main, &caption);
     write(&folder.join("overview.svg"), &overview)?;

@@ -268,3 +268,45 @@ fn times(ratio: Option<f64>) -> String {
 fn part(ratio: Option<f64>) -> String {
     ratio.map_or("–".into(), |ratio| format!("**1/{ratio:.1}**"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::{Level, find};
+    use super::*;
+
+    fn figures_of(system: System, requests_per_second: f64, cpu_us: f64) -> SystemFigures {
+        let p99_ms = 1000.0 / requests_per_second;
+        let sample = Sample { requests_per_second, cpu_us, p99_ms, ..Sample::default() };
+        SystemFigures { system, rounds: vec![sample], rates: vec![(500.0, sample)] }
+    }
+
+    #[test]
+    fn clusters_have_a_table_for_each_level() {
+        const NODES: [u8; 2] = [4, 8];
+        let systems = vec![
+            figures_of(System::Helenus, 20_000.0, 40.0),
+            figures_of(System::Cassandra, 1_000.0, 600.0),
+            figures_of(System::Limit, 80_000.0, 2.0),
+            figures_of(System::More(8), 19_000.0, 42.0),
+        ];
+        let scenarios = cluster::scenarios(Level::Quick, &[find("read").unwrap()], &NODES);
+        let all: Vec<Figures> = scenarios
+            .into_iter()
+            .map(|scenario| Figures { scenario, systems: systems.clone() })
+            .collect();
+        let heading = Heading::read(&Level::Quick.effort(), &NODES);
+        let text = markdown(&heading, &all, &[], &["a note".into()]);
+        assert!(text.starts_with("# A cluster of Helenus against one of Cassandra"), "{text}");
+        assert!(text.contains("3 rounds of 10000 requests") && text.contains("Note: a note\n"));
+        let row = "| read | 1000 (1000–1000) | 20000 (20000–20000) | **20.0×** | 80000 | \
+                   600.0 (600.0–600.0) | 40.00 (40.00–40.00) | **1/15.0** | 2.00 |";
+        for level in [", QUORUM\n", ", LOCAL_ONE\n"] {
+            let (_, section) = text.split_once(level).unwrap();
+            assert!(section.contains(row), "{section}");
+        }
+        assert!(text.contains(
+            "| read | 500 | 0.00 | 1.00 | 0.00 | 0.00 | 0.05 | 0.00 | **1/20.0** | 0.01 |"
+        ));
+        assert!(text.contains("| nodes | 8 | read, LOCAL_ONE | 42.00 (42.00–42.00) | 1.05× |"));
+    }
+}

@@ -224,20 +224,22 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it has no work of its own left, for a while.
-    pub(crate) fn settle(&self, patience: Duration) {
+    /// Waits until it has no work of its own left, for a while. Returns how much of a core it took at the end.
+    pub(crate) fn settle(&self, patience: Duration) -> f64 {
         const INTERVAL: Duration = Duration::from_millis(500);
         // What each of its processes may take of a core while it has nothing to do.
         const IDLE: f64 = 0.05;
-        let idle = IDLE * INTERVAL.as_secs_f64() * self.processes.len() as f64;
         let begin = Instant::now();
+        let mut part = f64::NAN;
         while begin.elapsed() < patience {
             let before = self.cpu_seconds();
             std::thread::sleep(INTERVAL);
-            if self.cpu_seconds() - before < idle {
-                return;
+            part = (self.cpu_seconds() - before) / INTERVAL.as_secs_f64();
+            if part < IDLE * self.processes.len() as f64 {
+                break;
             }
         }
+        part
     }
 
     pub(crate) fn stop(mut self) -> Result<(), String> {
@@ -442,7 +444,19 @@ fn allocated_bytes(folder: &Path) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::cpu_ticks;
+    use std::path::PathBuf;
+
+    use super::{Server, System, cpu_ticks};
+
+    #[test]
+    fn the_nodes_of_a_cluster_share_the_connections() {
+        let mut server = Server::new(System::Cassandra, PathBuf::new(), 0);
+        for (nodes, each) in [(1, 16), (3, 5), (4, 4), (16, 1), (32, 1)] {
+            server.is_served_by(vec![u32::MAX; nodes]);
+            assert_eq!(server.connections_of(16), each, "{nodes}");
+        }
+        assert_eq!((server.cpu_seconds(), server.resident_bytes()), (0.0, 0.0));
+    }
 
     #[test]
     fn the_times_of_a_process_with_any_name() {
