@@ -178,6 +178,9 @@ fn run_counting(mut latte: Command, server: &Server) -> Result<f64, String> {
         }
     }
     let status = child.wait().map_err(|error| format!("latte: {error}"))?;
+    if !server.is_whole() {
+        return Err(format!("{}: a process ended meanwhile", server.system.title()));
+    }
     match before {
         Some(before) if status.success() => Ok(server.cpu_seconds() - before),
         _ => Err(format!("latte ended with {status}\n{told}")),

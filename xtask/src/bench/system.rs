@@ -201,6 +201,14 @@ impl Server {
         self.processes.iter().copied().map(process_seconds).sum()
     }
 
+    /// Whether all its processes run: what one took that has ended is counted no more.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.processes.iter().all(|process| {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+            stat.is_ok_and(|stat| runs(&stat))
+        })
+    }
+
     pub(crate) fn resident_bytes(&self) -> f64 {
         self.processes.iter().copied().map(resident_bytes).sum()
     }
@@ -423,6 +431,12 @@ fn thread_seconds(process: u32) -> Option<f64> {
     (nanoseconds > 0.0).then_some(nanoseconds / 1e9)
 }
 
+/// Whether that is of a process that has not ended: one that has is listed until its parent asks for its end.
+fn runs(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().next());
+    state.is_some_and(|state| !["Z", "X"].contains(&state))
+}
+
 /// The sum of the fields utime and stime.
 fn cpu_ticks(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
@@ -446,7 +460,7 @@ fn allocated_bytes(folder: &Path) -> f64 {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{Server, System, cpu_ticks};
+    use super::{Server, System, cpu_ticks, runs};
 
     #[test]
     fn the_nodes_of_a_cluster_share_the_connections() {
@@ -456,11 +470,13 @@ mod tests {
             assert_eq!(server.connections_of(16), each, "{nodes}");
         }
         assert_eq!((server.cpu_seconds(), server.resident_bytes()), (0.0, 0.0));
+        assert!(!server.is_whole());
     }
 
     #[test]
     fn the_times_of_a_process_with_any_name() {
         let stat = "1 (a) b (c) S 1 1 1 0 -1 4194560 1 2 3 4 70 5 8 9 20 0";
         assert_eq!(cpu_ticks(stat), Some(75.0));
+        assert!(runs(stat) && !runs(&stat.replace(" S ", " Z ")) && !runs(""));
     }
 }
