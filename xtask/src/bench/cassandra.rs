@@ -74,6 +74,9 @@ const FLAGS: [&str; 20] = [
     "-Dcassandra.superuser_setup_delay_ms=0",
 ];
 
+/// How long a node that joins asks the first one who is there, which on a busy core takes more than a moment.
+const ASKS_WITHIN: &str = "-Dcassandra.ring_delay_ms=30000";
+
 const LOGBACK: &str = "<configuration><appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\
 <encoder><pattern>%-5level %d %msg%n</pattern></encoder></appender>\
 <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root></configuration>\n";
@@ -111,6 +114,8 @@ pub(crate) fn command(
         .ok_or("Cassandra's jars lack jamm")?;
     let mut java = Command::new("java");
     java.args(FLAGS)
+        // Of two that contradict each other the later one counts.
+        .args((phase == Phase::Cluster).then_some(ASKS_WITHIN))
         .args([format!("-Xms{heap}"), format!("-Xmx{heap}")])
         .args(OPENS.iter().flat_map(|it| ["--add-opens".to_string(), format!("{it}=ALL-UNNAMED")]))
         .args(EXPORTS.iter().flat_map(|it| ["--add-exports".into(), format!("{it}=ALL-UNNAMED")]))

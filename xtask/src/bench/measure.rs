@@ -105,12 +105,12 @@ pub(crate) fn run(
         let mut run = match PhaseRun::start(tools, phase, nodes, failures) {
             Ok(run) => run,
             Err(error) => {
-                failures.push(format!("{}: {error}", phase.name()));
+                fail(failures, format!("{}: {error}", phase.name()));
                 continue;
             }
         };
         if let Err(error) = run.load(&client, &open) {
-            failures.push(format!("{}: {error}", phase.name()));
+            fail(failures, format!("{}: {error}", phase.name()));
         }
         if phase == Phase::Group
             && let Some(sync_ms) = measure_sync()
@@ -126,11 +126,17 @@ pub(crate) fn run(
                     tell(&figures, begin.elapsed());
                     save_figures(&figures);
                 }
-                Err(error) => failures.push(format!("{}: {error}", scenario.id())),
+                Err(error) => fail(failures, format!("{}: {error}", scenario.id())),
             }
         }
         run.end(failures);
     }
+}
+
+/// Tells at once what is told in full at the end.
+fn fail(failures: &mut Vec<String>, failure: String) {
+    println!("    failed: {}", failure.lines().next().unwrap_or_default());
+    failures.push(failure);
 }
 
 /// The servers of one phase.
@@ -161,7 +167,7 @@ impl<'a> PhaseRun<'a> {
             match start(System::Cassandra, None) {
                 Ok(server) => servers.push(server),
                 // It cannot be helped; the others are worth measuring without it.
-                Err(error) => failures.push(format!("{}: {error}", phase.name())),
+                Err(error) => fail(failures, format!("{}: {error}", phase.name())),
             }
         }
         // What the null server costs depends on the cores alone.
