@@ -231,7 +231,9 @@ impl<'a> PhaseRun<'a> {
                 if server.system == System::Limit && round > 0 {
                     continue;
                 }
-                let sample = client.run(server, scenario, effort.round(scenario), None)?;
+                let sample = client.run(server, scenario, effort.round(scenario), None);
+                let sample =
+                    sample.map_err(|error| format!("{}: {error}", server.system.title()))?;
                 if scenario.cluster.is_some() {
                     tell_turn(server, round, &sample);
                 }
