@@ -68,6 +68,10 @@ The chores of the repository.
     cargo xtask bench [--quick | --full] [--workload NAME]... [--phase NAME]... [--list] [--rounds N] [--seconds S]
                       [--warm] [--resume] [--publish] [--without-cassandra]
                                                  Helenus, Cassandra and a null server in turns; the report is in target/bench
+    cargo xtask bench --cluster [--nodes 4,8,16] [--quick | --full] [--workload NAME]... [--list] [--rounds N] [--seconds S]
+                      [--warm] [--resume] [--publish] [--without-cassandra]
+                                                 a cluster of ours, one of Cassandra and one of null servers in turns; with several
+                                                 sizes it fails where more nodes cost more than 1.1 times the CPU of the fewest
     cargo xtask bench --scale rows|tables|partitions|all [--full]
                                                  what a request costs when there is more of everything (30 M rows with --full)
     cargo xtask instructions [--save]            what one read and one write cost, in instructions, against the stored figures

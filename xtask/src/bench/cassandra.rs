@@ -1,10 +1,17 @@
 //! Starting a real Cassandra from its jars.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 
+use super::tools::Tools;
 use super::workload::Phase;
 use crate::place;
+
+/// The heap of a node that runs alone and of each of a cluster, unless the user says otherwise.
+const HEAP: &str = "3G";
+const CLUSTER_HEAP: &str = "768M";
+const HEAP_VARIABLE: &str = "CASSANDRA_HEAP";
 
 /// Of Java's own packages, what Cassandra must see (`conf/jvm17-server.options` of its distribution).
 const OPENS: [&str; 18] = [
@@ -67,19 +74,24 @@ const FLAGS: [&str; 20] = [
     "-Dcassandra.superuser_setup_delay_ms=0",
 ];
 
+/// How long a node that joins asks the first one who is there, which on a busy core takes more than a moment.
+const ASKS_WITHIN: &str = "-Dcassandra.ring_delay_ms=30000";
+
 const LOGBACK: &str = "<configuration><appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\
 <encoder><pattern>%-5level %d %msg%n</pattern></encoder></appender>\
 <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root></configuration>\n";
 
-/// Writes the configuration for a phase and makes the command that starts the node.
+/// Writes the configuration of a node for a phase and makes the command that starts it: at that address, with that port
+/// for clients and that one for nodes. The node at 127.0.0.1 is the one that all others ask.
 pub(crate) fn command(
-    jars: &Path,
+    tools: &Tools,
     folder: &Path,
-    port: u16,
-    storage_port: u16,
-    heap: &str,
+    (address, port, storage_port): (Ipv4Addr, u16, u16),
     phase: Phase,
 ) -> Result<Command, String> {
+    let jars = tools.cassandra.as_ref().map_err(String::clone)?;
+    let by_itself = if phase == Phase::Cluster { CLUSTER_HEAP } else { HEAP };
+    let heap = std::env::var(HEAP_VARIABLE).unwrap_or_else(|_| by_itself.into());
     let conf = folder.join("conf");
     let told = |error: std::io::Error| format!("{}: {error}", conf.display());
     std::fs::create_dir_all(&conf).map_err(told)?;
@@ -87,6 +99,7 @@ pub(crate) fn command(
     let mut yaml = std::fs::read_to_string(&template)
         .map_err(|error| format!("{}: {error}", template.display()))?
         .replace("@folder@", &folder.display().to_string())
+        .replace("@address@", &address.to_string())
         .replace("@port@", &port.to_string())
         .replace("@storage_port@", &storage_port.to_string());
     yaml.push_str(phase_lines(phase));
@@ -101,6 +114,8 @@ pub(crate) fn command(
         .ok_or("Cassandra's jars lack jamm")?;
     let mut java = Command::new("java");
     java.args(FLAGS)
+        // Of two that contradict each other the later one counts.
+        .args((phase == Phase::Cluster).then_some(ASKS_WITHIN))
         .args([format!("-Xms{heap}"), format!("-Xmx{heap}")])
         .args(OPENS.iter().flat_map(|it| ["--add-opens".to_string(), format!("{it}=ALL-UNNAMED")]))
         .args(EXPORTS.iter().flat_map(|it| ["--add-exports".into(), format!("{it}=ALL-UNNAMED")]))
@@ -125,5 +140,9 @@ fn phase_lines(phase: Phase) -> &'static str {
         // Cassandra has no default for it; a window of a few syncs, so that a group gathers.
         Phase::Group => "commitlog_sync: group\ncommitlog_sync_group_window: 10ms\n",
         Phase::Batch => "commitlog_sync: batch\n",
+        // A node that joins before there is anything has nothing to fetch.
+        Phase::Cluster => {
+            "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\nauto_bootstrap: false\n"
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::json::Json;
-use super::system::{CLIENT_CORE, Server, pinned};
+use super::system::{CLIENT_CORE, Server, pinned, tied};
 use super::tools::Tools;
 use super::workload::{Amount, CONNECTIONS, Phase, Scenario, Workload};
 use crate::place;
@@ -19,6 +19,9 @@ const WARM_UP: &str = "500ms";
 const OPEN_LOOP_IN_FLIGHT: u32 = 1024;
 /// Each run has cycle numbers of its own, so that what is inserted is new.
 const CYCLES_PER_RUN: u64 = 1_000_000_000;
+/// More failed requests than this part of all, and the figures are not of what was asked for: what fails early costs little, what fails
+/// late costs CPU that is counted to the others.
+const ERRORS_MAX: f64 = 0.01;
 /// Where latte's list of percentiles has them.
 const P50: usize = 6;
 const P99: usize = 11;
@@ -84,8 +87,8 @@ impl<'a> Client<'a> {
         amount: Amount,
         rate: Option<f64>,
     ) -> Result<Sample, String> {
-        let own = scenario.workload.parameters.iter().map(|it| it.to_string());
-        let parameters: Vec<String> = own.collect();
+        let mut parameters = scenario.phase.parameters();
+        parameters.extend(scenario.workload.parameters.iter().map(|it| it.to_string()));
         self.run_as(server, scenario, &parameters, amount, rate)
     }
 
@@ -104,6 +107,7 @@ impl<'a> Client<'a> {
             connections: CONNECTIONS,
             has_rates: false,
             has_curve: false,
+            cluster: None,
         };
         self.run_as(server, &scenario, parameters, amount, None)
     }
@@ -124,7 +128,7 @@ impl<'a> Client<'a> {
         latte
             .args(["run", "--quiet", "--threads", "1", "--warmup", WARM_UP])
             .args(["--request-timeout", "30s", "--sampling", "500ms"])
-            .args(["--connections", &scenario.connections.to_string()])
+            .args(["--connections", &server.connections_of(scenario.connections).to_string()])
             .args(["--concurrency", &in_flight.to_string()])
             .args(["--duration", &duration(amount)])
             .args(["--start-cycle", &(self.run_count * CYCLES_PER_RUN).to_string()])
@@ -132,12 +136,16 @@ impl<'a> Client<'a> {
             .args(parameters.iter().flat_map(|it| ["-P", it]))
             .arg("--output")
             .arg(&output);
+        if let Some(consistency) = scenario.consistency() {
+            latte.args(["--consistency", consistency.name()]);
+        }
         if let Some(rate) = rate {
             latte.args(["--rate", &format!("{rate:.0}")]);
         }
         latte.arg(script_path(scenario.workload.script)).args(["--", &server.address()]);
         let is_pinned = scenario.phase.is_pinned() && self.tools.can_pin;
-        let cpu_seconds = run_counting(pinned(latte, is_pinned.then_some(CLIENT_CORE)), server)?;
+        let latte = pinned(tied(latte, self.tools), is_pinned.then_some(CLIENT_CORE));
+        let cpu_seconds = run_counting(latte, server)?;
         let text = std::fs::read_to_string(&output)
             .map_err(|error| format!("{}: {error}", output.display()))?;
         sample(&Json::parse(&text)?, cpu_seconds)
@@ -173,6 +181,9 @@ fn run_counting(mut latte: Command, server: &Server) -> Result<f64, String> {
         }
     }
     let status = child.wait().map_err(|error| format!("latte: {error}"))?;
+    if !server.is_whole() {
+        return Err("a process of the server ended meanwhile".into());
+    }
     match before {
         Some(before) if status.success() => Ok(server.cpu_seconds() - before),
         _ => Err(format!("latte ended with {status}\n{told}")),
@@ -188,6 +199,10 @@ fn sample(report: &Json, cpu_seconds: f64) -> Result<Sample, String> {
     if requests < 1.0 {
         return Err("no request was answered".into());
     }
+    let error_count = number(&["error_count"])?;
+    if error_count > ERRORS_MAX * (requests + error_count) {
+        return Err(format!("{error_count} requests failed, {requests} did not"));
+    }
     let percentiles = result.at(&["request_latency", "percentiles"]).map(Json::list);
     let percentiles = percentiles.unwrap_or_default();
     let percentile =
@@ -199,6 +214,30 @@ fn sample(report: &Json, cpu_seconds: f64) -> Result<Sample, String> {
         p99_ms: percentile(P99),
         p999_ms: percentile(P999),
         rows_per_request: number(&["row_count"])? / requests,
-        error_count: number(&["error_count"])?,
+        error_count,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Json, sample};
+
+    #[test]
+    fn figures_of_requests_that_failed_are_none() {
+        let report = |requests: f64, errors: f64| {
+            let number = Json::Number;
+            let fields = [
+                ("request_count", number(requests)),
+                ("error_count", number(errors)),
+                ("elapsed_time_s", number(2.0)),
+                ("row_count", number(0.0)),
+            ];
+            Json::object([("result", Json::object(fields))])
+        };
+        let good = sample(&report(1000.0, 10.0), 0.5).unwrap();
+        assert_eq!((good.requests_per_second, good.cpu_us), (500.0, 500.0));
+        let told = sample(&report(1.0, 127.0), 1.0).unwrap_err();
+        assert_eq!(told, "127 requests failed, 1 did not");
+        assert!(sample(&report(0.0, 0.0), 1.0).is_err());
+    }
 }

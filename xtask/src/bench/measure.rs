@@ -1,11 +1,11 @@
 //! The run itself: systems in turns, figures kept scenario by scenario, so that a run that broke can go on.
 
 use std::io::{Seek, Write};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Sample};
-use super::json::Json;
+use super::cluster;
+use super::kept::{load_figures, save_facts, save_figures, save_sync, write};
 use super::system::{Server, System};
 use super::tools::Tools;
 use super::workload::{Amount, Effort, Phase, Scenario};
@@ -100,33 +100,43 @@ pub(crate) fn run(
             continue;
         }
         println!("==> {}", phase.title());
-        let mut run = match PhaseRun::start(tools, phase, failures) {
+        let nodes =
+            open.iter().find_map(|scenario| scenario.cluster).map_or(&[][..], |it| it.nodes);
+        let mut run = match PhaseRun::start(tools, phase, nodes, failures) {
             Ok(run) => run,
             Err(error) => {
-                failures.push(format!("{}: {error}", phase.name()));
+                fail(failures, format!("{}: {error}", phase.name()));
                 continue;
             }
         };
         if let Err(error) = run.load(&client, &open) {
-            failures.push(format!("{}: {error}", phase.name()));
+            fail(failures, format!("{}: {error}", phase.name()));
         }
         if phase == Phase::Group
             && let Some(sync_ms) = measure_sync()
         {
-            save(SYNC, &Json::object([("sync_ms", Json::Number(sync_ms))]));
+            save_sync(sync_ms);
         }
-        for scenario in open {
+        let count = open.len();
+        for (index, scenario) in open.into_iter().enumerate() {
+            println!("    {} ({} of {count})", scenario.id(), index + 1);
             let begin = Instant::now();
             match run.measure(&mut client, scenario, effort) {
                 Ok(figures) => {
                     tell(&figures, begin.elapsed());
                     save_figures(&figures);
                 }
-                Err(error) => failures.push(format!("{}: {error}", scenario.id())),
+                Err(error) => fail(failures, format!("{}: {error}", scenario.id())),
             }
         }
         run.end(failures);
     }
+}
+
+/// Tells at once what is told in full at the end.
+fn fail(failures: &mut Vec<String>, failure: String) {
+    println!("    failed: {}", failure.lines().next().unwrap_or_default());
+    failures.push(failure);
 }
 
 /// The servers of one phase.
@@ -140,21 +150,29 @@ impl<'a> PhaseRun<'a> {
     fn start(
         tools: &'a Tools,
         phase: Phase,
+        nodes: &[u8],
         failures: &mut Vec<String>,
     ) -> Result<PhaseRun<'a>, String> {
-        let helenus = Server::start(tools, System::Helenus, phase, None, &[])?;
+        let start = |system, node| match nodes.first() {
+            Some(count) => cluster::start(tools, system, *count, node),
+            None => Server::start(tools, system, phase, node, &[]),
+        };
+        let helenus = start(System::Helenus, None)?;
         let node = helenus.port;
         let mut servers = vec![helenus];
+        for count in nodes.iter().skip(1) {
+            servers.push(cluster::start(tools, System::More(*count), *count, None)?);
+        }
         if tools.cassandra.is_ok() {
-            match Server::start(tools, System::Cassandra, phase, None, &[]) {
+            match start(System::Cassandra, None) {
                 Ok(server) => servers.push(server),
                 // It cannot be helped; the others are worth measuring without it.
-                Err(error) => failures.push(format!("{}: {error}", phase.name())),
+                Err(error) => fail(failures, format!("{}: {error}", phase.name())),
             }
         }
         // What the null server costs depends on the cores alone.
-        if matches!(phase, Phase::OneCore | Phase::AllCores) {
-            servers.push(Server::start(tools, System::Limit, phase, Some(node), &[])?);
+        if matches!(phase, Phase::OneCore | Phase::AllCores | Phase::Cluster) {
+            servers.push(start(System::Limit, Some(node))?);
         }
         for server in &servers {
             let Server { system, started_ms, fresh_bytes, .. } = server;
@@ -171,22 +189,19 @@ impl<'a> PhaseRun<'a> {
         for server in self.servers.iter().filter(|server| server.system.has_storage()) {
             let begin = Instant::now();
             for script in &scripts {
-                let mark = place::bench()
-                    .join("data")
-                    .join(server.system.name())
-                    .join("loaded")
-                    .join(script);
+                let mark = server.folder.join("loaded").join(script);
                 if mark.exists() {
                     continue;
                 }
-                client.load(server, script, &[])?;
+                client.load(server, script, &self.phase.parameters())?;
                 write(&mark, "")?;
             }
             if self.phase == Phase::SmallCache && server.system == System::Helenus {
                 server.flush(self.tools)?;
             }
-            server.settle(SETTLE_MAX);
-            println!("    {}: loaded in {}", server.system.title(), in_seconds(begin.elapsed()));
+            let idle = 100.0 * server.settle(SETTLE_MAX);
+            let (title, took) = (server.system.title(), in_seconds(begin.elapsed()));
+            println!("    {title}: loaded in {took}; now it takes {idle:.1} % of a core");
         }
         Ok(())
     }
@@ -216,8 +231,13 @@ impl<'a> PhaseRun<'a> {
                 if server.system == System::Limit && round > 0 {
                     continue;
                 }
-                let amount = effort.round(scenario);
-                figures.rounds.push(client.run(server, scenario, amount, None)?);
+                let sample = client.run(server, scenario, effort.round(scenario), None);
+                let sample =
+                    sample.map_err(|error| format!("{}: {error}", server.system.title()))?;
+                if scenario.cluster.is_some() {
+                    tell_turn(server, round, &sample);
+                }
+                figures.rounds.push(sample);
             }
         }
         let mut figures = Figures { scenario: *scenario, systems };
@@ -234,6 +254,10 @@ impl<'a> PhaseRun<'a> {
         };
         for part in effort.rates {
             for (server, figures) in self.servers.iter().zip(&mut figures.systems) {
+                // What more nodes cost is CPU time; the rate is Cassandra's, which has no more of them.
+                if matches!(server.system, System::More(_)) {
+                    continue;
+                }
                 // Of the limit one rate is enough: what of the latency is the client's and the kernel's.
                 let has_curve = scenario.has_curve && server.system.has_storage();
                 if *part != HALF && !has_curve {
@@ -288,8 +312,22 @@ fn warm_up(
     Ok(())
 }
 
+/// A turn of a cluster takes a while: each is told when it is over.
+fn tell_turn(server: &Server, round: u32, sample: &Sample) {
+    let Sample { requests_per_second, cpu_us, p50_ms, p99_ms, error_count, .. } = sample;
+    let errors = match *error_count {
+        count if count > 0.0 => format!(", {count} errors"),
+        _ => String::new(),
+    };
+    println!(
+        "        round {}, {:<24} {requests_per_second:>8.0} requests/s, {cpu_us:>8.2} us, p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms{errors}",
+        round + 1,
+        server.system.title(),
+    );
+}
+
 fn tell(figures: &Figures, took: Duration) {
-    println!("    {} ({})", figures.scenario.id(), in_seconds(took));
+    println!("      after {}:", in_seconds(took));
     for one in &figures.systems {
         let throughput = one.spread(|sample| sample.requests_per_second);
         let cpu = one.spread(|sample| sample.cpu_us);
@@ -302,123 +340,6 @@ fn tell(figures: &Figures, took: Duration) {
             cpu.median
         );
     }
-}
-
-/// Where the figures of a run are kept.
-fn kept() -> PathBuf {
-    place::bench().join("figures")
-}
-
-/// Forgets the figures and the data of former runs.
-pub(crate) fn forget() -> Result<(), String> {
-    for folder in [kept(), place::bench().join("data")] {
-        if folder.exists() {
-            std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes a file and the folders above it.
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
-    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    made.and_then(|()| std::fs::write(path, text))
-        .map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn save(name: &str, value: &Json) {
-    // A figure that cannot be kept is still in the report of this run's output.
-    if let Err(error) = write(&kept().join(name), &value.to_string()) {
-        println!("    {error}");
-    }
-}
-
-fn read(name: &str) -> Option<Json> {
-    Json::parse(&std::fs::read_to_string(kept().join(name)).ok()?).ok()
-}
-
-const SAMPLE_FIELDS: [&str; 7] = [
-    "requests_per_second",
-    "cpu_us_per_request",
-    "p50_ms",
-    "p99_ms",
-    "p999_ms",
-    "rows_per_request",
-    "errors",
-];
-
-fn sample_json(sample: &Sample) -> Json {
-    let Sample {
-        requests_per_second,
-        cpu_us,
-        p50_ms,
-        p99_ms,
-        p999_ms,
-        rows_per_request,
-        error_count,
-    } = *sample;
-    let values =
-        [requests_per_second, cpu_us, p50_ms, p99_ms, p999_ms, rows_per_request, error_count];
-    Json::object(SAMPLE_FIELDS.into_iter().zip(values.map(Json::Number)))
-}
-
-fn sample_of(json: &Json) -> Sample {
-    let [requests_per_second, cpu_us, p50_ms, p99_ms, p999_ms, rows_per_request, error_count] =
-        SAMPLE_FIELDS.map(|name| json.number_of(name).unwrap_or(f64::NAN));
-    Sample { requests_per_second, cpu_us, p50_ms, p99_ms, p999_ms, rows_per_request, error_count }
-}
-
-/// The figures of a scenario as JSON.
-pub(crate) fn figures_json(figures: &Figures) -> Json {
-    let systems = figures.systems.iter().map(|one| {
-        let rates = one.rates.iter().map(|(rate, sample)| {
-            Json::object([("rate", Json::Number(*rate)), ("sample", sample_json(sample))])
-        });
-        let fields = [
-            ("rounds", Json::List(one.rounds.iter().map(sample_json).collect())),
-            ("rates", Json::List(rates.collect())),
-        ];
-        (one.system.name(), Json::object(fields))
-    });
-    Json::object([
-        ("phase", Json::Text(figures.scenario.phase.name().into())),
-        ("workload", Json::Text(figures.scenario.workload.name.into())),
-        ("in_flight", Json::Number(figures.scenario.in_flight.into())),
-        ("connections", Json::Number(figures.scenario.connections.into())),
-        ("systems", Json::object(systems)),
-    ])
-}
-
-fn save_figures(figures: &Figures) {
-    save(&format!("{}.json", figures.scenario.id()), &figures_json(figures));
-}
-
-/// The figures of a scenario, if it has been measured.
-pub(crate) fn load_figures(scenario: &Scenario<'static>) -> Option<Figures> {
-    let json = read(&format!("{}.json", scenario.id()))?;
-    let mut systems = Vec::new();
-    for system in System::ALL {
-        let Some(one) = json.at(&["systems", system.name()]) else { continue };
-        let rounds = one.get("rounds")?.list().iter().map(sample_of).collect();
-        let rates = one.get("rates")?.list().iter();
-        let rates =
-            rates.filter_map(|it| Some((it.number_of("rate")?, sample_of(it.get("sample")?))));
-        systems.push(SystemFigures { system, rounds, rates: rates.collect() });
-    }
-    Some(Figures { scenario: *scenario, systems })
-}
-
-/// The name of the bare sync's figure.
-const SYNC: &str = "sync.json";
-
-const FACT_FIELDS: [&str; 4] =
-    ["start_to_first_answer_ms", "resident_bytes_fresh", "resident_bytes_loaded", "disk_bytes"];
-
-fn save_facts(facts: &Facts) {
-    let Facts { phase, system, started_ms, fresh_bytes, loaded_bytes, disk_bytes } = facts;
-    let values = [*started_ms, *fresh_bytes, *loaded_bytes, *disk_bytes];
-    let json = Json::object(FACT_FIELDS.into_iter().zip(values.map(Json::Number)));
-    save(&format!("facts.{}.{}.json", phase.name(), system.name()), &json);
 }
 
 /// What one bare sync of a small write takes here, in milliseconds: the least that a lone writer waits for.
@@ -439,26 +360,6 @@ fn measure_sync() -> Option<f64> {
     }
     let _ = std::fs::remove_file(&path);
     Some(Spread::over(took).median)
-}
-
-/// What a bare sync took, if group commit was measured.
-pub(crate) fn load_sync() -> Option<f64> {
-    read(SYNC)?.number_of("sync_ms")
-}
-
-/// What was seen of the processes.
-pub(crate) fn load_facts() -> Vec<Facts> {
-    let mut all = Vec::new();
-    for phase in Phase::ALL {
-        for system in System::ALL {
-            let name = format!("facts.{}.{}.json", phase.name(), system.name());
-            let Some(json) = read(&name) else { continue };
-            let [started_ms, fresh_bytes, loaded_bytes, disk_bytes] =
-                FACT_FIELDS.map(|name| json.number_of(name).unwrap_or(f64::NAN));
-            all.push(Facts { phase, system, started_ms, fresh_bytes, loaded_bytes, disk_bytes });
-        }
-    }
-    all
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ const MARGIN: f64 = 56.0;
 
 fn color(system: System) -> &'static str {
     match system {
-        System::Helenus => "#1b7f5c",
+        System::Helenus | System::More(_) => "#1b7f5c",
         System::Cassandra => "#c0504d",
         System::Limit => "#9a9a9a",
     }
@@ -52,7 +52,7 @@ fn put_line(svg: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
 /// Throughput of one scenario on the left, latency over load on the right.
 pub(crate) fn of_scenario(figures: &Figures) -> String {
     let mut svg = begin(WIDTH, HEIGHT);
-    let title = format!("{} ({})", figures.scenario.workload.title, figures.scenario.phase.title());
+    let title = format!("{} ({})", figures.scenario.workload.title, figures.scenario.conditions());
     put_text(&mut svg, WIDTH / 2.0, 18.0, "middle", &title);
     put_throughput(&mut svg, figures, MARGIN, 40.0, 300.0, HEIGHT - 90.0);
     put_latency(&mut svg, figures, 450.0, 40.0, WIDTH - 450.0 - 20.0, HEIGHT - 90.0);
@@ -78,7 +78,7 @@ fn put_throughput(svg: &mut String, figures: &Figures, x: f64, y: f64, width: f6
         put_line(svg, low, high, "#222222");
         let figure = thousands(spread.median);
         put_text(svg, middle, level(spread.highest) - 4.0, "middle", &figure);
-        put_text(svg, middle, y + height + 16.0, "middle", system.title());
+        put_text(svg, middle, y + height + 16.0, "middle", &system.title());
     }
     put_line(svg, (x, y + height), (x + width, y + height), "#222222");
     put_text(

@@ -4,16 +4,26 @@ use std::fmt::Write;
 use std::process::Command;
 
 use super::client::Sample;
+use super::cluster;
 use super::json::Json;
-use super::measure::{Facts, Figures, Spread, SystemFigures, figures_json};
+use super::kept::figures_json;
+use super::measure::{Facts, Figures, Spread, SystemFigures};
 use super::system::System;
 use super::tools::core_count;
-use super::workload::Phase;
+use super::workload::{Consistency, Effort, Phase};
 use crate::place;
 use crate::process::run_quietly;
 
+const ABOUT: &str = "All systems ran on the same machine with the same client (latte), in turns. Figures are medians over the rounds,\n\
+     with the lowest and the highest in brackets. CPU is user and system time of the server's process per request.\n\
+     *The limit* is a server with our codec that answers every execute with a canned result.\n\n";
+
 /// What stands above the tables.
 pub(crate) struct Heading {
+    /// That of clusters, or any other.
+    pub(crate) phase: Phase,
+    pub(crate) title: &'static str,
+    pub(crate) about: String,
     pub(crate) machine: String,
     pub(crate) date: String,
     pub(crate) commit: String,
@@ -21,7 +31,8 @@ pub(crate) struct Heading {
 }
 
 impl Heading {
-    pub(crate) fn read(effort: String) -> Heading {
+    /// What a run of clusters of so many nodes says, or, without them, one of single servers.
+    pub(crate) fn read(effort: &Effort, nodes: &[u8]) -> Heading {
         let told = |command: &mut Command| {
             run_quietly(command.current_dir(place::root()))
                 .map(|text| text.trim().to_string())
@@ -36,7 +47,19 @@ impl Heading {
         let memory = field("/proc/meminfo", "MemTotal")
             .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok())
             .map_or(String::new(), |kilobytes| format!(", {:.0} GB of memory", kilobytes / 1e6));
+        let (phase, title, about) = match nodes {
+            [] => (Phase::OneCore, "Helenus against Cassandra, in one run", ABOUT.to_string()),
+            nodes => (
+                Phase::Cluster,
+                "A cluster of Helenus against one of Cassandra, in one run",
+                cluster::about(nodes),
+            ),
+        };
         Heading {
+            phase,
+            title,
+            about,
+            effort: effort.told(phase),
             machine: format!(
                 "{processor}, {} cores{memory}, Linux {}",
                 core_count(),
@@ -44,7 +67,6 @@ impl Heading {
             ),
             date: told(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])),
             commit: told(Command::new("git").args(["rev-parse", "--short", "HEAD"])),
-            effort,
         }
     }
 }
@@ -56,32 +78,30 @@ pub(crate) fn markdown(
     facts: &[Facts],
     notes: &[String],
 ) -> String {
-    let mut text = String::from("# Helenus against Cassandra, in one run\n\n");
-    let Heading { machine, date, commit, effort } = heading;
-    let _ = writeln!(text, "{machine}. {date}, commit {commit}. {effort}\n");
-    text.push_str(
-        "All systems ran on the same machine with the same client (latte), in turns. Figures are medians over the rounds,\n\
-         with the lowest and the highest in brackets. CPU is user and system time of the server's process per request.\n\
-         *The limit* is a server with our codec that answers every execute with a canned result.\n\n",
-    );
+    let Heading { title, about, machine, date, commit, effort, .. } = heading;
+    let mut text = format!("# {title}\n\n{machine}. {date}, commit {commit}. {effort}\n\n{about}");
     for note in notes {
         let _ = writeln!(text, "Note: {note}\n");
     }
-    for phase in Phase::ALL {
-        let main: Vec<&Figures> =
-            all.iter().filter(|it| it.scenario.phase == phase && it.scenario.is_main()).collect();
-        if !main.is_empty() {
-            let _ = writeln!(text, "## {}\n", phase.title());
+    let levels = || [None].into_iter().chain(Consistency::ALL.map(Some));
+    for (phase, level) in
+        Phase::ALL.into_iter().flat_map(|it| levels().map(move |level| (it, level)))
+    {
+        let is_here =
+            |it: &&Figures| it.scenario.phase == phase && it.scenario.consistency() == level;
+        let (main, others): (Vec<&Figures>, Vec<&Figures>) =
+            all.iter().filter(is_here).partition(|it| it.scenario.is_main());
+        if let Some(first) = main.first() {
+            let _ = writeln!(text, "## {}\n", first.scenario.conditions());
             put_throughput(&mut text, &main, false);
             put_latency(&mut text, &main);
         }
-        let others: Vec<&Figures> =
-            all.iter().filter(|it| it.scenario.phase == phase && !it.scenario.is_main()).collect();
         if !others.is_empty() {
             let _ = writeln!(text, "### {}: other loads\n", phase.title());
             put_throughput(&mut text, &others, true);
         }
     }
+    text.push_str(&cluster::growth(all).0);
     put_facts(&mut text, facts);
     text
 }
@@ -187,6 +207,9 @@ fn put_facts(text: &mut String, facts: &[Facts]) {
             one.loaded_bytes / 1e6,
         );
     }
+    if facts.iter().all(|one| one.phase == Phase::Cluster) {
+        return;
+    }
     text.push_str(
         "\nStarts after the first are on the data of the phases before, with the log to replay. The faster a system, the more\n\
          rows it has inserted in the same seconds, which shows in its memory and on its disk.\n",
@@ -198,7 +221,7 @@ pub(crate) fn json(heading: &Heading, all: &[Figures], facts: &[Facts]) -> Json 
     let facts = facts.iter().map(|one| {
         Json::object([
             ("phase", Json::Text(one.phase.name().into())),
-            ("system", Json::Text(one.system.name().into())),
+            ("system", Json::Text(one.system.name())),
             ("start_to_first_answer_ms", Json::Number(one.started_ms)),
             ("resident_bytes_fresh", Json::Number(one.fresh_bytes)),
             ("resident_bytes_loaded", Json::Number(one.loaded_bytes)),
@@ -244,4 +267,46 @@ fn times(ratio: Option<f64>) -> String {
 
 fn part(ratio: Option<f64>) -> String {
     ratio.map_or("–".into(), |ratio| format!("**1/{ratio:.1}**"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::{Level, find};
+    use super::*;
+
+    fn figures_of(system: System, requests_per_second: f64, cpu_us: f64) -> SystemFigures {
+        let p99_ms = 1000.0 / requests_per_second;
+        let sample = Sample { requests_per_second, cpu_us, p99_ms, ..Sample::default() };
+        SystemFigures { system, rounds: vec![sample], rates: vec![(500.0, sample)] }
+    }
+
+    #[test]
+    fn clusters_have_a_table_for_each_level() {
+        const NODES: [u8; 2] = [4, 8];
+        let systems = vec![
+            figures_of(System::Helenus, 20_000.0, 40.0),
+            figures_of(System::Cassandra, 1_000.0, 600.0),
+            figures_of(System::Limit, 80_000.0, 2.0),
+            figures_of(System::More(8), 19_000.0, 42.0),
+        ];
+        let scenarios = cluster::scenarios(Level::Quick, &[find("read").unwrap()], &NODES);
+        let all: Vec<Figures> = scenarios
+            .into_iter()
+            .map(|scenario| Figures { scenario, systems: systems.clone() })
+            .collect();
+        let heading = Heading::read(&Level::Quick.effort(), &NODES);
+        let text = markdown(&heading, &all, &[], &["a note".into()]);
+        assert!(text.starts_with("# A cluster of Helenus against one of Cassandra"), "{text}");
+        assert!(text.contains("3 rounds of 10000 requests") && text.contains("Note: a note\n"));
+        let row = "| read | 1000 (1000–1000) | 20000 (20000–20000) | **20.0×** | 80000 | \
+                   600.0 (600.0–600.0) | 40.00 (40.00–40.00) | **1/15.0** | 2.00 |";
+        for level in [", QUORUM\n", ", LOCAL_ONE\n"] {
+            let (_, section) = text.split_once(level).unwrap();
+            assert!(section.contains(row), "{section}");
+        }
+        assert!(text.contains(
+            "| read | 500 | 0.00 | 1.00 | 0.00 | 0.00 | 0.05 | 0.00 | **1/20.0** | 0.01 |"
+        ));
+        assert!(text.contains("| nodes | 8 | read, LOCAL_ONE | 42.00 (42.00–42.00) | 1.05× |"));
+    }
 }

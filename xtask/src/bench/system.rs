@@ -1,8 +1,8 @@
-//! The systems under test, each a process with a folder of its own.
+//! The systems under test, each with a folder of its own: a process, or those of a cluster's nodes ([`super::cluster`] starts them).
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,10 +19,6 @@ const POLL: Duration = Duration::from_millis(2);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The unit of the times in `/proc/PID/stat`; fixed for user space.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Cassandra's heap, unless the user says otherwise.
-const HEAP: &str = "3G";
-const HEAP_VARIABLE: &str = "CASSANDRA_HEAP";
-
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum System {
@@ -30,24 +26,35 @@ pub(crate) enum System {
     Cassandra,
     /// The null server: the limit.
     Limit,
+    /// A cluster of ours of so many nodes, beside the one that is `Helenus`.
+    More(u8),
 }
 
-impl System {
-    pub(crate) const ALL: [System; 3] = [System::Helenus, System::Cassandra, System::Limit];
+/// The most nodes of a cluster.
+pub(crate) const NODES_MAX: u8 = 16;
 
-    pub(crate) fn name(self) -> &'static str {
+impl System {
+    /// All that figures may be of.
+    pub(crate) fn every() -> impl Iterator<Item = System> {
+        let more = (1..=NODES_MAX).map(System::More);
+        [System::Helenus, System::Cassandra, System::Limit].into_iter().chain(more)
+    }
+
+    pub(crate) fn name(self) -> String {
         match self {
-            System::Helenus => "helenus",
-            System::Cassandra => "cassandra",
-            System::Limit => "limit",
+            System::Helenus => "helenus".into(),
+            System::Cassandra => "cassandra".into(),
+            System::Limit => "limit".into(),
+            System::More(nodes) => format!("helenus-{nodes}"),
         }
     }
 
-    pub(crate) fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> String {
         match self {
-            System::Helenus => "Helenus",
-            System::Cassandra => "Cassandra 5.0.5",
-            System::Limit => "the limit (null server)",
+            System::Helenus => "Helenus".into(),
+            System::Cassandra => "Cassandra 5.0.5".into(),
+            System::Limit => "the limit (null server)".into(),
+            System::More(nodes) => format!("Helenus, {nodes} nodes"),
         }
     }
 
@@ -64,8 +71,14 @@ pub(crate) struct Server {
     pub(crate) started_ms: f64,
     /// Resident memory after its start.
     pub(crate) fresh_bytes: f64,
-    folder: PathBuf,
-    child: Child,
+    pub(crate) folder: PathBuf,
+    begin: Instant,
+    /// Where what was started last writes what it says.
+    log: PathBuf,
+    /// What we started.
+    children: Vec<Child>,
+    /// What serves requests: our children, or what a child of ours started.
+    processes: Vec<u32>,
 }
 
 impl Server {
@@ -79,89 +92,125 @@ impl Server {
         settings: &[String],
     ) -> Result<Server, String> {
         let folder = place::bench().join("data").join(system.name());
-        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        let port = free_port()?;
+        let mut server = Server::new(system, folder, free_port()?);
+        let (folder, port) = (server.folder.clone(), server.port);
         let program = match system {
-            System::Helenus => {
+            System::Helenus | System::More(_) => {
                 let mut program = helenus(&tools.helenus, &folder, port, phase);
                 program.args(settings.iter().flat_map(|setting| ["--set", setting]));
                 program
             }
             System::Cassandra => {
-                let jars = tools.cassandra.as_ref().map_err(String::clone)?;
-                let heap = std::env::var(HEAP_VARIABLE).unwrap_or_else(|_| HEAP.into());
-                cassandra::command(jars, &folder, port, free_port()?, &heap, phase)?
+                let address = Ipv4Addr::LOCALHOST;
+                cassandra::command(tools, &folder, (address, port, free_port()?), phase)?
             }
-            System::Limit => {
-                let node = node.ok_or("the null server needs a node")?;
-                let mut program = Command::new(&tools.null_server);
-                program.args([format!("127.0.0.1:{port}"), format!("127.0.0.1:{node}")]);
-                program
-            }
+            System::Limit => null_server(tools, Ipv4Addr::LOCALHOST, port, node)?,
         };
-        let mut program =
-            pinned(program, (phase.is_pinned() && tools.can_pin).then_some(SERVER_CORE));
-        let log = folder.join("out.log");
-        let told = |error: std::io::Error| format!("{}: {error}", log.display());
-        let file = File::create(&log).map_err(told)?;
+        server.spawn(tools, phase, &folder, program)?;
+        server.await_answer(|server| answers(Ipv4Addr::LOCALHOST, server.port))?;
+        Ok(server)
+    }
+
+    /// One of which nothing runs yet.
+    pub(crate) fn new(system: System, folder: PathBuf, port: u16) -> Server {
+        Server {
+            system,
+            port,
+            started_ms: 0.0,
+            fresh_bytes: 0.0,
+            log: PathBuf::new(),
+            folder,
+            begin: Instant::now(),
+            children: Vec::new(),
+            processes: Vec::new(),
+        }
+    }
+
+    /// Starts a process of it, with what it says in a file of that folder.
+    pub(crate) fn spawn(
+        &mut self,
+        tools: &Tools,
+        phase: Phase,
+        folder: &Path,
+        program: Command,
+    ) -> Result<(), String> {
+        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let core = (phase.is_pinned() && tools.can_pin).then_some(SERVER_CORE);
+        let mut program = pinned(tied(program, tools), core);
+        self.log = folder.join("out.log");
+        let told = |error: std::io::Error| format!("{}: {error}", self.log.display());
+        let file = File::create(&self.log).map_err(told)?;
         program.stdin(Stdio::null()).stdout(file.try_clone().map_err(told)?).stderr(file);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("HELENUS_") {
                 program.env_remove(name);
             }
         }
-        let begin = Instant::now();
         let child = program.spawn().map_err(told)?;
-        let mut server = Server { system, port, started_ms: 0.0, fresh_bytes: 0.0, folder, child };
-        server.await_answer(begin)?;
-        server.started_ms = begin.elapsed().as_secs_f64() * 1000.0;
-        server.fresh_bytes = server.resident_bytes();
-        Ok(server)
+        self.processes.push(child.id());
+        self.children.push(child);
+        Ok(())
     }
 
-    fn await_answer(&mut self, begin: Instant) -> Result<(), String> {
-        while begin.elapsed() < START_MAX {
-            if answers(self.port) {
+    /// Says which processes serve requests, where that is not what we started.
+    pub(crate) fn is_served_by(&mut self, processes: Vec<u32>) {
+        self.processes = processes;
+        self.fresh_bytes = self.resident_bytes();
+    }
+
+    /// Waits until it is ready, and notes how long that took.
+    pub(crate) fn await_answer(
+        &mut self,
+        is_ready: impl Fn(&Server) -> bool,
+    ) -> Result<(), String> {
+        let title = self.system.title();
+        let asked = Instant::now();
+        while asked.elapsed() < START_MAX {
+            if is_ready(self) {
+                self.started_ms = self.begin.elapsed().as_secs_f64() * 1000.0;
+                self.fresh_bytes = self.resident_bytes();
                 return Ok(());
             }
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("{} ended with {status}\n{}", self.system.title(), self.log()));
+            for child in &mut self.children {
+                if let Ok(Some(status)) = child.try_wait() {
+                    return Err(format!("{title} ended with {status}\n{}", tail(&self.said())));
+                }
             }
             std::thread::sleep(POLL);
         }
-        Err(format!("{} does not answer\n{}", self.system.title(), self.log()))
+        Err(format!("{title} does not answer\n{}", tail(&self.said())))
     }
 
-    fn log(&self) -> String {
-        let text = std::fs::read(self.folder.join("out.log")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let lines: Vec<&str> = text.lines().rev().take(20).collect();
-        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    /// What the process that was started last has said.
+    pub(crate) fn said(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// How many of a client's connections each of its nodes gets, at least one.
+    pub(crate) fn connections_of(&self, all: u32) -> u32 {
+        let nodes = u32::try_from(self.processes.len()).unwrap_or(1).max(1);
+        (all / nodes).max(1)
     }
 
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// User and system time so far, in seconds: of its threads to the nanosecond, where the system tells that.
+    /// User and system time of all its processes so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        let ticks = stat.ok().and_then(|stat| cpu_ticks(&stat)).unwrap_or(0.0);
-        let of_process = ticks / TICKS_PER_SECOND;
-        match thread_seconds(self.child.id()) {
-            // Only the process still knows what threads did that have ended.
-            Some(of_threads) if of_process - of_threads < ENDED_THREADS_SECONDS => of_threads,
-            _ => of_process,
-        }
+        self.processes.iter().copied().map(process_seconds).sum()
+    }
+
+    /// Whether all its processes run: what one took that has ended is counted no more.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.processes.iter().all(|process| {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+            stat.is_ok_and(|stat| runs(&stat))
+        })
     }
 
     pub(crate) fn resident_bytes(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let kilobytes = status.ok().and_then(|status| {
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-            line.split_whitespace().next()?.parse::<f64>().ok()
-        });
-        kilobytes.unwrap_or(0.0) * 1024.0
+        self.processes.iter().copied().map(resident_bytes).sum()
     }
 
     /// Its data folder.
@@ -183,28 +232,50 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it has no work of its own left, for a while.
-    pub(crate) fn settle(&self, patience: Duration) {
+    /// Waits until it has no work of its own left, for a while. Returns how much of a core it took at the end.
+    pub(crate) fn settle(&self, patience: Duration) -> f64 {
         const INTERVAL: Duration = Duration::from_millis(500);
+        // What each of its processes may take of a core while it has nothing to do.
+        const IDLE: f64 = 0.05;
         let begin = Instant::now();
+        let mut part = f64::NAN;
         while begin.elapsed() < patience {
             let before = self.cpu_seconds();
             std::thread::sleep(INTERVAL);
-            if self.cpu_seconds() - before < 0.05 * INTERVAL.as_secs_f64() {
-                return;
+            part = (self.cpu_seconds() - before) / INTERVAL.as_secs_f64();
+            if part < IDLE * self.processes.len() as f64 {
+                break;
             }
         }
+        part
     }
 
     pub(crate) fn stop(mut self) -> Result<(), String> {
-        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
-        asked.map_err(|error| format!("kill did not start: {error}"))?;
+        self.end()
+    }
+
+    /// Asks all that we started to stop, and waits for them. What does not is ended.
+    fn end(&mut self) -> Result<(), String> {
+        let mut running: Vec<Child> = std::mem::take(&mut self.children);
+        let mut processes = std::mem::take(&mut self.processes);
+        running.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_))));
+        if running.is_empty() {
+            return Ok(());
+        }
+        send("-TERM", running.iter().map(Child::id));
         let begin = Instant::now();
         while begin.elapsed() < STOP_MAX {
-            if let Ok(Some(_)) = self.child.try_wait() {
+            running.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_))));
+            if running.is_empty() {
                 return Ok(());
             }
             std::thread::sleep(POLL);
+        }
+        // A demo that hangs must not leave its nodes behind.
+        processes.extend(running.iter().map(Child::id));
+        send("-KILL", processes.into_iter());
+        for child in &mut running {
+            let _ = child.wait();
         }
         Err(format!("{} does not stop", self.system.title()))
     }
@@ -212,9 +283,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Where it matters it was stopped before.
+        let _ = self.end();
     }
+}
+
+fn send(signal: &str, processes: impl Iterator<Item = u32>) {
+    let processes = processes.map(|process| process.to_string());
+    // One that has ended meanwhile is no error of ours.
+    let _ = run_quietly(Command::new("kill").arg(signal).args(processes));
+}
+
+/// The last lines of what a process said.
+fn tail(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().rev().take(20).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
 /// The core of the server and the one of the client, where each has its own.
@@ -223,10 +306,38 @@ pub(crate) const CLIENT_CORE: u32 = 1;
 
 /// The same command on one core.
 pub(crate) fn pinned(command: Command, core: Option<u32>) -> Command {
-    let Some(core) = core else { return command };
-    let mut pinned = Command::new("taskset");
-    pinned.args(["-c", &core.to_string()]).arg(command.get_program()).args(command.get_args());
-    pinned
+    match core {
+        Some(core) => behind(&["taskset", "-c", &core.to_string()], &command),
+        None => command,
+    }
+}
+
+/// The same command, which is asked to stop when we end without having done so, by Ctrl-C for example.
+pub(crate) fn tied(command: Command, tools: &Tools) -> Command {
+    if tools.can_tie { behind(&TIE, &command) } else { command }
+}
+
+/// What makes the next program end with the one that started it.
+pub(crate) const TIE: [&str; 3] = ["setpriv", "--pdeathsig", "TERM"];
+
+fn behind(first: &[&str], command: &Command) -> Command {
+    let mut words = first.iter();
+    let mut whole = Command::new(words.next().copied().unwrap_or_default());
+    whole.args(words).arg(command.get_program()).args(command.get_args());
+    whole
+}
+
+/// A null server there, which asks the node at another port of the same address what to answer.
+pub(crate) fn null_server(
+    tools: &Tools,
+    address: Ipv4Addr,
+    port: u16,
+    node: Option<u16>,
+) -> Result<Command, String> {
+    let node = node.ok_or("the null server needs a node")?;
+    let mut program = Command::new(&tools.null_server);
+    program.args([format!("{address}:{port}"), format!("{address}:{node}")]);
+    Ok(program)
 }
 
 fn helenus(binary: &Path, folder: &Path, port: u16, phase: Phase) -> Command {
@@ -235,7 +346,7 @@ fn helenus(binary: &Path, folder: &Path, port: u16, phase: Phase) -> Command {
         Phase::SmallCache => {
             &["storage.commit=periodic", "memory.block_cache=8MiB", "memory.row_cache=4MiB"]
         }
-        Phase::Group | Phase::Batch => &["storage.commit=group"],
+        Phase::Group | Phase::Batch | Phase::Cluster => &["storage.commit=group"],
     };
     let mut command = Command::new(binary);
     command
@@ -247,9 +358,9 @@ fn helenus(binary: &Path, folder: &Path, port: u16, phase: Phase) -> Command {
 }
 
 /// Whether a server there answers a query.
-fn answers(port: u16) -> bool {
+pub(crate) fn answers(address: Ipv4Addr, port: u16) -> bool {
     let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        let mut stream = TcpStream::connect((address, port))?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         let mut startup = vec![4, 0, 0, 0, 1, 0, 0, 0, 22, 0, 1];
         for text in ["CQL_VERSION", "3.0.0"] {
@@ -276,13 +387,35 @@ fn answers(port: u16) -> bool {
     ask().unwrap_or(false)
 }
 
-fn free_port() -> Result<u16, String> {
-    let port = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+/// A port that is free on every address of this machine: the nodes of a cluster have one each.
+pub(crate) fn free_port() -> Result<u16, String> {
+    let port = || TcpListener::bind("0.0.0.0:0")?.local_addr();
     port().map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
 }
 
 /// Beyond the steps of the process's own figure: threads have ended that did something.
 const ENDED_THREADS_SECONDS: f64 = 0.03;
+
+/// User and system time of a process so far, in seconds: of its threads to the nanosecond, where the system tells that.
+fn process_seconds(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    let ticks = stat.ok().and_then(|stat| cpu_ticks(&stat)).unwrap_or(0.0);
+    let of_process = ticks / TICKS_PER_SECOND;
+    match thread_seconds(process) {
+        // Only the process still knows what threads did that have ended.
+        Some(of_threads) if of_process - of_threads < ENDED_THREADS_SECONDS => of_threads,
+        _ => of_process,
+    }
+}
+
+fn resident_bytes(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+    let kilobytes = status.ok().and_then(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    kilobytes.unwrap_or(0.0) * 1024.0
+}
 
 /// What the threads of a process ran, in seconds. The figure of the whole process comes in steps of ten
 /// milliseconds, which is much for a hundred thousand cheap requests.
@@ -296,6 +429,12 @@ fn thread_seconds(process: u32) -> Option<f64> {
         nanoseconds += text.split_whitespace().next()?.parse::<f64>().ok()?;
     }
     (nanoseconds > 0.0).then_some(nanoseconds / 1e9)
+}
+
+/// Whether that is of a process that has not ended: one that has is listed until its parent asks for its end.
+fn runs(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().next());
+    state.is_some_and(|state| !["Z", "X"].contains(&state))
 }
 
 /// The sum of the fields utime and stime.
@@ -319,11 +458,25 @@ fn allocated_bytes(folder: &Path) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::cpu_ticks;
+    use std::path::PathBuf;
+
+    use super::{Server, System, cpu_ticks, runs};
+
+    #[test]
+    fn the_nodes_of_a_cluster_share_the_connections() {
+        let mut server = Server::new(System::Cassandra, PathBuf::new(), 0);
+        for (nodes, each) in [(1, 16), (3, 5), (4, 4), (16, 1), (32, 1)] {
+            server.is_served_by(vec![u32::MAX; nodes]);
+            assert_eq!(server.connections_of(16), each, "{nodes}");
+        }
+        assert_eq!((server.cpu_seconds(), server.resident_bytes()), (0.0, 0.0));
+        assert!(!server.is_whole());
+    }
 
     #[test]
     fn the_times_of_a_process_with_any_name() {
         let stat = "1 (a) b (c) S 1 1 1 0 -1 4194560 1 2 3 4 70 5 8 9 20 0";
         assert_eq!(cpu_ticks(stat), Some(75.0));
+        assert!(runs(stat) && !runs(&stat.replace(" S ", " Z ")) && !runs(""));
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::system::TIE;
 use crate::e2e::build_server;
 use crate::place;
 use crate::process::{cargo, is_there, run_quietly, run_visibly};
@@ -24,6 +25,8 @@ pub(crate) struct Tools {
     pub(crate) cassandra: Result<PathBuf, String>,
     /// Whether processes can be pinned to cores here.
     pub(crate) can_pin: bool,
+    /// Whether processes can be made to end with us, however we end.
+    pub(crate) can_tie: bool,
 }
 
 impl Tools {
@@ -35,7 +38,9 @@ impl Tools {
         }
         let (helenus, null_server) = build_servers()?;
         let can_pin = core_count() >= 2 && is_there("taskset", &["-c", "0", "true"]);
-        Ok(Tools { latte, helenus, null_server, cassandra, can_pin })
+        let [tie, arguments @ ..] = TIE;
+        let can_tie = is_there(tie, &[arguments.as_slice(), &["true"]].concat());
+        Ok(Tools { latte, helenus, null_server, cassandra, can_pin, can_tie })
     }
 }
 

@@ -96,11 +96,49 @@ pub(crate) enum Phase {
     Group,
     /// As `OneCore`, with Helenus' group commit against Cassandra's batch commit.
     Batch,
+    /// Clusters, all nodes on one core, the client on another.
+    Cluster,
+}
+
+/// How many nodes a request at a cluster waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    Quorum,
+    LocalOne,
+}
+
+impl Consistency {
+    pub(crate) const ALL: [Consistency; 2] = [Consistency::Quorum, Consistency::LocalOne];
+
+    /// As CQL and latte write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Consistency::Quorum => "QUORUM",
+            Consistency::LocalOne => "LOCAL_ONE",
+        }
+    }
+}
+
+/// The conditions of a scenario that clusters are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterConditions {
+    pub(crate) consistency: Consistency,
+    /// How many nodes ours have: the first is compared with Cassandra's, the others with the first.
+    pub(crate) nodes: &'static [u8],
 }
 
 impl Phase {
-    pub(crate) const ALL: [Phase; 5] =
+    /// Those of a server that runs alone.
+    pub(crate) const ALONE: [Phase; 5] =
         [Phase::OneCore, Phase::AllCores, Phase::SmallCache, Phase::Group, Phase::Batch];
+    pub(crate) const ALL: [Phase; 6] = [
+        Phase::OneCore,
+        Phase::AllCores,
+        Phase::SmallCache,
+        Phase::Group,
+        Phase::Batch,
+        Phase::Cluster,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -109,6 +147,7 @@ impl Phase {
             Phase::SmallCache => "small-cache",
             Phase::Group => "group-commit",
             Phase::Batch => "batch-commit",
+            Phase::Cluster => "cluster",
         }
     }
 
@@ -119,6 +158,24 @@ impl Phase {
             Phase::SmallCache => "All data on disk, caches a fifth of the data",
             Phase::Group => "Helenus group commit against Cassandra group commit",
             Phase::Batch => "Helenus group commit against Cassandra batch commit",
+            Phase::Cluster => "Clusters: all nodes on one core, client on another",
+        }
+    }
+
+    /// Parameters of the scripts, for loading and running.
+    pub(crate) fn parameters(self) -> Vec<String> {
+        let of_clusters: &[&str] = match self {
+            Phase::Cluster => &CLUSTER_PARAMETERS,
+            _ => &[],
+        };
+        of_clusters.iter().map(|it| it.to_string()).collect()
+    }
+
+    /// Connections of the client where a scenario is about nothing else: to all nodes together.
+    pub(crate) fn connections(self) -> u32 {
+        match self {
+            Phase::Cluster => CLUSTER_CONNECTIONS,
+            _ => CONNECTIONS,
         }
     }
 
@@ -138,21 +195,44 @@ pub(crate) struct Scenario<'w> {
     pub(crate) has_rates: bool,
     /// Whether it is measured at other rates, too, for the picture.
     pub(crate) has_curve: bool,
+    /// Where clusters are asked.
+    pub(crate) cluster: Option<ClusterConditions>,
 }
 
 /// Connections where nothing else is said.
 pub(crate) const CONNECTIONS: u32 = 2;
+/// And to a cluster, all nodes together: one to each of the most nodes. With more of them for more nodes, fewer requests would
+/// come at once on each, and that, not the nodes, would be what is compared.
+const CLUSTER_CONNECTIONS: u32 = 16;
+/// A request takes three real nodes on one core so long that there are fewer rows, and rounds are shorter.
+const CLUSTER_PARAMETERS: [&str; 4] = ["replication=3", "rows=50000", "keys=50000", "series=500"];
+const CLUSTER_PART: f64 = 0.1;
 
 impl Scenario<'_> {
     /// A name for files and for the JSON report.
     pub(crate) fn id(&self) -> String {
         let Scenario { phase, workload, in_flight, connections, .. } = self;
-        format!("{}.{}.{in_flight}x{connections}", phase.name(), workload.name)
+        let mut id = format!("{}.{}.{in_flight}x{connections}", phase.name(), workload.name);
+        if let Some(cluster) = self.cluster {
+            let counts: Vec<String> = cluster.nodes.iter().map(u8::to_string).collect();
+            id += &format!(".{}.{}", cluster.consistency.name().to_lowercase(), counts.join("-"));
+        }
+        id
+    }
+
+    /// What a person reads of its conditions.
+    pub(crate) fn conditions(&self) -> String {
+        let title = self.phase.title();
+        self.consistency().map_or(title.into(), |it| format!("{title}, {}", it.name()))
+    }
+
+    pub(crate) fn consistency(&self) -> Option<Consistency> {
+        self.cluster.map(|it| it.consistency)
     }
 
     /// Whether it is one of the rows of the main table.
     pub(crate) fn is_main(&self) -> bool {
-        self.in_flight == self.workload.in_flight && self.connections == CONNECTIONS
+        self.in_flight == self.workload.in_flight && self.connections == self.phase.connections()
     }
 }
 
@@ -195,22 +275,33 @@ impl Effort {
         }
         const FEW_IN_FLIGHT: u32 = 16;
         let requests = f64::from(scenario.workload.requests) * self.part;
-        let part = if scenario.in_flight < FEW_IN_FLIGHT { 0.05 } else { 1.0 };
+        let part = match scenario.cluster {
+            Some(_) => CLUSTER_PART,
+            None if scenario.in_flight < FEW_IN_FLIGHT => 0.05,
+            None => 1.0,
+        };
         Amount::Requests((requests * part).round().max(1.0) as u64)
     }
 
     /// What the report says about it.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn told(&self, phase: Phase) -> String {
+        let (part, rows) = match phase {
+            Phase::Cluster => (CLUSTER_PART, "50,000"),
+            _ => (1.0, "200,000"),
+        };
         let amount = match self.round_seconds {
             Some(seconds) => format!("{seconds} s"),
-            None => format!("{:.0} requests (fewer where one is much work)", 200_000.0 * self.part),
+            None => {
+                let requests = 200_000.0 * part * self.part;
+                format!("{requests:.0} requests (fewer where one is much work)")
+            }
         };
         let warm = match self.warm_ups_max {
-            0 => {
-                "Cassandra has the loading of the tables (200,000 rows each) as its warm-up, and the rounds before"
-            }
+            0 => format!(
+                "Cassandra has the loading of the tables ({rows} rows each) as its warm-up, and the rounds before"
+            ),
             _ => {
-                "Cassandra gets unmeasured turns on each workload until its compiler has little left to gain"
+                "Cassandra gets unmeasured turns on each workload until its compiler has little left to gain".into()
             }
         };
         format!("{} rounds of {amount} for each system and workload. {warm}.", self.rounds)
@@ -258,9 +349,15 @@ impl Level {
             if let Some(workload) = find(name).filter(|workload| wanted(workload)) {
                 let in_flight = if in_flight == 0 { workload.in_flight } else { in_flight };
                 let has_curve = has_rates && (workload.is_quick || self == Level::Full);
-                let conditions =
-                    Scenario { phase, workload, in_flight, connections, has_rates, has_curve };
-                scenarios.push(conditions);
+                scenarios.push(Scenario {
+                    phase,
+                    workload,
+                    in_flight,
+                    connections,
+                    has_rates,
+                    has_curve,
+                    cluster: None,
+                });
             }
         };
         for workload in WORKLOADS.iter().filter(|workload| workload.name != "read-disk") {
