@@ -77,6 +77,8 @@
       return `${short(value)} ${names[place]}`;
     },
   };
+  // Marks of bytes are round in the units that they are written in.
+  const STEPS = { bytes: Array.from({ length: 50 }, (_, power) => 2 ** power) };
   const short = (value) => {
     const letters = ["", "k", "M", "G", "T"];
     let place = 0;
@@ -110,7 +112,7 @@
       },
       axes: [
         { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 26, values: (_plot, marks) => marks.map(clock) },
-        { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 62, values: (_plot, marks) => marks.map(format) },
+        { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 62, incrs: STEPS[figure.dataset.unit], values: (_plot, marks) => marks.map(format) },
       ],
       series: [{}, ...names.map((_name, place) => ({
         label: labels[place], stroke: color(`l${place}`), width: 1.6, points: { show: false }, spanGaps: false,

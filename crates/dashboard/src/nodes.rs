@@ -15,6 +15,8 @@ const EVEN_QUEUE_MS: f64 = 5.0;
 const EVEN_UNAPPLIED: f64 = 1000.0;
 /// A node that is so many times as slow as the others is worth a look.
 const SLOW_TIMES: f64 = 5.0;
+/// Less room on a disk than this is worth a look.
+pub const DISK_FREE_LOW_BYTES: u64 = 1 << 30;
 /// A way there and back that takes longer is worth a look, in milliseconds.
 const LINK_SLOW_MS: f64 = 50.0;
 
@@ -85,10 +87,10 @@ impl Nodes {
                     @for (node, slow) in self.nodes.iter().zip(&slow).take(NODES_MAX) {
                         tr.here[node.is_asked] {
                             td.number { (node.number) @if node.is_asked { " " span.dim { "(here)" } } }
-                            td.bad[!node.is_alive] { (cut(&node.state, 120)) @for why in node.frozen.iter().take(3) { br; (cut(why, 120)) } }
+                            td.bad[!node.is_alive || !node.frozen.is_empty()] { (cut(&node.state, 120)) @for why in node.frozen.iter().take(3) { br; (cut(why, 120)) } }
                             td { (node.address) }
                             td { (cut(&node.rack, 40)) }
-                            td { @match (node.disk_bytes, node.free_bytes) {
+                            td.bad[node.free_bytes.is_some_and(|free| free < DISK_FREE_LOW_BYTES)] { @match (node.disk_bytes, node.free_bytes) {
                                 (Some(all), Some(free)) if all > 0 => (meter(1.0 - free as f64 / all as f64, &format!("{} free", bytes(free)))),
                                 _ => "–",
                             } }
@@ -113,7 +115,7 @@ impl Nodes {
     fn matrix(&self) -> Markup {
         let shown: Vec<&Node> = self.nodes.iter().take(NODES_MAX).collect();
         html! {
-            div.wide { table.matrix {
+            div.wide.fit { table.matrix {
                 thead { tr { th { "from \\ to" } @for node in &shown { th.number { (node.number) } } } }
                 tbody {
                     @for from in &shown {
