@@ -85,6 +85,9 @@
     while (Math.abs(value) >= 1000 && place < letters.length - 1) { value /= 1000; place += 1; }
     return `${+value.toPrecision(3)}${letters[place]}`;
   };
+  // A line needs two samples: one between gaps would not be seen.
+  const alone = (values) => values.flatMap((value, at) =>
+    value != null && values[at - 1] == null && values[at + 1] == null ? [at] : []);
   const range = () => {
     if (zoom) return zoom;
     const span = Number(charts.dataset.to) - Number(charts.dataset.from);
@@ -115,7 +118,8 @@
         { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 62, incrs: STEPS[figure.dataset.unit], values: (_plot, marks) => marks.map(format) },
       ],
       series: [{}, ...names.map((_name, place) => ({
-        label: labels[place], stroke: color(`l${place}`), width: 1.6, points: { show: false }, spanGaps: false,
+        label: labels[place], stroke: color(`l${place}`), width: 1.6, spanGaps: false,
+        points: { show: false, size: 4, fill: color(`l${place}`), filter: (plot, of) => alone(plot.data[of]) },
       }))],
       hooks: {
         setSelect: [(plot) => {
