@@ -77,12 +77,17 @@
       return `${short(value)} ${names[place]}`;
     },
   };
+  // Marks of bytes are round in the units that they are written in.
+  const STEPS = { bytes: Array.from({ length: 50 }, (_, power) => 2 ** power) };
   const short = (value) => {
     const letters = ["", "k", "M", "G", "T"];
     let place = 0;
     while (Math.abs(value) >= 1000 && place < letters.length - 1) { value /= 1000; place += 1; }
     return `${+value.toPrecision(3)}${letters[place]}`;
   };
+  // A line needs two samples: one between gaps would not be seen.
+  const alone = (values) => values.flatMap((value, at) =>
+    value != null && values[at - 1] == null && values[at + 1] == null ? [at] : []);
   const range = () => {
     if (zoom) return zoom;
     const span = Number(charts.dataset.to) - Number(charts.dataset.from);
@@ -110,10 +115,11 @@
       },
       axes: [
         { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 26, values: (_plot, marks) => marks.map(clock) },
-        { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 62, values: (_plot, marks) => marks.map(format) },
+        { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 62, incrs: STEPS[figure.dataset.unit], values: (_plot, marks) => marks.map(format) },
       ],
       series: [{}, ...names.map((_name, place) => ({
-        label: labels[place], stroke: color(`l${place}`), width: 1.6, points: { show: false }, spanGaps: false,
+        label: labels[place], stroke: color(`l${place}`), width: 1.6, spanGaps: false,
+        points: { show: false, size: 4, fill: color(`l${place}`), filter: (plot, of) => alone(plot.data[of]) },
       }))],
       hooks: {
         setSelect: [(plot) => {

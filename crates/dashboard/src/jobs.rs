@@ -8,6 +8,8 @@ use crate::layout::{live, meter};
 /// So many are listed of each kind.
 pub const LISTED_MAX: usize = 25;
 const TEXT_CHARS_MAX: usize = 160;
+/// So much is shown of a line of the log.
+const LINE_CHARS_MAX: usize = 400;
 
 /// Something that takes its time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,7 +84,7 @@ impl Jobs {
             @if !self.builds.is_empty() { (live("builds", "Indexes that are built", &self.told_builds())) }
             (live("events", "Events", &self.told_events()))
             (live("changes", "Splits and merges", &self.told_changes()))
-            (live("lines", "Warnings and errors of this node", &self.told_lines()))
+            (live("lines", "Warnings and errors of this node, but for slow statements", &self.told_lines()))
         }
     }
 
@@ -98,8 +100,8 @@ impl Jobs {
                             tr {
                                 td.number { (job.id) }
                                 td.bad[job.state == "failed"] { (job.state) }
-                                td { (cut(&job.what, TEXT_CHARS_MAX)) }
-                                td { (cut(&job.reason, TEXT_CHARS_MAX)) }
+                                td.text { (cut(&job.what, TEXT_CHARS_MAX)) }
+                                td.text { (cut(&job.reason, TEXT_CHARS_MAX)) }
                                 td {
                                     @if job.state == "running" && job.total > 0 {
                                         (meter(1.0 - job.remaining as f64 / job.total as f64, &cut(&job.progress, 100)))
@@ -133,7 +135,7 @@ impl Jobs {
                     thead { tr { th { "When" } th { "Kind" } th { "What" } th { "Why" } } }
                     tbody {
                         @for event in self.events.iter().take(LISTED_MAX) {
-                            tr { td { (date(event.at_ms)) } td { (event.kind) } td { (cut(&event.what, TEXT_CHARS_MAX)) } td { (cut(&event.reason, TEXT_CHARS_MAX)) } }
+                            tr { td { (date(event.at_ms)) } td { (event.kind) } td.text { (cut(&event.what, TEXT_CHARS_MAX)) } td.text { (cut(&event.reason, TEXT_CHARS_MAX)) } }
                         }
                     }
                 } }
@@ -143,7 +145,7 @@ impl Jobs {
 
     fn told_changes(&self) -> Markup {
         html! {
-            @if self.changes.is_empty() { p.dim { "None since the node keeps them." } } @else {
+            @if self.changes.is_empty() { p.dim { @if self.is_alone { "None lately." } @else { "This node split or merged none lately; those of other nodes are among the events." } } } @else {
                 div.wide { table {
                     thead { tr { th { "When" } th { "Space" } th { "What" } th { "Why" } th.number { "Size" } th.number { "Took" } } }
                     tbody {
@@ -166,7 +168,7 @@ impl Jobs {
                     thead { tr { th { "When" } th { "Level" } th { "Message" } } }
                     tbody {
                         @for line in self.lines.iter().take(LISTED_MAX) {
-                            tr { td { (date(line.at_ms)) } td.bad[line.level == "ERROR"] { (line.level) } td { (cut(&line.text, TEXT_CHARS_MAX)) } }
+                            tr { td { (date(line.at_ms)) } td.bad[line.level == "ERROR"] { (line.level) } td.text { (cut(&line.text, LINE_CHARS_MAX)) } }
                         }
                     }
                 } }

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets::assets;
-use crate::figure;
+use crate::figure::{self, cut};
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,11 @@ impl Frame {
             &html! {
                 a.skip href="#main" { "To the content" }
                 header {
-                    div.brand { b { "Helenus" } " " span.dim { (self.cluster) " · " (self.node) } }
+                    div.brand {
+                        b { "Helenus" } " "
+                        // The name that a cluster has by default says nothing more.
+                        span.dim { @if self.cluster != "Helenus" { (cut(&self.cluster, 60)) " · " } (self.node) }
+                    }
                     nav aria-label="Pages" {
                         @for (place, other) in Page::ALL.into_iter().enumerate() {
                             a href=(other.path()) aria-current=[(other == page).then_some("page")]
@@ -78,7 +82,7 @@ impl Frame {
                         }
                     }
                     div.tools {
-                        button #theme type="button" hidden title="Key t" { "Light or dark" }
+                        button #theme type="button" hidden title="Light or dark (key t)" aria-label="Light or dark" { "◐" }
                         @if let Some(role) = &self.role {
                             form method="post" action="/logout" { button type="submit" { "Log out " (role) } }
                         }

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use crate::figure::cut;
 use crate::layout::document;
 
 /// Asks for a name and a password; `problem`: why it asks again.
@@ -20,6 +21,23 @@ pub fn markup(problem: Option<&str>) -> Markup {
                     button type="submit" { "Log in" }
                 }
                 p.dim { "This port does not encrypt: reach it over loopback, a tunnel, or a proxy that does." }
+            }
+        },
+    )
+}
+
+/// Somebody is logged in who may not see a page: who could change that, and how to come in as somebody else.
+pub fn not_permitted(why: &str, role: &str) -> Markup {
+    document(
+        "Not permitted",
+        false,
+        &html! {
+            main.login {
+                h1 { "Not permitted" }
+                p { (why) "." }
+                p { "A superuser can let " b { (cut(role, 256)) } " see every page:" }
+                pre { code { "GRANT SELECT ON KEYSPACE system_helenus TO …;\nGRANT SELECT ON system_views.system_logs TO …;" } }
+                form method="post" action="/logout" { button type="submit" { "Log in as somebody else" } }
             }
         },
     )

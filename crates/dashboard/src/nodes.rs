@@ -9,6 +9,8 @@ use crate::layout::{known, live, meter};
 const NODES_MAX: usize = 16;
 /// A clock that is off by more is worth a look, in milliseconds.
 const CLOCK_OFF_MS: f64 = 100.0;
+/// Less room on a disk than this is worth a look.
+pub const DISK_FREE_LOW_BYTES: u64 = 1 << 30;
 /// A way there and back that takes longer is worth a look, in milliseconds.
 const LINK_SLOW_MS: f64 = 50.0;
 
@@ -89,10 +91,10 @@ impl Nodes {
                     @for node in self.nodes.iter().take(NODES_MAX) {
                         tr.here[node.is_asked] {
                             td.number { (node.number) @if node.is_asked { " " span.dim { "(here)" } } }
-                            td.bad[!node.is_alive] { (cut(&node.state, 120)) @for why in node.frozen.iter().take(3) { br; (cut(why, 120)) } }
+                            td.bad[!node.is_alive || !node.frozen.is_empty()] { (cut(&node.state, 120)) @for why in node.frozen.iter().take(3) { br; (cut(why, 120)) } }
                             td { (node.address) }
                             td { (cut(&node.rack, 40)) }
-                            td { @match (node.disk_bytes, node.free_bytes) {
+                            td.bad[node.free_bytes.is_some_and(|free| free < DISK_FREE_LOW_BYTES)] { @match (node.disk_bytes, node.free_bytes) {
                                 (Some(all), Some(free)) if all > 0 => (meter(1.0 - free as f64 / all as f64, &format!("{} free", bytes(free)))),
                                 _ => "–",
                             } }
@@ -117,7 +119,7 @@ impl Nodes {
     fn matrix(&self) -> Markup {
         let shown: Vec<&Node> = self.nodes.iter().take(NODES_MAX).collect();
         html! {
-            div.wide { table.matrix {
+            div.wide.fit { table.matrix {
                 thead { tr { th { "from \\ to" } @for node in &shown { th.number { (node.number) } } } }
                 tbody {
                     @for from in &shown {

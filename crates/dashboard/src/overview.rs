@@ -38,6 +38,15 @@ pub struct Overview {
 pub const RANGES: [(&str, u32); 4] =
     [("15m", 15 * 60), ("1h", 3600), ("6h", 6 * 3600), ("24h", 24 * 3600)];
 
+/// Errors by their kinds.
+const ERRORS: [(Series, &str); 5] = [
+    (Series::ErrorsOfClients, "clients"),
+    (Series::ErrorsOverloaded, "overloaded"),
+    (Series::ErrorsTimedOut, "timeouts"),
+    (Series::ErrorsUnavailable, "unavailable"),
+    (Series::ErrorsOfNode, "node"),
+];
+
 const CHARTS: [Chart; 8] = [
     Chart {
         title: "Requests per second",
@@ -58,17 +67,7 @@ const CHARTS: [Chart; 8] = [
         unit: Unit::Milliseconds,
         lines: &[(Series::P50, "p50"), (Series::P99, "p99")],
     },
-    Chart {
-        title: "Errors per second",
-        unit: Unit::PerSecond,
-        lines: &[
-            (Series::ErrorsOfClients, "clients"),
-            (Series::ErrorsOverloaded, "overloaded"),
-            (Series::ErrorsTimedOut, "timeouts"),
-            (Series::ErrorsUnavailable, "unavailable"),
-            (Series::ErrorsOfNode, "node"),
-        ],
-    },
+    Chart { title: "Errors per second", unit: Unit::PerSecond, lines: &ERRORS },
     Chart {
         title: "Sets in trouble",
         unit: Unit::Count,
@@ -129,14 +128,12 @@ impl Overview {
         let get = |series| last.and_then(|sample| sample.get(series));
         let per_second = |series| known(get(series).map(|value| format!("{}/s", count(value))));
         let time = |series| known(get(series).map(milliseconds));
-        let errors = [
-            Series::ErrorsOfClients,
-            Series::ErrorsOverloaded,
-            Series::ErrorsTimedOut,
-            Series::ErrorsUnavailable,
-            Series::ErrorsOfNode,
-        ];
-        let errors: f64 = errors.into_iter().filter_map(get).sum();
+        let kinds = ERRORS.iter().filter_map(|(series, name)| Some((get(*series)?, name)));
+        let kinds: Vec<_> = kinds.filter(|(rate, _)| *rate > 0.0).collect();
+        let errors: f64 = kinds.iter().map(|(rate, _)| rate).sum();
+        let kinds: Vec<String> =
+            kinds.iter().map(|(rate, name)| format!("{} {name}", count(*rate))).collect();
+        let kinds = if kinds.is_empty() { "of any kind".to_owned() } else { kinds.join(", ") };
         let spent = get(Series::UnitsOfAll).or(get(Series::Units));
         let (without, short) = (self.sets_without_leader, self.sets_short);
         html! {
@@ -154,7 +151,7 @@ impl Overview {
                 }
                 (tile("p50", &time(Series::P50), "half took no longer", false))
                 (tile("p99", &time(Series::P99), "1 in 100 took longer", false))
-                (tile("Errors", &format!("{}/s", count(errors)), "all kinds", errors > 0.0))
+                (tile("Errors", &format!("{}/s", count(errors)), &kinds, errors > 0.0))
                 (tile("Throttled", &per_second(Series::Throttled), &format!("{} since the start", count(self.throttled as f64)), get(Series::Throttled).is_some_and(|it| it > 0.0)))
                 (tile("Without leader", &without.to_string(), &format!("of {} sets", self.sets), without > 0))
                 (tile("Too few members", &short.to_string(), &format!("of {} sets", self.sets), short > 0))

@@ -104,7 +104,7 @@ impl Partitions {
                 (live("hottest", "Hottest physical partitions", &self.hottest()))
                 div.split.even {
                     (live("hot", "Hot keys", &keys(&self.hot, true)))
-                    (live("giant", "Giant keys", &keys(&self.giant, false)))
+                    (live("giant", "Largest keys", &keys(&self.giant, false)))
                 }
             }
         }
@@ -196,7 +196,7 @@ fn keys(keys: &[Key], are_hot: bool) -> Markup {
                     @for key in keys.iter().take(KEYS_SHOWN) {
                         tr {
                             td { (cut(&key.table, NAME_CHARS_MAX)) }
-                            td { code { (cut(&key.key, NAME_CHARS_MAX)) } }
+                            td.text.key { code { (cut(&key.key, NAME_CHARS_MAX)) } }
                             td.number { (key.physical) }
                             @if are_hot { td.number { (count(key.ru_s)) } } @else {
                                 td.number { (known(key.bytes.map(bytes))) }

@@ -32,6 +32,11 @@ pub struct Statement {
 /// A statement that took long or cost much.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slow {
+    /// What it is explained by, where it can be.
+    pub number: Option<i64>,
+    /// How many of those that are kept have this text.
+    pub times: u64,
+    /// When the slowest of them was.
     pub at_ms: i64,
     pub took_ms: f64,
     pub charge: f64,
@@ -62,7 +67,7 @@ impl Statements {
     pub fn markup(&self) -> Markup {
         html! {
             h1 { "Statements" }
-            p.dim { (self.prepared) " prepared statements are known here. What they cost is counted on this node since they were prepared." }
+            p.dim { (self.prepared) " prepared statements are known here. What they cost is counted on this node since they were prepared; statements that clients send as text are among the slow ones only." }
             (live("costliest", "Costliest", &prepared(&self.costliest, "None was executed yet.")))
             (live("slowest", "Slowest", &self.told_slow()))
             (live("throttled", "Most throttled", &prepared(&self.throttled, "None was throttled.")))
@@ -73,14 +78,19 @@ impl Statements {
         html! {
             @if self.slowest.is_empty() { p.dim { "None took or cost more than log.slow_after and log.costly_ru." } } @else {
                 div.wide { table {
-                    thead { tr { th.number { "Took" } th.number { "RU" } th.number { "Rows" } th { "Statement" } th { "When" } th { "Who" } } }
+                    thead { tr {
+                        th { "Statement" } th { "" } th.number { "Took" } th.number title="among the last 256 slow or costly ones" { "Times" } th.number { "RU" }
+                        th.number { "Rows" } th { "When" } th { "Who" }
+                    } }
                     tbody {
                         @for slow in self.slowest.iter().take(LISTED_MAX) {
                             tr {
+                                td.text { code { (cut(&slow.text, TEXT_CHARS_MAX)) } @if let Some(error) = slow.error { " " span.bad { (error) } } }
+                                td { @if let Some(number) = slow.number { a.button href=(address_of_slow(number)) { "EXPLAIN" } } }
                                 td.number { (milliseconds(slow.took_ms)) }
+                                td.number { (slow.times) }
                                 td.number { (count(slow.charge)) }
-                                td.number { (slow.rows) }
-                                td { code { (cut(&slow.text, TEXT_CHARS_MAX)) } @if let Some(error) = slow.error { " " span.bad { (error) } } }
+                                td.number { (count(slow.rows as f64)) }
                                 td { (date(slow.at_ms)) }
                                 td { (slow.client) @if let Some(role) = &slow.role { " as " (cut(role, 60)) } }
                             }
@@ -97,20 +107,20 @@ fn prepared(statements: &[Statement], none: &str) -> Markup {
         @if statements.is_empty() { p.dim { (none) } } @else {
             div.wide { table {
                 thead { tr {
-                    th.number { "RU in all" } th.number { "Average" } th.number { "p99" } th.number { "Calls" } th.number { "Rows" }
-                    th.number { "Throttled" } th { "Statement" } th { "" }
+                    th { "Statement" } th { "" } th.number { "RU in all" } th.number { "Average" } th.number { "p99" } th.number { "Calls" }
+                    th.number { "Rows" } th.number { "Throttled" }
                 } }
                 tbody {
                     @for it in statements.iter().take(LISTED_MAX) {
                         tr {
+                            td.text { code { (cut(&it.text, TEXT_CHARS_MAX)) } }
+                            td { a.button href=(address_of(&it.id)) { "EXPLAIN" } }
                             td.number { (count(it.charge_total)) }
                             td.number { (count(it.charge_average)) }
                             td.number { (count(it.charge_p99)) }
                             td.number { (count(it.calls as f64)) }
                             td.number { (count(it.rows as f64)) }
                             td.number { (count(it.throttled as f64)) }
-                            td { code { (cut(&it.text, TEXT_CHARS_MAX)) } }
-                            td { a.button href=(format!("/explain?id={}", it.id)) { "EXPLAIN" } }
                         }
                     }
                 }
@@ -119,10 +129,20 @@ fn prepared(statements: &[Statement], none: &str) -> Markup {
     }
 }
 
+/// Where a prepared statement is explained.
+pub fn address_of(id: &str) -> String {
+    format!("/explain?id={id}")
+}
+
+/// Where one that took long is.
+pub fn address_of_slow(number: i64) -> String {
+    format!("/explain?slow={number}")
+}
+
 /// How a statement would be run.
 #[derive(Clone, Debug, Default)]
 pub struct Explained {
-    pub id: String,
+    pub address: String,
     pub text: String,
     /// What is to be bound: names and types.
     pub variables: Vec<(String, String)>,
@@ -159,7 +179,7 @@ impl Explained {
             p { a href="/statements" { "‹ all statements" } }
             pre { code { (cut(&self.text, WHOLE_CHARS_MAX)) } }
             @if !self.variables.is_empty() {
-                form.values method="post" action=(format!("/explain?id={}", self.id)) {
+                form.values method="post" action=(self.address) {
                     p.dim { "Nothing is executed. What it would touch depends on its values:" }
                     @for (place, (name, kind)) in self.variables.iter().take(VALUES_MAX).enumerate() {
                         label {
@@ -188,8 +208,8 @@ fn told(steps: &[Step]) -> Markup {
             tbody {
                 @for step in steps.iter().take(STEPS_MAX) {
                     tr {
-                        td { (cut(&step.what, 500)) }
-                        td { (cut(&step.partitions, 200)) }
+                        td.text { (cut(&step.what, 500)) }
+                        td.text { (cut(&step.partitions, 200)) }
                         td.number { (step.rows.map_or_else(dash, |it| count(it as f64))) }
                         td.number { (step.bytes.map_or_else(dash, size)) }
                         td.number { (step.charge.map_or_else(dash, count)) }

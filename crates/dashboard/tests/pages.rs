@@ -182,6 +182,7 @@ fn statements_and_explanations() {
         ..Statement::default()
     };
     let slow = Slow {
+        number: Some(i64::MAX),
         text: hostile(),
         role: Some(hostile()),
         client: "10.0.0.1".to_owned(),
@@ -197,7 +198,7 @@ fn statements_and_explanations() {
     let step = Step { what: hostile(), partitions: hostile(), ..Step::default() };
     for outcome in [Outcome::Asks, Outcome::Refused(hostile()), Outcome::Steps(vec![step; 500])] {
         let page = Explained {
-            id: "1f".to_owned(),
+            address: dashboard::statements::address_of("1f"),
             text: hostile(),
             variables: vec![(hostile(), hostile()); 100],
             values: vec!["<script>\"'>".to_owned(); 100],

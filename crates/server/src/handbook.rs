@@ -8,6 +8,8 @@ use clap::{Arg, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+use crate::version;
+
 /// The subcommands.
 pub(crate) fn commands() -> [Command; 2] {
     [
@@ -78,6 +80,7 @@ pub(crate) fn write_pages(mut command: Command, folder: &Path) -> Result<usize, 
 fn rendered(command: Command) -> io::Result<String> {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).replace(' ', "-");
     let mut out = Vec::new();
-    Man::new(command).title(name).manual("Helenus").render(&mut out)?;
+    let source = format!("helenus {}", version::VERSION);
+    Man::new(command).title(name).source(source).manual("Helenus").render(&mut out)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }

@@ -140,11 +140,40 @@ pub(crate) fn readiness(node: &Node) -> Result<(), String> {
     }
 }
 
+/// What a person looks for first stands first, however the facts came: those of another node are sorted by name.
+const ORDER: [&str; 22] = [
+    "state",
+    "version",
+    "host_id",
+    "address",
+    "tls",
+    "data_dir",
+    "up_seconds",
+    "schema_version",
+    "keyspaces",
+    "tables",
+    "connections",
+    "requests",
+    "errors",
+    "prepared_statements",
+    "disk_bytes",
+    "disk_free_bytes",
+    "log_bytes",
+    "memtable_bytes",
+    "row_cache_bytes",
+    "head_cache_bytes",
+    "resident_bytes",
+    "damaged_tables",
+];
+
 /// The facts for a person: one line each, names first, sizes and times in units.
 pub(crate) fn describe(answer: &Value) -> String {
     let Some(facts) = answer.as_object() else { return format!("{answer}\n") };
+    let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
+    let mut facts: Vec<(&String, &Value)> = facts.iter().collect();
+    facts.sort_by_key(|(name, _)| place(name));
     let lines: Vec<(String, String)> =
-        facts.iter().map(|(name, value)| readable(name, value)).collect();
+        facts.into_iter().map(|(name, value)| readable(name, value)).collect();
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     lines.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
 }
@@ -157,6 +186,7 @@ fn readable(name: &str, value: &Value) -> (String, String) {
         (_, Some(name), Some(seconds)) => (spaced(name), figure::seconds(seconds)),
         _ => {
             let text = match value {
+                Value::String(text) if text.is_empty() => "none".to_owned(),
                 Value::String(text) => text.clone(),
                 Value::Null => "unknown".to_owned(),
                 Value::Array(items) if items.is_empty() => "none".to_owned(),
@@ -173,8 +203,11 @@ mod tests {
 
     #[test]
     fn facts_are_aligned() {
+        let expected = "up              1m 30s\nlog             2.00 KiB\ndamaged tables  none\na               1\n";
         let facts = json!({ "a": 1, "log_bytes": 2048, "up_seconds": 90, "damaged_tables": [] });
-        let expected = "a               1\nlog             2.00 KiB\nup              1m 30s\ndamaged tables  none\n";
+        assert_eq!(describe(&facts), expected);
+        // As a table tells them: sorted, and a list as one text.
+        let facts = json!({ "a": 1, "damaged_tables": "", "log_bytes": 2048, "up_seconds": 90 });
         assert_eq!(describe(&facts), expected);
     }
 }

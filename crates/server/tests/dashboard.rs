@@ -167,6 +167,25 @@ fn every_page_shows_what_the_node_knows_and_names_stay_names() {
 }
 
 #[test]
+fn a_slow_statement_is_one_click_away_from_its_explanation() {
+    let (node, address) = new_node(&[]);
+    let mut client = Client::connect(&node.address()).unwrap();
+    work(&mut client);
+    ask(&mut client, "SELECT * FROM shop.orders WHERE id = 'a secret'");
+    let statements = check_page(&address, "/statements", "");
+    assert!(!statements.contains("a secret"), "{statements}");
+    let row = statements.split("<tr>").find(|row| row.contains("WHERE id = ?")).unwrap();
+    let explain = row.split("href=\"/explain?slow=").nth(1).unwrap();
+    let explain = format!("/explain?slow={}", explain.split('"').next().unwrap());
+    assert!(check_page(&address, &explain, "").contains("name=\"v0\""), "it asks for the value");
+    let told = post(&address, &explain, "", "v0=7");
+    assert!(told.body.contains("shop.orders") && told.body.contains(">RU</th>"), "{}", told.body);
+    let gone = get(&address, "/explain?slow=999999", "");
+    assert!(gone.status.starts_with("HTTP/1.1 404"), "{}", gone.status);
+    assert!(gone.body.contains("does not know this statement any more"), "{}", gone.body);
+}
+
+#[test]
 fn what_is_not_there_or_comes_from_elsewhere_is_refused() {
     let (_node, address) = new_node(&[]);
     for (request, status) in [
@@ -237,6 +256,10 @@ fn whoever_must_log_in_as_a_client_must_log_in_here() {
     check_page(&address, "/", &ann);
     let statements = get(&address, "/statements", &ann);
     assert_eq!(statements.status, "HTTP/1.1 403 Forbidden", "{}", statements.body);
+    // Who may see nothing is told what would help, and can leave.
+    for words in ["GRANT SELECT ON KEYSPACE system_helenus", "action=\"/logout\""] {
+        assert!(statements.body.contains(words), "{}", statements.body);
+    }
     // One whose password was changed is out, and so is one that may not log in any more.
     ask(&mut client, "ALTER ROLE ann WITH PASSWORD = 'b'");
     assert_eq!(get(&address, "/", &ann).status, "HTTP/1.1 401 Unauthorized");

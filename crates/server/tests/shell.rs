@@ -539,7 +539,9 @@ fn a_person_at_a_terminal() {
     // Names are completed; a statement goes on over lines until its semicolon.
     typed.type_keys("us\tsh\t;\r");
     typed.wait_for("cql:shop> ");
-    typed.type_keys("SELECT id, note\rFROM ord\tWHERE id = 2;\r");
+    typed.type_keys("SELECT id, note\r");
+    typed.wait_for("a statement ends with ;");
+    typed.type_keys("FR\tord\tWHERE id = 2;\r");
     let seen = typed.wait_for("(1 rows)");
     // Numbers are green, the key's name is red.
     assert!(
@@ -551,13 +553,18 @@ fn a_person_at_a_terminal() {
     typed.type_keys("SELECT broken FROM\x03");
     typed.wait_for("cql:shop> ");
     // Pages wait for a key.
+    typed.type_keys("INSERT INTO orders (id) VALUES (3);\r");
+    typed.wait_for("cql:shop> ");
     typed.type_keys("PAGING 1\r");
     typed.wait_for("Page size: 1");
     typed.wait_for("cql:shop> ");
     typed.type_keys("SELECT id FROM orders;\r");
     typed.wait_for("---MORE---");
-    typed.type_keys("q\r");
-    typed.wait_for("(1 rows)");
+    // One key is enough, without Enter.
+    typed.type_keys(" ");
+    typed.wait_for("---MORE---");
+    typed.type_keys("q");
+    typed.wait_for("(2 rows)");
     typed.wait_for("cql:shop> ");
     typed.type_keys("SELECT id FROM orders;\r");
     typed.wait_for("---MORE---");

@@ -2,6 +2,7 @@
 
 use cql::quote_if_needed;
 
+use crate::keywords::{Next, next};
 use crate::names::{Keyspace, Names};
 
 /// What a statement or command begins with.
@@ -39,71 +40,6 @@ const FIRST_WORDS: [&str; 33] = [
     "TRUNCATE",
     "UPDATE",
     "USE",
-];
-/// Keywords inside of statements.
-const KEYWORDS: [&str; 62] = [
-    "ADD",
-    "ALLOW FILTERING",
-    "AND",
-    "AS",
-    "ASC",
-    "AUTHORIZE",
-    "BATCH",
-    "BY",
-    "CALLED",
-    "CLUSTERING ORDER BY",
-    "CONTAINS",
-    "CONTAINS KEY",
-    "COUNTER",
-    "CUSTOM",
-    "DESC",
-    "DISTINCT",
-    "DROP",
-    "EXISTS",
-    "FROM",
-    "FROZEN",
-    "FULL",
-    "GROUP BY",
-    "IF",
-    "IF EXISTS",
-    "IF NOT EXISTS",
-    "IN",
-    "INDEX",
-    "INTO",
-    "JSON",
-    "KEY",
-    "KEYSPACE",
-    "LIKE",
-    "LIMIT",
-    "LOGIN",
-    "MATERIALIZED VIEW",
-    "NORECURSIVE",
-    "NOT",
-    "NULL",
-    "ON",
-    "OPTIONS",
-    "ORDER BY",
-    "PARTITION",
-    "PASSWORD",
-    "PER PARTITION LIMIT",
-    "PRIMARY KEY",
-    "RENAME",
-    "ROLE",
-    "SET",
-    "STATIC",
-    "SUPERUSER",
-    "TABLE",
-    "TIMESTAMP",
-    "TO",
-    "TOKEN",
-    "TTL",
-    "TYPE",
-    "USING",
-    "USING TTL",
-    "VALUES",
-    "WHERE",
-    "WITH",
-    "WRITETIME",
 ];
 const TYPES: [&str; 27] = [
     "ascii",
@@ -163,10 +99,6 @@ const COPY_OPTIONS: [&str; 14] = [
     "SKIPROWS",
     "TTL",
 ];
-/// Words behind which the name of a table stands.
-const BEFORE_TABLES: [&str; 9] =
-    ["FROM", "INTO", "UPDATE", "TABLE", "COLUMNFAMILY", "TRUNCATE", "COPY", "VIEW", "ON"];
-
 /// A word of a statement, or a sign.
 type Word = String;
 
@@ -276,7 +208,8 @@ impl Context<'_> {
             ("SHOW", "SHOW") => list(&["VERSION", "HOST", "SESSION"]),
             ("CAPTURE", "CAPTURE") => list(&["OFF"]),
             ("HELP", _) => list(&FIRST_WORDS),
-            ("USE", _) | (_, "KEYSPACE") => self.keyspaces(""),
+            ("USE", _) => self.keyspaces(""),
+            (_, "KEYSPACE") if first != "CREATE" => self.keyspaces(""),
             ("DESCRIBE" | "DESC", "DESCRIBE" | "DESC") => {
                 let mut found = list(&[
                     "KEYSPACES",
@@ -295,32 +228,33 @@ impl Context<'_> {
                 found.extend(self.tables());
                 found
             }
-            (_, "TYPE") => self.user_types(),
-            (_, "INDEX") => self.indexes(),
+            ("ALTER" | "DROP" | "DESCRIBE" | "DESC", "TYPE") => self.user_types(),
+            ("DROP" | "DESCRIBE" | "DESC", "INDEX") => self.indexes(),
             (_, ".") => self.after_dot(),
             ("COPY", "TO") => list(&["'", "STDOUT"]),
             ("COPY", "FROM") => list(&["'", "STDIN"]),
             ("COPY", "WITH" | "AND") => list(&COPY_OPTIONS),
-            (_, word) if BEFORE_TABLES.contains(&word) => {
-                let mut found = self.tables();
-                if matches!(word, "TABLE" | "INTO" | "FROM" | "ON") {
-                    found.extend(list(&["IF EXISTS", "IF NOT EXISTS", "KEYSPACE"]));
-                }
-                found
-            }
-            ("CREATE" | "ALTER", _) => {
-                let mut found = list(&TYPES);
-                found.extend(self.user_types());
-                found.extend(list(&KEYWORDS));
-                found.extend(self.columns());
-                found
-            }
-            _ => {
-                let mut found = self.columns();
-                found.extend(list(&KEYWORDS));
-                found
-            }
+            ("DESCRIBE" | "DESC", "TABLE") | ("COPY", "COPY") => self.tables(),
+            _ => self.of_statement(),
         }
+    }
+
+    /// Inside of a statement.
+    fn of_statement(&self) -> Vec<String> {
+        let upper: Vec<String> = self.words.iter().map(|word| word.to_uppercase()).collect();
+        let Next { keywords, tables, columns, types } = next(&upper);
+        let mut found: Vec<String> = keywords.into_iter().map(str::to_owned).collect();
+        if tables {
+            found.extend(self.tables());
+        }
+        if columns {
+            found.extend(self.columns());
+        }
+        if types {
+            found.extend(TYPES.iter().map(|name| (*name).to_owned()));
+            found.extend(self.user_types());
+        }
+        found
     }
 
     fn keyspaces(&self, behind: &str) -> Vec<String> {
@@ -372,7 +306,8 @@ impl Context<'_> {
 
     /// The columns of the table that the statement names; of all tables of the keyspace if it names none yet.
     fn columns(&self) -> Vec<String> {
-        let place = self.words.iter().position(|word| {
+        // Of a batch it is the last statement that counts.
+        let place = self.words.iter().rposition(|word| {
             matches!(
                 word.to_uppercase().as_str(),
                 "FROM" | "INTO" | "UPDATE" | "TABLE" | "COPY" | "ON"
@@ -430,15 +365,33 @@ mod tests {
         check("SELECT * FROM o", shop, 14, &["orders "]);
         check("SELECT * FROM s", None, 14, &["shop.", "system."]);
         check("SELECT * FROM shop.", None, 19, &["customers", "orders"]);
-        check(
-            "SELECT * FROM shop.orders WHERE n",
-            None,
-            32,
-            &["norecursive", "not", "note", "null"],
-        );
-        check("SELECT * FROM orders WHERE to", shop, 27, &["to", "token"]);
+        check("SELECT * FR", shop, 9, &["FROM "]);
+        check("SELECT * FROM shop.orders WH", None, 26, &["WHERE "]);
+        check("SELECT * FROM shop.orders WHERE n", None, 32, &["note "]);
+        check("SELECT * FROM orders WHERE to", shop, 27, &["token("]);
         check("SELECT * FROM orders WHERE \"T", shop, 27, &["\"Total\" "]);
-        check("UPDATE orders SET no", shop, 18, &["norecursive", "not", "note"]);
+        check("SELECT * FROM orders WHERE id = 1 o", shop, 34, &["order by "]);
+        check("SELECT * FROM orders ORDER BY id D", shop, 33, &["DESC "]);
+        check("INSERT INTO o", shop, 12, &["orders "]);
+        check("INSERT INTO orders (id, n", shop, 24, &["note "]);
+        check("INSERT INTO orders (id) V", shop, 24, &["VALUES "]);
+        check("INSERT INTO orders (id) VALUES (1) I", shop, 35, &["IF NOT EXISTS "]);
+        check("UPDATE orders U", shop, 14, &["USING TIMESTAMP", "USING TTL"]);
+        check("UPDATE orders SET no", shop, 18, &["note "]);
+        check("DELETE n", shop, 7, &["name", "note"]);
+        check("BEGIN BATCH I", shop, 12, &["INSERT INTO "]);
+        check(
+            "BEGIN BATCH UPDATE orders SET note = 'x' WHERE id = 1; AP",
+            shop,
+            55,
+            &["APPLY BATCH "],
+        );
+        check("EXPLAIN SEL", shop, 8, &["SELECT "]);
+        check("CREATE T", shop, 7, &["TABLE", "TYPE"]);
+        check("DROP TABLE c", shop, 11, &["customers "]);
+        check("GRANT SEL", None, 6, &["SELECT "]);
+        check("ALTER TABLE orders A", shop, 19, &["ADD "]);
+        check("ALTER TABLE orders DROP n", shop, 24, &["note "]);
         check("USE s", None, 4, &["shop", "system"]);
         check("CONSISTENCY LOCAL_", None, 12, &["LOCAL_ONE", "LOCAL_QUORUM", "LOCAL_SERIAL"]);
         check("EXPAND O", None, 7, &["OFF", "ON"]);

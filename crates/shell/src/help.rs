@@ -1,8 +1,9 @@
 //! What HELP says.
 
 pub(crate) const OVERVIEW: &str = "
-Statements end with a semicolon and may go over many lines. Tab completes, arrows and Ctrl-R find earlier
-ones, Ctrl-C drops what was typed or stops waiting for an answer, Ctrl-D ends. HELP WORD tells more.
+Statements end with a semicolon and may go over many lines. Tab completes,
+arrows and Ctrl-R find earlier ones, Ctrl-C drops what was typed or stops
+waiting for an answer, Ctrl-D ends. HELP WORD tells more.
 
   CONSISTENCY [LEVEL]              how many replicas must answer
   SERIAL CONSISTENCY [LEVEL]       the same for conditions (IF ...)
@@ -10,7 +11,7 @@ ones, Ctrl-C drops what was typed or stops waiting for an answer, Ctrl-D ends. H
   EXPAND [ON|OFF]                  one value a line
   PAGING [ON|OFF|ROWS]             results page by page
   TRACING [ON|OFF]                 what the nodes did for each statement
-  DESCRIBE ...                     definitions of keyspaces, tables, types; DESC for short
+  DESCRIBE ...                     definitions as CQL; DESC for short
   SHOW VERSION|HOST|SESSION ID     whom we speak to; a trace
   SOURCE 'FILE'                    run a file
   CAPTURE ['FILE'|OFF]             append results to a file
@@ -22,64 +23,102 @@ ones, Ctrl-C drops what was typed or stops waiting for an answer, Ctrl-D ends. H
 ";
 
 const TOPICS: [(&[&str], &str); 14] = [
-    (&["CONSISTENCY"], "
+    (
+        &["CONSISTENCY"],
+        "
 CONSISTENCY            shows the level
 CONSISTENCY LEVEL      sets it for all statements that follow; ONE at first
 
-Levels: ANY, ONE, TWO, THREE, QUORUM, ALL, LOCAL_ONE, LOCAL_QUORUM, EACH_QUORUM, SERIAL, LOCAL_SERIAL.
+Levels: ANY, ONE, TWO, THREE, QUORUM, ALL, LOCAL_ONE, LOCAL_QUORUM, EACH_QUORUM,
+SERIAL, LOCAL_SERIAL.
 SERIAL and LOCAL_SERIAL are for SELECT only.
-"),
-    (&["SERIAL"], "
-SERIAL CONSISTENCY [SERIAL|LOCAL_SERIAL]      the level of conditions: INSERT ... IF NOT EXISTS, UPDATE ... IF
-"),
-    (&["COST"], "
-COST ON      below each statement: its charge in request units, its time, and its plan
+",
+    ),
+    (
+        &["SERIAL"],
+        "
+SERIAL CONSISTENCY [SERIAL|LOCAL_SERIAL]
+
+The level of conditions: INSERT ... IF NOT EXISTS, UPDATE ... IF
+",
+    ),
+    (
+        &["COST"],
+        "
+COST ON      below each statement: its charge in request units, time and plan
 COST OFF     no more
 COST         says which
 
 A node that is no Helenus tells no charge and no plan; the time is there.
-"),
-    (&["EXPAND"], "
+",
+    ),
+    (
+        &["EXPAND"],
+        "
 EXPAND ON      one value a line, for wide rows
 EXPAND OFF     tables
 EXPAND         says which
 
-On a terminal, a table that is too wide is cut to it: values end with …, and are whole with EXPAND ON. One with too
-many columns even for that is expanded by itself.
-"),
-    (&["PAGING"], "
+On a terminal, a table that is too wide is cut to it: values end with …, and are
+whole with EXPAND ON. One with too many columns even for that is expanded by
+itself.
+",
+    ),
+    (
+        &["PAGING"],
+        "
 PAGING ON       results in pages of 100 rows; on a terminal it waits after each
 PAGING ROWS     in pages of so many rows
 PAGING OFF      each result as a whole
-"),
-    (&["TRACING"], "
+",
+    ),
+    (
+        &["TRACING"],
+        "
 TRACING ON      what the nodes did, below each statement
 TRACING OFF     no more
 
 SHOW SESSION ID prints a trace again.
-"),
-    (&["DESCRIBE", "DESC"], "
+",
+    ),
+    (
+        &["DESCRIBE", "DESC"],
+        "
 DESCRIBE KEYSPACES | TABLES | TYPES | FUNCTIONS | AGGREGATES      names
 DESCRIBE KEYSPACE [NAME]                    everything in it, as CQL
 DESCRIBE TABLE|INDEX|TYPE|FUNCTION|AGGREGATE|MATERIALIZED VIEW [KEYSPACE.]NAME
-DESCRIBE [FULL] SCHEMA                      everything, with FULL the system's too
+DESCRIBE [FULL] SCHEMA                      everything; FULL: the system's too
 DESCRIBE CLUSTER                            name, partitioner, and who owns what
 DESCRIBE NAME                               whatever has that name
-"),
-    (&["SHOW"], "
+",
+    ),
+    (
+        &["SHOW"],
+        "
 SHOW VERSION         of the shell, the node, CQL and the protocol
 SHOW HOST            where we are connected to
 SHOW SESSION ID      a trace
-"),
-    (&["SOURCE"], "
-SOURCE 'FILE'      runs what is in the file. An error does not end it; its line is told.
-"),
-    (&["CAPTURE"], "
-CAPTURE 'FILE'      results are appended to the file instead of shown; errors still are
+",
+    ),
+    (
+        &["SOURCE"],
+        "
+SOURCE 'FILE'      runs what is in the file
+
+An error does not end it; its line is told.
+",
+    ),
+    (
+        &["CAPTURE"],
+        "
+CAPTURE 'FILE'      results are appended to the file, and errors still shown
 CAPTURE OFF         no more
 CAPTURE             says where to
-"),
-    (&["COPY"], "
+",
+    ),
+    (
+        &["COPY"],
+        "
 COPY TABLE [(COLUMN, ...)] TO   'FILE'|STDOUT [WITH OPTION = VALUE [AND ...]]
 COPY TABLE [(COLUMN, ...)] FROM 'FILE'|STDIN  [WITH OPTION = VALUE [AND ...]]
 
@@ -90,22 +129,36 @@ COPY TABLE [(COLUMN, ...)] FROM 'FILE'|STDIN  [WITH OPTION = VALUE [AND ...]]
   NULL = ''               what stands for null
   BOOLSTYLE = 'True,False'
 
-TO:    PAGESIZE = 1000, FLOATPRECISION and DOUBLEPRECISION (digits; all that matter without them)
-FROM:  MAXROWS, SKIPROWS, SKIPCOLS = 'a,b', TTL = SECONDS, CHUNKSIZE = 128 (rows that are on their way at once)
+TO:    PAGESIZE = 1000, FLOATPRECISION and DOUBLEPRECISION (digits; all that
+       matter without them)
+FROM:  MAXROWS, SKIPROWS, SKIPCOLS = 'a,b', TTL = SECONDS, CHUNKSIZE = 128 (rows
+       that are on their way at once)
 
-An import stops at the first line that cannot be read or written, and says which; run again, it writes the same rows
-again. From STDIN, a line with \\. ends it.
-"),
-    (&["LOGIN"], "
+An import stops at the first line that cannot be read or written, and says
+which; run again, it writes the same rows again. From STDIN, a line with \\. ends
+it.
+",
+    ),
+    (
+        &["LOGIN"],
+        "
 LOGIN ROLE                 asks for the password, and does not show it
 LOGIN ROLE 'PASSWORD'      with it; such a line is not kept in the history
-"),
-    (&["HISTORY"], "
+",
+    ),
+    (
+        &["HISTORY"],
+        "
 HISTORY [COUNT]      the last 50 statements that were typed, or so many
-"),
-    (&["CLEAR", "CLS", "EXIT", "QUIT", "HELP"], "
-CLEAR (CLS) empties the screen, EXIT (QUIT) ends the shell, HELP WORD tells of a command.
-"),
+",
+    ),
+    (
+        &["CLEAR", "CLS", "EXIT", "QUIT", "HELP"],
+        "
+CLEAR (CLS) empties the screen, EXIT (QUIT) ends the shell, HELP WORD tells of a
+command.
+",
+    ),
 ];
 
 /// What there is to say of a word.
@@ -126,5 +179,13 @@ mod tests {
             assert!(about(word).is_some(), "{word}");
         }
         assert!(about("SELECT").is_none());
+    }
+
+    #[test]
+    fn a_small_terminal_is_wide_enough() {
+        let topics = TOPICS.iter().map(|(_, text)| *text);
+        for line in topics.chain([OVERVIEW]).flat_map(str::lines) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
     }
 }

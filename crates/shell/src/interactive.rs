@@ -1,5 +1,6 @@
 //! Statements as a person types them: lines that go on, completion, history.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::rc::Rc;
 use rustyline::completion::{Completer, FilenameCompleter};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
+use rustyline::hint::{Hint, Hinter};
 use rustyline::history::{DefaultHistory, History, SearchDirection};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
@@ -158,10 +159,36 @@ impl Assistant {
 
 impl Helper for Assistant {}
 
-impl Highlighter for Assistant {}
+impl Highlighter for Assistant {
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        match self.session.borrow().screen.is_coloured() {
+            true => Cow::Owned(format!("\x1b[2m{hint}\x1b[0m")),
+            false => Cow::Borrowed(hint),
+        }
+    }
+}
+
+/// What is shown behind the cursor and is never taken over.
+struct Remark(&'static str);
+
+impl Hint for Remark {
+    fn display(&self) -> &str {
+        self.0
+    }
+
+    fn completion(&self) -> Option<&str> {
+        None
+    }
+}
 
 impl Hinter for Assistant {
-    type Hint = String;
+    type Hint = Remark;
+
+    /// Whoever pressed Enter and sees no answer is told what is missing.
+    fn hint(&self, line: &str, position: usize, _context: &Context<'_>) -> Option<Remark> {
+        let is_new_line = position == line.len() && line.ends_with('\n');
+        is_new_line.then_some(Remark("  ... goes on; a statement ends with ;"))
+    }
 }
 
 impl Completer for Assistant {

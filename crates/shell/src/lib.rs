@@ -8,7 +8,7 @@
 //!
 //! Reading order: `split` (text → statements), `command` (what the shell itself understands), `session` and `execute`
 //! (what becomes of both), `values`, `paint` and `table` (how results look), `errors`; `copy` with `field` and
-//! `records`; `trace`; `interactive` with `complete` and `names`. The wire: `client`, `secure`, `class_name`;
+//! `records`; `trace`; `interactive` with `complete`, `keywords` and `names`. The wire: `client`, `secure`, `class_name`;
 //! `table_shape` and `cells` serve `helenus export` and `import` as well.
 
 pub mod cells;
@@ -22,6 +22,7 @@ mod execute;
 mod field;
 mod help;
 mod interactive;
+mod keywords;
 mod names;
 mod paint;
 pub mod records;

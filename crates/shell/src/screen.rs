@@ -22,6 +22,37 @@ pub(crate) fn has_input() -> io::Result<bool> {
     }
 }
 
+/// What was typed, up to a few bytes: a key may be more than one. None at the end of the input.
+pub(crate) fn read_key() -> io::Result<Option<u8>> {
+    let mut key = [0; 16];
+    let count = rustix::io::read(io::stdin(), &mut key)?;
+    Ok(key.first().copied().filter(|_| count > 0))
+}
+
+/// As long as it lives, the terminal hands over keys as they are typed, and does not show them.
+pub(crate) struct OneByOne(Option<rustix::termios::Termios>);
+
+impl OneByOne {
+    pub(crate) fn begin() -> OneByOne {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        let Ok(before) = tcgetattr(io::stdin()) else { return OneByOne(None) };
+        let mut changed = before.clone();
+        // Ctrl-C stays a signal.
+        changed.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        let is_set = tcsetattr(io::stdin(), OptionalActions::Now, &changed).is_ok();
+        OneByOne(is_set.then_some(before))
+    }
+}
+
+impl Drop for OneByOne {
+    fn drop(&mut self) {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        if let Some(before) = &self.0 {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
 /// The width of a terminal that does not tell.
 const WIDTH_DEFAULT: usize = 80;
 

@@ -11,7 +11,7 @@ use crate::client::{Ask, Client, ClientError, Target, charge_of, text_value};
 use crate::errors::describe;
 use crate::paint::{Colour, Painted};
 use crate::records::{Dialect, Format, write_names, write_row};
-use crate::screen::{Screen, has_input};
+use crate::screen::{OneByOne, Screen, has_input, read_key};
 use crate::table::{Layout, Table};
 use crate::values::{Style, format_name};
 
@@ -316,17 +316,18 @@ impl Session {
         if !is_watched || self.settings.row_format != RowFormat::Table {
             return Ok(true);
         }
-        self.screen.result("---MORE--- (Enter goes on, q ends) ")?;
+        self.screen.result("---MORE--- (any key goes on, q ends)")?;
         self.screen.flush()?;
+        let _keys = OneByOne::begin();
         while !has_input()? {
             if self.is_cancelled() {
                 self.screen.result("\n")?;
                 return Ok(false);
             }
         }
-        let mut answer = String::new();
-        let count = io::stdin().read_line(&mut answer)?;
-        Ok(count > 0 && !answer.trim().eq_ignore_ascii_case("q"))
+        let key = read_key()?;
+        self.screen.result("\n")?;
+        Ok(!matches!(key, None | Some(b'q' | b'Q')))
     }
 
     fn table(&mut self, columns: &[ColumnSpec], rows: &Rows) -> Table {

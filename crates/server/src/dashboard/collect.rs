@@ -6,7 +6,7 @@ use std::sync::Arc;
 use coordinator::World as _;
 use dashboard::heat_map::Mark;
 use dashboard::jobs::{Build, Change, Event, Job, Jobs, LISTED_MAX, Line};
-use dashboard::nodes::{Node as ShownNode, Nodes, SlowScore};
+use dashboard::nodes::{DISK_FREE_LOW_BYTES, Node as ShownNode, Nodes, SlowScore};
 use dashboard::overview::Overview;
 use dashboard::partitions::{KEYS_SHOWN, Key, Partitions, Physical, SPACES_SHOWN, Space};
 use dashboard::statements::{Slow, Statement, Statements};
@@ -21,7 +21,7 @@ use super::sampler::{Seen, named_sets};
 use crate::membership::state_name;
 use crate::node::Node;
 use crate::nodes::{Health, NodeFacts};
-use crate::statements::Explanation;
+use crate::statements::{Explained as Which, Explanation, SLOW_STATEMENTS};
 use crate::status::{self, Started};
 use crate::{log, world};
 
@@ -59,11 +59,17 @@ fn problems(node: &Node, started: &Started, seen: &Seen) -> Vec<String> {
         problems.push(format!("Replica sets without a leader serve nothing: {sets}."));
     }
     for other in seen.nodes.iter().filter(|it| !it.is_alive) {
-        problems.push(format!("Node {} is not alive.", other.node.0));
+        let silent = dashboard::figure::seconds(other.silent_ms / 1000);
+        problems.push(format!(
+            "Node {} is not alive: nothing was heard of it for {silent}.",
+            other.node.0
+        ));
     }
     if !seen.short.is_empty() {
         let sets = named_sets(&seen.short);
-        problems.push(format!("Replica sets with too few members: {sets}."));
+        problems.push(format!(
+            "Replica sets that lack a member, and can lose fewer nodes than they should: {sets}."
+        ));
     }
     for (table, what) in node.storage.statistics().damaged {
         let schema = node.catalog.schema();
@@ -85,9 +91,6 @@ fn problems(node: &Node, started: &Started, seen: &Seen) -> Vec<String> {
     }
     problems
 }
-
-/// Less room than this is worth a look.
-const DISK_FREE_LOW_BYTES: u64 = 1 << 30;
 
 /// The physical partitions of a space; of the busiest, where none is named.
 pub(super) fn partitions(
@@ -128,7 +131,7 @@ pub(super) fn partitions(
     Partitions {
         spaces,
         spaces_total,
-        marks: marks(node, &space),
+        marks: marks(node, &space, &physical),
         space,
         physical,
         hot,
@@ -161,12 +164,18 @@ fn shown_partition(it: &schema::system::PhysicalPartitionFacts, seen: &Seen) -> 
 }
 
 /// Splits and merges of a space, and moves of members; newest first.
-fn marks(node: &Node, space: &str) -> Vec<Mark> {
+fn marks(node: &Node, space: &str, physical: &[Physical]) -> Vec<Mark> {
+    // What happened to a set of another space is nothing that its picture could show.
+    let is_here = |set: i64| physical.iter().any(|it| i64::from(it.id) == set);
+
     let changes = node.catalog.map_changes().into_iter().filter(|change| change.space == space);
     let mut marks: Vec<Mark> =
         changes.map(|change| Mark { at_ms: change.at_ms, what: described(&change) }).collect();
     let events = node.world.journal().events.into_iter();
-    let moves = events.filter(|event| matches!(event.kind, "set_split" | "job_begun" | "job_done"));
+    let moves = events.filter(|event| {
+        matches!(event.kind, "set_split" | "job_begun" | "job_done")
+            && event.set.is_none_or(is_here)
+    });
     marks.extend(moves.map(|event| Mark { at_ms: event.at_ms, what: event.what }));
     marks.sort_by_key(|mark| std::cmp::Reverse(mark.at_ms));
     marks
@@ -363,7 +372,15 @@ pub(super) fn statements(node: &Node) -> Statements {
     let throttled = all.iter().take(listed).map(statement).collect();
     let mut slow = node.engine.slow_statements();
     slow.sort_by_key(|it| std::cmp::Reverse(it.took));
-    let slowest = slow.into_iter().take(listed).map(|it| Slow {
+    // The same one again and again would leave no room for others: it is listed once, with its slowest call.
+    let mut times: HashMap<String, u64> = HashMap::new();
+    for it in &slow {
+        *times.entry(it.text.clone()).or_default() += 1;
+    }
+    let slowest = slow.into_iter().filter_map(|it| Some((times.remove(&it.text)?, it)));
+    let slowest = slowest.take(listed).map(|(times, it)| Slow {
+        times,
+        number: it.is_explainable.then_some(it.number),
         at_ms: it.at_ms,
         took_ms: it.took.as_secs_f64() * 1000.0,
         charge: it.charge.to_f64(),
@@ -392,7 +409,7 @@ fn statement(it: &StatementFacts) -> Statement {
 
 /// How a statement would be run, for its page.
 pub(super) fn explained(
-    id: u128,
+    which: Which,
     explanation: Explanation,
     values: Vec<String>,
 ) -> dashboard::statements::Explained {
@@ -419,7 +436,10 @@ pub(super) fn explained(
         ),
     };
     Explained {
-        id: format!("{id:032x}"),
+        address: match which {
+            Which::Prepared(id) => dashboard::statements::address_of(&format!("{id:032x}")),
+            Which::Slow(number) => dashboard::statements::address_of_slow(number),
+        },
         text: explanation.text,
         variables: explanation.variables,
         values,
@@ -470,7 +490,10 @@ pub(super) fn jobs(node: &Node) -> Jobs {
         bytes: it.bytes,
         took_ms: it.took_us as f64 / 1000.0,
     });
-    let lines = log::kept().into_iter().rev().filter(|it| matches!(it.level, "WARN" | "ERROR"));
+    // Slow statements have a page of their own, and are so many at times that nothing else would be seen.
+    let is_told =
+        |it: &log::Line| matches!(it.level, "WARN" | "ERROR") && it.target != SLOW_STATEMENTS;
+    let lines = log::kept().into_iter().rev().filter(is_told);
     let lines = lines.take(LISTED_MAX).map(|it| Line {
         at_ms: it.at_ms,
         level: it.level,

@@ -27,6 +27,7 @@ use crate::config::TlsMode;
 use crate::metrics::{Answer, Later, News, Request, Response, Site};
 use crate::node::Node;
 use crate::nodes::Health;
+use crate::statements::Explained;
 use crate::status::Started;
 use crate::version::VERSION;
 use crate::world;
@@ -63,6 +64,9 @@ const HEADERS: [(&str, &str); 7] = [
 
 /// Why nobody may log in from elsewhere.
 const IN_THE_CLEAR: &str = "This port is not encrypted, and clients of this node must be (tls.mode = \"required\"). Log in from the node's own machine, through a tunnel to it (ssh -L), or through a proxy there that speaks TLS.";
+
+/// What became of a statement that is to be explained.
+const UNKNOWN_STATEMENT: &str = "The node does not know this statement any more: it was started again, a table was changed, or newer statements took the room. It is known again when a client prepares it, or when it is slow once more.";
 
 /// What is remembered of the past.
 #[derive(Default)]
@@ -103,7 +107,7 @@ struct Viewer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
     Page(Page, String),
-    Explain(u128, Option<Vec<String>>),
+    Explain(Explained, Option<Vec<String>>),
 }
 
 impl Dashboard {
@@ -284,18 +288,24 @@ impl Dashboard {
             Wanted::Explain(..) => Page::Statements,
         };
         if let Err(why) = self.may_read(&viewer, tables_of(page)) {
-            return refusal("403 Forbidden", "Not permitted", &why);
+            let role = viewer.role.as_deref().unwrap_or_default();
+            return html("403 Forbidden", login::not_permitted(&why, role));
         }
         let body = match wanted {
             Wanted::Page(page, query) => Arc::clone(&self).body(page, query).await,
-            Wanted::Explain(id, values) => self.explain(id, values, &viewer).await,
+            Wanted::Explain(which, values) => {
+                let Some(body) = self.explain(which, values, &viewer).await else {
+                    return refusal("404 Not Found", "Not found", UNKNOWN_STATEMENT);
+                };
+                Some(body)
+            }
         };
         match body {
             Some(body) => html("200 OK", self.frame(&viewer).page(page, &body)),
             None => refusal(
                 "503 Service Unavailable",
                 "Busy",
-                "Too many pages are wanted; try again, or prepare the statement again.",
+                "Too many pages are wanted at once; try again in a moment.",
             ),
         }
     }
@@ -351,13 +361,13 @@ impl Dashboard {
 
     async fn explain(
         &self,
-        id: u128,
+        which: Explained,
         values: Option<Vec<String>>,
         viewer: &Viewer,
     ) -> Option<Markup> {
         let who = (viewer.role.clone(), viewer.from);
-        let explanation = self.node.engine.explain(id, values.as_deref(), who).await?;
-        Some(collect::explained(id, explanation, values.unwrap_or_default()).markup())
+        let explanation = self.node.engine.explain(which, values.as_deref(), who).await?;
+        Some(collect::explained(which, explanation, values.unwrap_or_default()).markup())
     }
 
     fn frame(&self, viewer: &Viewer) -> Frame {
@@ -445,7 +455,13 @@ fn tables_of(page: Page) -> &'static [(&'static str, &'static str)] {
 /// What an address, and a form that was sent to it, are about.
 fn wanted(path: &str, query: &str, request: Option<&Request>) -> Option<Wanted> {
     if path == "/explain" {
-        let id = u128::from_str_radix(&parameter(query, "id")?, 16).ok()?;
+        let which = match parameter(query, "slow") {
+            Some(number) => Explained::Slow(number.parse().ok()?),
+            None => {
+                let id = parameter(query, "id")?;
+                Explained::Prepared(u128::from_str_radix(&id, 16).ok()?)
+            }
+        };
         let form = request.filter(|request| request.is_post);
         let values = form.map(|request| {
             let form = String::from_utf8_lossy(&request.body).into_owned();
@@ -453,7 +469,7 @@ fn wanted(path: &str, query: &str, request: Option<&Request>) -> Option<Wanted> 
                 .map(|place| parameter(&form, &format!("v{place}")));
             values.map_while(|value| value).collect()
         });
-        return Some(Wanted::Explain(id, values));
+        return Some(Wanted::Explain(which, values));
     }
     if request.is_some_and(|request| request.is_post) {
         return None;
@@ -573,8 +589,16 @@ mod tests {
             wanted("/tables", "sort=name", None),
             Some(Wanted::Page(Page::Tables, "sort=name".to_owned()))
         );
-        assert_eq!(wanted("/explain", "id=1f", None), Some(Wanted::Explain(31, None)));
-        for (path, query) in [("/explain", "id=x"), ("/explain", ""), ("/else", ""), ("//", "")] {
+        let explain = |query| wanted("/explain", query, None);
+        assert_eq!(explain("id=1f"), Some(Wanted::Explain(Explained::Prepared(31), None)));
+        assert_eq!(explain("slow=31"), Some(Wanted::Explain(Explained::Slow(31), None)));
+        for (path, query) in [
+            ("/explain", "id=x"),
+            ("/explain", "slow=x"),
+            ("/explain", ""),
+            ("/else", ""),
+            ("//", ""),
+        ] {
             assert_eq!(wanted(path, query, None), None, "{path}");
         }
     }

@@ -238,8 +238,10 @@ pub(super) fn named_sets(sets: &[u32]) -> String {
         false => set.to_string(),
     };
     let named: Vec<String> = sets.iter().take(NAMED_MAX).map(name).collect();
-    let more = if sets.len() > NAMED_MAX { ", …" } else { "" };
-    format!("{}{more}", named.join(", "))
+    match sets.len().saturating_sub(NAMED_MAX) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -249,6 +251,7 @@ mod tests {
     #[test]
     fn long_lists_are_cut() {
         assert_eq!(named_sets(&[1, 2]), "1, 2");
-        assert!(named_sets(&(0..100).collect::<Vec<_>>()).ends_with(", …"));
+        let many = named_sets(&(0..100).collect::<Vec<_>>());
+        assert!(many.ends_with("6, 7 and 92 more"), "{many}");
     }
 }

@@ -134,6 +134,10 @@ impl Inner {
     ) {
         let _log = to.traced.map(|traced| traced.log_span().entered());
         let table = to.statements.iter().find_map(|statement| statement.tables().first());
+        let one = match to.statements {
+            [one] => Some(one),
+            _ => None,
+        };
         let slow = SlowStatement {
             number: 0,
             at_ms: world::now_us() / 1000,
@@ -151,6 +155,8 @@ impl Inner {
             client: client.address.ip().to_canonical(),
             role: client.role.clone(),
             table: table.map(|table| format!("{}.{}", table.keyspace, table.name)),
+            keyspace: one.and_then(|statement| statement.plan.keyspace.clone()),
+            is_explainable: one.is_some_and(|statement| statement.access.is_some()),
             text: String::new(),
         };
         self.slow.add(slow, to.statements.iter().map(|statement| statement.shown_text()));

@@ -1,4 +1,4 @@
-//! EXPLAIN of a prepared statement, asked by the node itself for somebody who looks at its dashboard. It goes the way of every
+//! EXPLAIN of a statement that was prepared, or that took long, asked by the node itself for somebody who looks at its dashboard. It goes the way of every
 //! request: the role needs what it would need as a client, and nothing is executed.
 
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +14,7 @@ use replica::{AnswerTo, CommitResult, Mailbox};
 use types::CqlType;
 use types::value::parse_text;
 
+use super::cache::Statement;
 use super::engine::Engine;
 use crate::session::{Client, Statements, Step, Turn};
 use crate::world;
@@ -23,7 +24,24 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// The stream of the only request.
 const STREAM: i16 = 0;
 
-/// A prepared statement and what becomes of it.
+/// Which statement is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Explained {
+    /// A prepared one, by its id.
+    Prepared(u128),
+    /// One that took long or cost much, by its number.
+    Slow(i64),
+}
+
+/// What is known of it.
+struct Known {
+    text: String,
+    keyspace: Option<Arc<str>>,
+    /// Names and types of what is to be bound, or why it cannot be planned.
+    bind: Result<Vec<(String, CqlType)>, String>,
+}
+
+/// A statement and what becomes of it.
 pub(crate) struct Explanation {
     pub(crate) text: String,
     /// What is to be bound: names and types.
@@ -52,24 +70,28 @@ impl Mailbox for NoMail {
 }
 
 impl Engine {
-    /// How a prepared statement would be run with values as a person writes them; an empty one is null. Without values it is only told
-    /// what is wanted, unless nothing is. `None`: there is no such statement.
+    /// How a statement would be run with values as a person writes them; an empty one is null. Without values it is only told what is
+    /// wanted, unless nothing is. `None`: there is no such statement.
     pub(crate) async fn explain(
         &self,
-        id: u128,
+        which: Explained,
         values: Option<&[String]>,
         (role, from): (Option<Arc<str>>, IpAddr),
     ) -> Option<Explanation> {
-        let all = self.prepared();
-        let statement = all.into_iter().find(|it| u128::from_be_bytes(it.plan.id) == id)?;
-        let types: Vec<CqlType> = statement.bind.iter().map(|it| it.cql_type.clone()).collect();
-        let variables =
-            statement.bind.iter().map(|it| (it.name.to_string(), it.cql_type.to_string()));
-        let mut explanation = Explanation {
-            text: statement.shown_text().into_owned(),
-            variables: variables.collect(),
-            outcome: None,
+        let known = match which {
+            Explained::Prepared(id) => self.known_prepared(id)?,
+            Explained::Slow(number) => self.known_slow(number)?,
         };
+        let Known { text, keyspace, bind } = known;
+        let bind = match bind {
+            Ok(bind) => bind,
+            Err(why) => {
+                return Some(Explanation { text, variables: Vec::new(), outcome: Some(Err(why)) });
+            }
+        };
+        let types: Vec<CqlType> = bind.iter().map(|(_, cql_type)| cql_type.clone()).collect();
+        let variables = bind.into_iter().map(|(name, cql_type)| (name, cql_type.to_string()));
+        let mut explanation = Explanation { text, variables: variables.collect(), outcome: None };
         let given = match values {
             None if types.is_empty() => &[][..],
             None => return Some(explanation),
@@ -77,7 +99,7 @@ impl Engine {
         };
         let client = Client {
             address: SocketAddr::new(from, 0),
-            keyspace: statement.plan.keyspace.clone(),
+            keyspace,
             role,
             seat: None,
             learns_routes: false,
@@ -88,6 +110,28 @@ impl Engine {
             Err(problem) => Err(problem),
         });
         Some(explanation)
+    }
+
+    fn known_prepared(&self, id: u128) -> Option<Known> {
+        let all = self.prepared();
+        let statement = all.into_iter().find(|it| u128::from_be_bytes(it.plan.id) == id)?;
+        Some(Known {
+            text: statement.shown_text().into_owned(),
+            keyspace: statement.plan.keyspace.clone(),
+            bind: Ok(bind_of(&statement)),
+        })
+    }
+
+    /// Its values were hidden, or were never in its text: they are asked for, as those of a prepared one.
+    fn known_slow(&self, number: i64) -> Option<Known> {
+        let slow = self.0.slow.find(number).filter(|slow| slow.is_explainable)?;
+        let schema = self.0.executor.schema();
+        let planned = Statement::plan(&slow.text, &schema, slow.keyspace.as_deref());
+        Some(Known {
+            text: slow.text,
+            keyspace: slow.keyspace,
+            bind: planned.map(|statement| bind_of(&statement)).map_err(|error| error.to_string()),
+        })
     }
 
     async fn ask(
@@ -146,6 +190,11 @@ impl Engine {
             Step::Promised(_) | Step::HeldBack(_) => None,
         }
     }
+}
+
+/// Names and types of what is bound to a statement.
+fn bind_of(statement: &Statement) -> Vec<(String, CqlType)> {
+    statement.bind.iter().map(|it| (it.name.to_string(), it.cql_type.clone())).collect()
 }
 
 /// Values as bytes.

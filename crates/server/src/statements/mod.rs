@@ -39,8 +39,8 @@ mod watched;
 
 pub(crate) use encode::schema_change;
 pub(crate) use engine::{Charging, Engine, Parts, Rules};
-pub(crate) use explaining::Explanation;
+pub(crate) use explaining::{Explained, Explanation};
 pub(crate) use running::RunningQuery;
 pub(crate) use shown::People;
-pub(crate) use slow::{SlowStatement, Thresholds};
+pub(crate) use slow::{SLOW_STATEMENTS, SlowStatement, Thresholds};
 pub(crate) use table_counters::{Distribution, Rate, TICK, TableCounters};

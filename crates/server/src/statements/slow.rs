@@ -20,6 +20,9 @@ const TEXT_CHARS_MAX: usize = 1000;
 /// So many lines a second are written; how many were left out is told with the next.
 const LINES_PER_SECOND: u32 = 10;
 
+/// What their lines in the log are told by.
+pub(crate) const SLOW_STATEMENTS: &str = module_path!();
+
 /// Which statements are slow or costly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thresholds {
@@ -48,6 +51,10 @@ pub(crate) struct SlowStatement {
     pub(crate) role: Option<Arc<str>>,
     /// `keyspace.table`, where it is about one.
     pub(crate) table: Option<String>,
+    /// That of names without one in its text.
+    pub(crate) keyspace: Option<Arc<str>>,
+    /// It is one statement that reads or writes, and all of its text is kept.
+    pub(crate) is_explainable: bool,
     pub(crate) text: String,
 }
 
@@ -101,6 +108,7 @@ impl SlowStatements {
                 false => Cow::Owned(without_values(&text)),
             };
             statement.text.extend(shown.chars().take(room));
+            statement.is_explainable &= shown.chars().nth(room).is_none();
         }
         if let Some(left_out) = self.lines.admit(world::steady_us()) {
             tracing::warn!(
@@ -129,6 +137,11 @@ impl SlowStatements {
     /// How many there were since the start.
     pub(crate) fn count(&self) -> u64 {
         u64::try_from(self.kept.lock().0).unwrap_or_default()
+    }
+
+    /// The one of a number, while it is kept.
+    pub(super) fn find(&self, number: i64) -> Option<SlowStatement> {
+        self.kept.lock().1.iter().find(|it| it.number == number).cloned()
     }
 
     /// Those that are kept, oldest first.
@@ -275,6 +288,8 @@ mod tests {
                 client: "127.0.0.1".parse().unwrap(),
                 role: None,
                 table: None,
+                keyspace: None,
+                is_explainable: true,
                 text: String::new(),
             };
             let texts = ["SELECT 1".to_owned(), "x".repeat(2 * TEXT_CHARS_MAX)];
@@ -282,6 +297,9 @@ mod tests {
         }
         let kept = slow.list();
         assert_eq!((kept.len(), kept[0].number), (KEPT_MAX, 11));
+        assert!(kept.iter().all(|it| !it.is_explainable), "it was cut");
+        assert_eq!(slow.find(11).map(|it| it.number), Some(11));
+        assert!(slow.find(10).is_none(), "it had to make room");
         assert!(kept[0].text.starts_with("SELECT ?; xxx"), "{}", kept[0].text);
         assert!(kept[0].text.chars().count() <= TEXT_CHARS_MAX + 2);
         let never = SlowStatements::new(Thresholds {
