@@ -390,8 +390,14 @@ impl Nodes {
 
 /// Where the metrics and the dashboard of a node are: nowhere, if something else is there.
 fn dashboard_of(clients: SocketAddr) -> Option<SocketAddr> {
-    let address = SocketAddr::new(clients.ip(), clients.port().checked_add(DASHBOARD_OFFSET)?);
+    let address = dashboard_beside(clients)?;
     std::net::TcpListener::bind(address).is_ok().then_some(address)
+}
+
+/// Where a node of a demo has its dashboard, by where its clients connect; none of one that others than this machine reach.
+pub(crate) fn dashboard_beside(clients: SocketAddr) -> Option<SocketAddr> {
+    let port = clients.port().checked_add(DASHBOARD_OFFSET)?;
+    clients.ip().is_loopback().then(|| SocketAddr::new(clients.ip(), port))
 }
 
 /// Whether a node answers its clients: it listens before it does.
@@ -411,4 +417,18 @@ fn tell(text: &str) {
     // Nobody may be there to read it.
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dashboard_is_beside_the_clients_of_its_node() {
+        let beside = |text: &str| dashboard_beside(text.parse().unwrap()).map(|it| it.to_string());
+        assert_eq!(beside("127.0.0.3:9042").as_deref(), Some("127.0.0.3:9180"));
+        assert_eq!(beside("127.0.0.1:21100").as_deref(), Some("127.0.0.1:21238"));
+        assert_eq!(beside("10.0.0.1:9042"), None);
+        assert_eq!(beside("127.0.0.1:65500"), None);
+    }
 }

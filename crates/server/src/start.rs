@@ -20,6 +20,7 @@ use crate::admin::{self, Answerer, Question};
 use crate::config::{Config, Loaded, TlsMode};
 use crate::connection::ConnectionLimits;
 use crate::dashboard::Dashboard;
+use crate::demo;
 use crate::door::{self, Door};
 use crate::estimate;
 use crate::greeting::Greeting;
@@ -494,6 +495,10 @@ fn serve_metrics(
     started: &Started,
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(address) = loaded.config.metrics.listen else { return Ok(None) };
+    // A node of `helenus demo` that is started again by hand has its dashboard where it was.
+    let is_free_to_choose = node.cluster.is_some() && !loaded.is_given("metrics.listen");
+    let beside = demo::dashboard_beside(started.address).filter(|_| is_free_to_choose);
+    let address = beside.unwrap_or(address);
     let listener = match door::listen(address) {
         Ok(listener) => listener,
         // Several nodes on one machine are no reason to fail, unless this one was asked for.
