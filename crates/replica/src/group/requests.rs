@@ -212,9 +212,9 @@ impl Requests {
                 pending.retry_at_ms = Some(now_ms);
             }
         }
-        let is_due =
-            |(_, it): &(&u64, &Box<Pending>)| it.retry_at_ms.is_some_and(|at| at <= now_ms);
-        self.pending.iter().filter(is_due).map(|(number, _)| *number).collect()
+        let is_due = |it: &Pending| it.retry_at_ms.is_some_and(|at| at <= now_ms);
+        let due = self.pending.iter().filter(|(_, pending)| is_due(pending));
+        due.map(|(number, _)| *number).collect()
     }
 
     /// Sends again what went to somebody before another member led, as far as this node knows: who led before may be dead, and who
