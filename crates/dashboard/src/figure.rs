@@ -22,7 +22,8 @@ pub fn digits(value: f64) -> String {
 /// `12.3k`: three digits and a letter for thousands.
 pub fn count(value: f64) -> String {
     const LETTERS: [&str; 5] = ["", "k", "M", "G", "T"];
-    let (mut size, mut letter) = (value, "");
+    // The sum of nothing is less than nothing, as floating points are counted: -0.
+    let (mut size, mut letter) = (value + 0.0, "");
     for next in LETTERS.iter().skip(1) {
         if size.abs() < 999.5 {
             break;
@@ -133,6 +134,7 @@ mod tests {
         }
         for (value, expected) in [
             (0.0, "0"),
+            (-0.0, "0"),
             (7.0, "7"),
             (0.123, "0.12"),
             (12.34, "12.3"),
