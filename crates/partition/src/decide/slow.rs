@@ -100,10 +100,6 @@ impl SlowNodes {
         }
     }
 
-    pub fn is(&self, node: NodeId) -> bool {
-        self.get(node).is_some()
-    }
-
     /// Whether a node is slow, and by what.
     pub fn get(&self, node: NodeId) -> Option<Slowness> {
         self.0.get(&node)?.slow

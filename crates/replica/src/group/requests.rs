@@ -89,6 +89,14 @@ impl Sent {
     }
 }
 
+/// A request from the bytes that it was made into here.
+fn read_again(body: &Bytes) -> Request {
+    match Request::from_bytes(body.clone()) {
+        Ok(request) => request,
+        Err(_) => unreachable!("a request is read as it was written"),
+    }
+}
+
 /// The requests of a coordinator that are not answered yet.
 pub(crate) struct Requests {
     /// By their numbers. Boxed, because a tree moves its values when it grows.
@@ -271,7 +279,7 @@ impl Requests {
 
     /// A request that waits.
     pub(crate) fn request(&self, number: u64) -> Option<Request> {
-        self.pending.get(&number).and_then(|pending| Request::from_bytes(pending.body.clone()).ok())
+        self.pending.get(&number).map(|pending| read_again(&pending.body))
     }
 
     /// Another set has the keys of a request, which was not done: `true` if it is to be tried there at once. Where it is the same set it
@@ -307,11 +315,8 @@ impl Requests {
             }
             Some(node) if node == own => {
                 let mut body = pending.body.clone();
-                let again = || Request::from_bytes(body.clone()).ok().map(Box::new);
-                // What was encoded here can be read.
-                let Some(mut request) = pending.request.take().or_else(again) else {
-                    return Attempt::Waits;
-                };
+                let again = || Box::new(read_again(&body));
+                let mut request = pending.request.take().unwrap_or_else(again);
                 pending.sent = Some(Sent { to: own, at_ms: now_ms, leader, is_relayed: false });
                 if breaks(Rule::RetryWithoutId) {
                     request.id = None;
@@ -323,9 +328,8 @@ impl Requests {
                 pending.sent = Some(Sent { to: node, at_ms: now_ms, leader, is_relayed: false });
                 pending.request = None;
                 let mut body = pending.body.clone();
-                if breaks(Rule::RetryWithoutId)
-                    && let Ok(mut request) = Request::from_bytes(body.clone())
-                {
+                if breaks(Rule::RetryWithoutId) {
+                    let mut request = read_again(&body);
                     request.id = None;
                     body = request.to_bytes();
                 }

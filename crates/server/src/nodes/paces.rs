@@ -46,7 +46,8 @@ impl Nodes {
         let told = self.heard_facts().into_iter().filter(|(node, _)| alive.contains(node));
         let told: Vec<(NodeId, Option<Pace>)> = told.map(|(node, it)| (node, it.pace)).collect();
         let mut slow = self.paces.slow.lock();
-        let before: Vec<NodeId> = told.iter().map(|it| it.0).filter(|it| slow.is(*it)).collect();
+        let was_slow = |node: &NodeId| slow.get(*node).is_some();
+        let before: Vec<NodeId> = told.iter().map(|it| it.0).filter(was_slow).collect();
         slow.look(world::steady_us() / 1000, &told);
         for (node, _) in told {
             match (before.contains(&node), slow.get(node)) {
