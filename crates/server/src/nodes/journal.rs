@@ -11,13 +11,17 @@ use crate::membership::{state_name, state_of};
 
 /// What the document's form is called.
 const FORM: i64 = 1;
-/// So many jobs that ended are remembered, the last ones. Of those that run there are no more than sets may change at once, a few for
+/// So many jobs of sets that ended are remembered, the last ones, and so many of nodes: one of a node has many of sets done for it, which
+/// must not drive it out before whoever waits for it has seen its end. Of those that run there are no more than sets may change at once, a few for
 /// each node, and one for each member that its node tells to take part in nothing (`FROZEN_TOLD_MAX`).
-pub(super) const ENDED_JOBS_MAX: usize = 128;
+pub(super) const ENDED_SET_JOBS_MAX: usize = 128;
+pub(super) const ENDED_NODE_JOBS_MAX: usize = 64;
 /// So many events are remembered, the last ones ...
 pub(super) const EVENTS_MAX: usize = 256;
 /// ... and of leaders that were asked to change no more than this, so that they do not drive out everything else.
 pub(super) const LEAD_EVENTS_MAX: usize = 64;
+/// ... and of sets no more than this: a node that comes or goes has hundreds of them moved.
+pub(super) const SET_EVENTS_MAX: usize = 192;
 /// A sentence has no more letters; the rest is cut off.
 const SENTENCE_LETTERS_MAX: usize = 200;
 
@@ -224,15 +228,19 @@ impl Journal {
             what: cut(news.what),
             reason: cut(news.reason),
         });
-        let is_lead = |event: &Event| event.kind == EventKind::Lead;
-        if self.events.iter().filter(|event| is_lead(event)).count() > LEAD_EVENTS_MAX
-            && let Some(oldest) = self.events.iter().position(is_lead)
-        {
-            self.events.remove(oldest);
-        }
-        while self.events.len() > EVENTS_MAX {
-            let oldest = self.events.remove(0);
-            self.forgotten_ms = self.forgotten_ms.max(oldest.at_ms);
+        self.forget_events(LEAD_EVENTS_MAX, |event| event.kind == EventKind::Lead);
+        self.forget_events(SET_EVENTS_MAX, |event| event.set.is_some());
+        self.forget_events(EVENTS_MAX, |_| true);
+    }
+
+    /// The oldest of some events are forgotten until there are no more than so many.
+    fn forget_events(&mut self, count_max: usize, are_meant: impl Fn(&Event) -> bool) {
+        while self.events.iter().filter(|event| are_meant(event)).count() > count_max {
+            let Some(oldest) = self.events.iter().position(&are_meant) else { return };
+            let oldest = self.events.remove(oldest);
+            if oldest.kind != EventKind::Lead {
+                self.forgotten_ms = self.forgotten_ms.max(oldest.at_ms);
+            }
         }
     }
 
@@ -283,8 +291,10 @@ impl Journal {
             JobState::Failed => EventKind::JobFailed,
         };
         self.tell(now_ms, &News { kind, job: Some(id), node, set, what: &what, reason: how });
-        while self.jobs.iter().filter(|job| !job.is_running()).count() > ENDED_JOBS_MAX {
-            let ended = self.jobs.iter().position(|job| !job.is_running());
+        let ended_max = if set.is_some() { ENDED_SET_JOBS_MAX } else { ENDED_NODE_JOBS_MAX };
+        let is_like_it = |job: &Job| !job.is_running() && job.set.is_some() == set.is_some();
+        while self.jobs.iter().filter(|job| is_like_it(job)).count() > ended_max {
+            let ended = self.jobs.iter().position(is_like_it);
             ended.map(|oldest| self.jobs.remove(oldest));
         }
     }
@@ -467,20 +477,32 @@ mod tests {
     fn it_never_grows_beyond_its_bounds_and_what_runs_is_not_forgotten() {
         let mut journal = Journal::default();
         let runs = journal.begin(0, job(JobKind::Decommission, 9));
+        let removes = journal.begin(0, job(JobKind::Remove, 8));
         for at_ms in 1..1_000 {
             lead(&mut journal, at_ms);
-            let id = journal.begin(at_ms, job(JobKind::Move, 1));
+            let id = journal.begin(at_ms, Job { set: Some(SetId(7)), ..job(JobKind::Move, 1) });
             journal.end(id, at_ms, JobState::Done, "done");
         }
         assert!(journal.job(runs).unwrap().is_running());
-        assert_eq!(journal.jobs.len(), ENDED_JOBS_MAX + 1);
-        assert_eq!(journal.events.len(), EVENTS_MAX);
+        journal.end(removes, 1_000, JobState::Done, "done");
+        assert_eq!(journal.job(removes).unwrap().state, JobState::Done, "its end can be seen");
+        assert_eq!(journal.jobs.len(), ENDED_SET_JOBS_MAX + 2);
+        let begun = |event: &&Event| event.job == Some(removes) && event.number == 2;
+        assert!(journal.events.iter().any(|it| begun(&it)), "no set drives out what nodes did");
+        assert_eq!(journal.events.len(), SET_EVENTS_MAX + 3);
         let leads = journal.events.iter().filter(|it| it.kind == EventKind::Lead).count();
         assert_eq!(leads, LEAD_EVENTS_MAX);
         assert!(journal.forgotten_ms > 800, "{}", journal.forgotten_ms);
         assert!(journal.jobs.iter().all(|it| it.reason.len() == SENTENCE_LETTERS_MAX));
         let ids: Vec<u64> = journal.jobs.iter().map(|it| it.id).collect();
-        assert!(ids.is_sorted() && ids.last() == Some(&1_000));
+        assert!(ids.is_sorted() && ids.last() == Some(&1_001));
+        for at_ms in 1_001..1_200 {
+            let id = journal.begin(at_ms, job(JobKind::Drain, 1));
+            journal.end(id, at_ms, JobState::Done, "done");
+        }
+        assert!(journal.job(runs).is_some() && journal.job(removes).is_none());
+        assert_eq!(journal.jobs.len(), ENDED_SET_JOBS_MAX + ENDED_NODE_JOBS_MAX + 1);
+        assert_eq!(journal.events.len(), EVENTS_MAX);
         assert!(journal.encode().len() < 512 * 1024, "{} bytes", journal.encode().len());
     }
 }

@@ -1,11 +1,18 @@
 //! What operators ask of nodes: each is checked first, and refused with the reason; then the node's state says it, and everybody does
 //! his part.
 
+use std::time::Duration;
+
 use partition::decide::NodeState;
 use partition::decide::{may_drain, may_leave, may_remove};
 use types::NodeId;
 
 use super::{Job, JobKind, Steward};
+use crate::world;
+
+/// An order is to be found in the journal within this time, and is written again after this one.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+const WRITTEN_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// What a node is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,14 +102,20 @@ impl Steward {
             member.state = next_state(order, member.state)?;
             Ok(member.state)
         })?;
-        self.write_down();
-        let job = match order {
-            NodeOrder::Drain | NodeOrder::Leave => {
+        let job = match (order, running) {
+            (NodeOrder::Drain | NodeOrder::Leave, _) => self.write_down(|| {
                 let latest = self.latest(own, order.job());
                 latest.filter(|job| is_under_way || job.id > last_job)
-            }
+            }),
             // As it was ended.
-            NodeOrder::EndDrain | NodeOrder::Stay => running.and_then(|id| self.job(id)),
+            (NodeOrder::EndDrain | NodeOrder::Stay, Some(id)) => {
+                let ended = || self.job(id).filter(|job| !job.is_running());
+                self.write_down(ended).or_else(|| self.job(id))
+            }
+            (NodeOrder::EndDrain | NodeOrder::Stay, None) => {
+                self.write_down(|| Some(()));
+                None
+            }
         };
         Ok(Ordered { state, job })
     }
@@ -114,8 +127,12 @@ impl Steward {
                 "a node does not remove itself: `helenus decommission` empties it first".to_owned()
             );
         }
-        if let Some(id) = self.running(node, JobKind::Remove) {
-            return Ok(self.job(id));
+        let is_member = self.nodes.known()?.is_some_and(|(_, roster)| roster.node(node).is_some());
+        if let Some(job) = self.latest(node, JobKind::Remove)
+            && !is_member
+        {
+            // It was asked for already: the numbers of nodes are not used again.
+            return Ok(Some(job));
         }
         let (nodes, sets) = self.views();
         may_remove(&nodes, &sets, node)?;
@@ -129,20 +146,28 @@ impl Steward {
             roster.remove(node);
             Ok(())
         })?;
-        self.write_down();
-        Ok(self.latest(node, JobKind::Remove))
+        Ok(self.write_down(|| self.latest(node, JobKind::Remove)))
     }
 
-    /// What was asked for becomes a job. If that fails, whoever leads the system set does it in its next round.
-    fn write_down(&self) {
-        // What was agreed on is known here, before and after.
-        let documents = &self.nodes.documents;
-        if documents.catch_up()
-            && let Err(error) = self.record(false, &mut |_| {})
-        {
-            tracing::debug!(%error, "an order cannot be written down yet");
+    /// What was asked for is written into the journal, and found there. Others may write at the same time, or answer late: it is tried
+    /// for a while. If all of that fails, whoever leads the system set does it in its next round.
+    fn write_down<T>(&self, found: impl Fn() -> Option<T>) -> Option<T> {
+        let begun = world::now();
+        loop {
+            // What was agreed on is known here, before and after.
+            let documents = &self.nodes.documents;
+            if documents.catch_up()
+                && let Err(error) = self.record(false, &mut |_| {})
+            {
+                tracing::debug!(%error, "an order cannot be written down yet");
+            }
+            documents.catch_up();
+            let found = found();
+            if found.is_some() || world::now().duration_since(begun) >= WRITTEN_WITHIN {
+                return found;
+            }
+            std::thread::sleep(WRITTEN_AGAIN_AFTER);
         }
-        documents.catch_up();
     }
 
     fn last_job(&self) -> u64 {
