@@ -3,7 +3,7 @@
 //! Written by hand and versioned. Decoding borrows: every byte string of a decoded mutation is a
 //! slice of the bytes it came from.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::{
     CellAction, CellChange, Check, ClusteringRange, ColumnId, ColumnPart, Comparison, Condition,
@@ -335,6 +335,9 @@ fn push_expiry(out: &mut Vec<u8>, expiry: Expiry) {
     out.extend_from_slice(&expiry.expires_at_s.to_be_bytes());
 }
 
+/// A LEB128 number of 64 bits has at most so many bytes, of seven bits each.
+const VARINT_BYTES_MAX: usize = 10;
+
 /// Reads a body, front to back.
 #[derive(Debug)]
 pub struct Decoder {
@@ -373,7 +376,8 @@ impl Decoder {
     /// So many bytes.
     pub fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let array = *self.rest.first_chunk::<N>().ok_or(Malformed)?;
-        let _ = self.rest.split_to(N);
+        // Nobody shares what was copied: the bytes are not counted once more, and once less, for every number.
+        self.rest.advance(N);
         Ok(array)
     }
 
@@ -398,10 +402,10 @@ impl Decoder {
     /// A LEB128 number.
     pub fn varint(&mut self) -> Decoded<u64> {
         let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
+        for (place, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
+            number |= u64::from(byte & 0x7f) << (7 * place);
             if byte & 0x80 == 0 {
+                self.rest.advance(place + 1);
                 return Ok(number);
             }
         }

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::codec::{Decoder, MUTATION_FORM, MutationForm, encode_mutation};
+use crate::codec::{
+    Decoder, MUTATION_FORM, Malformed, MutationForm, encode_mutation, push_varint,
+};
 use crate::{
     CellAction, CellChange, Check, ClusteringRange, ColumnId, ColumnPart, Comparison, Condition,
     CqlType, Deletion, Expiry, Liveness, Mutation, Operation, PartitionKey, RowChange,
@@ -251,4 +253,21 @@ fn the_first_form_is_read() {
     let expected = Mutation { table_version: 0, ..example() };
     assert_eq!(decoder.mutation(MutationForm::First), Ok(expected));
     assert!(decoder.is_done());
+}
+
+#[test]
+fn a_number_is_read_to_its_end_and_has_ten_bytes_at_most() {
+    for number in [0, 0x7f, 0x80, 1 << 35, u64::MAX] {
+        let mut bytes = Vec::new();
+        push_varint(&mut bytes, number);
+        bytes.push(9);
+        let mut decoder = Decoder::new(Bytes::from(bytes));
+        assert_eq!(decoder.varint(), Ok(number));
+        assert_eq!(decoder.byte(), Ok(9));
+        assert!(decoder.is_done());
+    }
+    let without_end: [Vec<u8>; 4] = [vec![], vec![0x80], vec![0x80; 9], vec![0x80; 11]];
+    for bytes in without_end {
+        assert_eq!(Decoder::new(Bytes::from(bytes)).varint(), Err(Malformed));
+    }
 }
