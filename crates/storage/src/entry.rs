@@ -415,7 +415,7 @@ impl Request {
         if decoder.byte()? != MUTATION_FORM as u8 {
             return Err(Malformed);
         }
-        let mutations = decode_mutations(decoder, MUTATION_FORM)?.into_vec();
+        let mutations = decoder.several(|decoder| decoder.mutation(MUTATION_FORM))?;
         let step = match flags & HAS_STEP {
             0 => None,
             _ => Some(Box::new(Step::decode(decoder, mutations.len())?)),

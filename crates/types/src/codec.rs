@@ -337,6 +337,8 @@ fn push_expiry(out: &mut Vec<u8>, expiry: Expiry) {
 
 /// A LEB128 number of 64 bits has at most so many bytes, of seven bits each.
 const VARINT_BYTES_MAX: usize = 10;
+/// So many things get room before they are read: what bytes say of how many follow need not be true.
+const ROOM_AT_ONCE_MAX: usize = 16;
 
 /// Reads a body, front to back.
 #[derive(Debug)]
@@ -432,6 +434,19 @@ impl Decoder {
         }
     }
 
+    /// How many things follow, and then each of them.
+    pub fn several<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Decoder) -> Decoded<T>,
+    ) -> Decoded<Vec<T>> {
+        let count = self.length()?;
+        let mut all = Vec::with_capacity(count.min(ROOM_AT_ONCE_MAX));
+        for _ in 0..count {
+            all.push(read(self)?);
+        }
+        Ok(all)
+    }
+
     fn deletion(&mut self) -> Decoded<Deletion> {
         Ok(Deletion { timestamp_us: self.i64()?, deleted_at_s: self.u32()? })
     }
@@ -469,8 +484,7 @@ impl Decoder {
         };
         let now_s = if has_now { Some(self.u32()?) } else { None };
         let condition = if has_condition { Some(Box::new(self.condition()?)) } else { None };
-        let count = self.length()?;
-        let operations = (0..count).map(|_| self.operation()).collect::<Decoded<Vec<_>>>()?;
+        let operations = self.several(Decoder::operation)?;
         Ok(Mutation { table, table_version, key, now_s, condition, operations })
     }
 
@@ -502,8 +516,7 @@ impl Decoder {
             None
         };
         let deletion = if has(ROW_DELETION) { Some(self.deletion()?) } else { None };
-        let count = self.length()?;
-        let cells = (0..count).map(|_| self.cell()).collect::<Decoded<Vec<_>>>()?;
+        let cells = self.several(Decoder::cell)?;
         Ok(RowChange { position, original_clustering, liveness, deletion, cells })
     }
 
