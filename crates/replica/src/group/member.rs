@@ -265,6 +265,8 @@ pub(crate) struct Member {
     /// Since which tick no read was confirmed, while some wait.
     unconfirmed_since: Option<u64>,
     unpersisted: VecDeque<Unpersisted>,
+    /// At which tick a state was last kept with entries.
+    kept_at: Option<u64>,
     applied: u64,
     /// Handed over to be applied.
     handed_over: u64,
@@ -349,6 +351,7 @@ impl Member {
             next_batch,
             unconfirmed_since: None,
             unpersisted: VecDeque::new(),
+            kept_at: None,
             applied,
             handed_over: applied,
             last_now_s,
@@ -643,7 +646,8 @@ impl Member {
         if let Some(last) = entries.iter().filter_map(head_of).map(|(_, s)| s).max() {
             self.last_now_s = self.last_now_s.max(last);
         }
-        if !ready.snapshot().is_empty() {
+        let is_behind_image = !ready.snapshot().is_empty();
+        if is_behind_image {
             must_sync = true;
             self.restore(&ready.snapshot().clone(), wishes);
         }
@@ -651,7 +655,12 @@ impl Member {
             // A change of members is on disk with the knowledge that the one before it is committed: who started with the one and without the
             // other would ask the members of before (`crates/model`, `CommitIsKeptWithChanges`).
             let is_change = |entry: &Entry| entry.get_entry_type() != EntryType::EntryNormal;
-            let has_state = ready.hs().is_some() || entries.iter().any(is_change);
+            // That more is committed is said once in a tick: nobody relies on it, and who starts with less hears the rest of its leader.
+            let is_told = self.kept_at == Some(self.ticks) && !has_voted && !is_behind_image;
+            let has_state = ready.hs().is_some() && !is_told || entries.iter().any(is_change);
+            if has_state {
+                self.kept_at = Some(self.ticks);
+            }
             let state = has_state.then(|| self.state().clone());
             let entries = self.raw.mut_store().append(entries);
             wishes.appends.push(GroupAppend { state, entries, ..GroupAppend::default() });

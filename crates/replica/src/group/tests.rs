@@ -506,3 +506,29 @@ fn a_change_is_kept_with_the_commit_of_the_change_before_it() {
     assert_eq!(kept_last, 3, "the end of the joint configuration is on disk");
     assert!(kept_commit >= 2, "and that its begin is committed is not: {kept_commit}");
 }
+
+/// Each state takes as much of the log as some entries, and who starts without the last of them hears it again.
+#[test]
+fn that_more_is_committed_is_kept_once_in_a_tick() {
+    let mut core = Core::new(Settings::default(), 1);
+    core.add(member(1, 3), Vec::new()).unwrap();
+    let mut kept_commit = |index: u64, is_ticked: bool| {
+        let message = message(MessageType::MsgAppend, 2, |it| {
+            let log_term = if index == 2 { 1 } else { 2 };
+            (it.index, it.log_term, it.commit) = (index - 1, log_term, index - 1);
+            it.set_entries(vec![entry(index, 2)].into());
+        });
+        let tick = is_ticked.then_some(Input::Tick);
+        let inputs = tick.into_iter().chain([Input::Message { from: NodeId(2), message }]);
+        let outputs = core.turn(inputs);
+        core.turn([Input::Persisted(outputs.turn)]);
+        let entries = outputs.appends.iter().flat_map(|(_, append)| &append.entries);
+        assert_eq!(entries.map(|entry| entry.index).collect::<Vec<_>>(), [index], "it is kept");
+        outputs.appends.iter().find_map(|(_, append)| append.state.as_ref()).map(|it| it.commit)
+    };
+    assert_eq!(kept_commit(2, false), Some(1), "with the term");
+    assert_eq!(kept_commit(3, false), None);
+    assert_eq!(kept_commit(4, false), None);
+    assert_eq!(kept_commit(5, true), Some(4), "in the next tick");
+    assert_eq!(kept_commit(6, false), None);
+}

@@ -75,7 +75,9 @@ impl Host {
         self.is_unawaited |= !self.stalled.is_empty();
         while let Some((set, append)) = self.stalled.front() {
             let set = *set;
-            if let Some(state) = append.state.clone().filter(|_| append.is_install) {
+            if append.is_install
+                && let Some(state) = append.state.clone()
+            {
                 let state = &state;
                 if !self.may_install(set) {
                     return;
@@ -95,7 +97,9 @@ impl Host {
                 self.stalled.pop_front();
                 continue;
             }
-            if let Some(state) = append.state.clone().filter(|_| append.is_birth) {
+            if append.is_birth
+                && let Some(state) = append.state.clone()
+            {
                 if let Err(error) = self.begin_split_off(&state) {
                     tracing::debug!(%error, "the log takes nothing now");
                     return;
