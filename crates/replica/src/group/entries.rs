@@ -46,6 +46,8 @@ pub(crate) struct Entries {
     pub(crate) offered: BTreeMap<u64, Snapshot>,
     /// Of a leader: members that need an image.
     wanted_images: RefCell<BTreeSet<u64>>,
+    /// See [`Entries::context`].
+    last_context: RefCell<((u8, u32), Bytes)>,
 }
 
 /// Kind and second of an entry stand in its context.
@@ -109,7 +111,17 @@ impl Entries {
             wanted: RefCell::new(None),
             offered: BTreeMap::new(),
             wanted_images: RefCell::default(),
+            last_context: RefCell::default(),
         }
+    }
+
+    /// The context of an entry. Nearly all of a second are of one kind: they share its bytes, here and in every message to a follower.
+    pub(crate) fn context(&self, kind: u8, now_s: u32) -> Bytes {
+        let mut last = self.last_context.borrow_mut();
+        if last.0 != (kind, now_s) || last.1.is_empty() {
+            *last = ((kind, now_s), context_of(kind, now_s));
+        }
+        last.1.clone()
     }
 
     fn bodies_from(&self) -> u64 {
@@ -218,7 +230,7 @@ impl Entries {
         entry.data = data;
         let is_leaders_first = slot.kind == KIND_EMPTY && slot.now_s == 0 && entry.data.is_empty();
         if !is_leaders_first {
-            entry.context = context_of(slot.kind, slot.now_s);
+            entry.context = self.context(slot.kind, slot.now_s);
         }
         Some(entry)
     }

@@ -1,7 +1,6 @@
 //! A member is asked to lead, or to let another one lead.
 
 use super::*;
-use crate::group::entries::context_of;
 
 impl Member {
     /// Asks a member of another node to take over.
@@ -117,16 +116,10 @@ impl Member {
         message.set_msg_type(MessageType::MsgPropose);
         let mut index = self.raw.raft.raft_log.last_index();
         let mut proposed = Vec::with_capacity(proposals.len());
-        // Nearly all of a turn are of one kind and one second: they share these bytes, here and in every message to a follower.
-        let mut last = ((KIND_EMPTY, 0), Bytes::new());
         for proposal in proposals {
             let own = (proposal.kind, proposal.body.clone());
             for (kind, data) in proposal.before.iter().cloned().chain([own]) {
-                let head = (kind, proposal.now_s);
-                if last.0 != head || last.1.is_empty() {
-                    last = (head, context_of(kind, proposal.now_s));
-                }
-                let context = last.1.clone();
+                let context = self.log().context(kind, proposal.now_s);
                 message.mut_entries().push(Entry { context, data, ..Entry::default() });
                 index += 1;
             }
