@@ -134,6 +134,8 @@ pub struct CommittedEntry {
     pub position: Position,
     /// What it asks for.
     pub body: Bytes,
+    /// The same read already, by whoever made the body of it or made it of the body.
+    pub request: Option<Box<Request>>,
 }
 
 impl Storage {
@@ -248,18 +250,22 @@ impl Storage {
     /// does so for a set. `answer` gets what became of each, by its number.
     pub fn apply_group(
         &self,
-        entries: &[CommittedEntry],
-        mut answer: impl FnMut(usize, CommitResult),
+        entries: &mut [CommittedEntry],
+        mut answer: impl FnMut(usize, &CommittedEntry, CommitResult),
     ) {
-        for (number, entry) in entries.iter().enumerate() {
-            let body = match EntryBody::decode(entry.head.kind, entry.body.clone()) {
+        for (number, entry) in entries.iter_mut().enumerate() {
+            let body = match entry.request.take() {
+                Some(request) => Ok(EntryBody::Request(request)),
+                None => EntryBody::decode(entry.head.kind, entry.body.clone()),
+            };
+            let body = match body {
                 Ok(body) => body,
                 Err(Malformed) => {
                     // Its leader wrote it, and it was summed on the way: a replica that cannot read it stops.
                     let place = (entry.head.set.0, entry.head.index);
                     self.core.poison.set(|| format!("entry {place:?} does not follow its format"));
                     let why = self.core.poison.get().map_or_else(|| Arc::from(""), Arc::clone);
-                    answer(number, Err(CommitError::LogFailed(why)));
+                    answer(number, &*entry, Err(CommitError::LogFailed(why)));
                     continue;
                 }
             };
@@ -282,7 +288,7 @@ impl Storage {
             if self.core.poison.get().is_none() {
                 self.note_applied(&entry.head, timed_us);
             }
-            answer(number, outcomes.finish());
+            answer(number, &*entry, outcomes.finish());
         }
         self.maintenance_after_write();
     }

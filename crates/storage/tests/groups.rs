@@ -71,8 +71,8 @@ fn apply_entry(storage: &Storage, index: u64, now_s: u32, kind: u8, body: Bytes)
     storage.await_durable(Box::new(move |is_durable| done.send(is_durable).unwrap())).unwrap();
     assert!(is_done.recv().unwrap());
     let head = EntryHead { set: GROUP, kind, term, index, now_s, body_bytes: slot.body_bytes };
-    let entry = CommittedEntry { head, position: slot.record, body };
-    storage.apply_group(&[entry], |_, result| assert!(result.is_ok(), "{result:?}"));
+    let entry = CommittedEntry { head, position: slot.record, body, request: None };
+    storage.apply_group(&mut [entry], |_, _, result| assert!(result.is_ok(), "{result:?}"));
     slot.record
 }
 

@@ -55,6 +55,7 @@ use sums::{Comparison, KIND_COMPARE};
 pub use transfers::SetRanges;
 use transfers::Transfers;
 pub use wanted::{Wanted, WantedMembers};
+use writing::InHand;
 
 /// The kind of an entry that asks storage for mutations (`storage/src/entry.rs`).
 const KIND_REQUEST: u8 = 4;
@@ -142,8 +143,8 @@ impl Default for HostOptions {
 
 /// Who is told what became of something that was asked.
 enum Asked {
-    /// A request to a set.
-    Write(SetId, Box<dyn FnOnce(ProposalAnswer) + Send>),
+    /// A request to a set, while it is in hand.
+    Write(SetId, Option<InHand>, Box<dyn FnOnce(ProposalAnswer) + Send>),
     /// A read, with `true` if it may begin.
     Read(Box<dyn FnOnce(bool) + Send>),
 }
@@ -702,7 +703,7 @@ impl Host {
     /// Applies what is committed, and answers those who asked for it here.
     pub(super) fn apply(&mut self, set: SetId, committed: CommittedEntries) {
         let mut entries = Vec::with_capacity(committed.entries.len());
-        let mut tickets = Vec::with_capacity(committed.entries.len());
+        let mut asked = Vec::with_capacity(committed.entries.len());
         let table = self.core.table(set);
         for (place, kind, now_s, body, ticket) in committed.entries {
             let slot = table.and_then(|table| table.slot(place.index));
@@ -716,38 +717,41 @@ impl Host {
             let body_bytes = body.len() as u32;
             let (term, index) = (place.term, place.index);
             let head = EntryHead { set, kind, term, index, now_s, body_bytes };
-            entries.push(CommittedEntry { head, position, body });
-            tickets.push(ticket);
+            let mut who = ticket.and_then(|ticket| self.asked.remove(&ticket));
+            let in_hand = match &mut who {
+                Some(Asked::Write(_, in_hand, _)) => in_hand.take(),
+                Some(Asked::Read(_)) | None => None,
+            };
+            let request = in_hand.and_then(|it| it.into_request_of(kind, &body));
+            entries.push(CommittedEntry { head, position, body, request });
+            asked.push(who);
         }
         let Some(last) = entries.last().map(|entry| entry.head.index) else { return };
-        let asked = &mut self.asked;
         let leads = self.core.leads(set);
         let mut intents = Vec::new();
         let (storage, comparison) = (&self.storage, &mut self.comparison);
         let step = self.options.compare_step.max(1);
-        storage.apply_group(&entries, |number, result| {
-            let index = entries.get(number).map_or(0, |entry| entry.head.index);
+        storage.apply_group(&mut entries, |number, entry, result| {
+            let index = entry.head.index;
             if index.is_multiple_of(step) {
                 comparison.note(set, index, storage.set_checksum(set));
             }
-            let ticket = tickets.get(number).copied().flatten();
-            let asked = ticket.and_then(|ticket| asked.remove(&ticket));
+            let asked = asked.get_mut(number).and_then(Option::take);
             if leads || asked.is_some() {
-                let entry = entries.get(number);
-                let intended = entry.and_then(|it| storage::intended(it.head.kind, &it.body));
+                let intended = storage::intended(entry.head.kind, &entry.body);
                 if let (Some(request), Ok(done)) = (intended, &result) {
                     return intents.push((request, done.clone(), asked));
                 }
             }
             match asked {
-                Some(Asked::Write(_, done)) => done(ProposalAnswer::Done(result)),
+                Some(Asked::Write(_, _, done)) => done(ProposalAnswer::Done(result)),
                 Some(Asked::Read(done)) => done(false),
                 None => {}
             }
         });
         for (request, done, asked) in intents {
             let waiter = asked.and_then(|asked| match asked {
-                Asked::Write(_, waiter) => Some(waiter),
+                Asked::Write(_, _, waiter) => Some(waiter),
                 Asked::Read(_) => None,
             });
             self.take_intent(set, &request, done, waiter);
@@ -768,7 +772,7 @@ impl Host {
         }
         match (self.asked.remove(&ticket), answer) {
             (Some(Asked::Read(done)), answer) => done(answer == Answer::MayRead),
-            (Some(Asked::Write(set, done)), answer) => {
+            (Some(Asked::Write(set, _, done)), answer) => {
                 // Definitions that were to stand before it are not in the log either.
                 self.storage.forget_proposed(set);
                 done(match answer {

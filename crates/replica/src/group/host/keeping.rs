@@ -28,7 +28,7 @@ impl Host {
         self.reads.close();
         for (_, asked) in self.asked.drain() {
             match asked {
-                Asked::Write(_, done) => done(ProposalAnswer::Done(Err(CommitError::Closed))),
+                Asked::Write(_, _, done) => done(ProposalAnswer::Done(Err(CommitError::Closed))),
                 Asked::Read(done) => done(false),
             }
         }

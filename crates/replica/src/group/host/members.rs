@@ -147,7 +147,7 @@ impl Host {
         for ticket in waiting {
             match self.asked.remove(&ticket) {
                 Some(Asked::Read(done)) => done(false),
-                Some(Asked::Write(_, done)) => done(super::ProposalAnswer::NotLeader(None)),
+                Some(Asked::Write(_, _, done)) => done(super::ProposalAnswer::NotLeader(None)),
                 None => {}
             }
         }

@@ -225,7 +225,7 @@ impl Host {
             return done(ProposalAnswer::Busy);
         }
         let (now_s, at) = (self.cluster_s(), split.at);
-        let ticket = self.ticket(Asked::Write(set, done));
+        let ticket = self.ticket(Asked::Write(set, None, done));
         let splitting = Splitting { at, ticket, is_lost: false, held: Vec::new() };
         self.splits.under_way.insert(set, splitting);
         let (kind, body) = split.to_entry();

@@ -10,6 +10,20 @@ const RELAYED_MS: u64 = RELAY_MS - 500;
 /// A coordinator's time may be so far ahead of its leader's.
 pub(super) const AHEAD_US_MAX: i64 = 10_000_000;
 
+/// A request that was proposed here, with the very bytes that are its entry: whoever leads need not read it from them once more.
+pub(super) struct InHand {
+    request: Box<Request>,
+    body: Bytes,
+}
+
+impl InHand {
+    /// The request, if these are its bytes: not some that are like them, or were read from the disk.
+    pub(super) fn into_request_of(self, kind: u8, body: &Bytes) -> Option<Box<Request>> {
+        let is_same = (self.body.as_ptr(), self.body.len()) == (body.as_ptr(), body.len());
+        (is_same && kind == KIND_REQUEST).then_some(self.request)
+    }
+}
+
 impl Host {
     /// A coordinator's request. It is sent to whoever leads the set, again where that is safe, until its time is up.
     /// Returns its number, where it is tried at all.
@@ -126,6 +140,7 @@ impl Host {
                 if request.step.is_none() {
                     request.time_at_most(self.last_given_us.saturating_add(AHEAD_US_MAX));
                 }
+                let is_earlier = request.timed_us != asked_us;
                 // A part of a batch has its time: what is given later is later.
                 let timed_us = match request.timed_us {
                     Some(_) => request.time_after(given_us),
@@ -139,10 +154,16 @@ impl Host {
                     now_s = now_s.max(u32::try_from(timed_us / 1_000_000).unwrap_or(0));
                 }
                 let has_moved = self.order_lists(set, &mut request, &mut now_s);
-                let ticket = Some(self.ticket(Asked::Write(set, done)));
-                if request.timed_us != asked_us || request.step.is_some() || has_moved {
+                let is_timed_anew = is_earlier || request.timed_us != asked_us;
+                if is_timed_anew || request.step.is_some() || has_moved {
                     body = request.to_bytes();
                 }
+                // Batches are read from what they were made into, here as everywhere.
+                let in_hand = request.step.is_none().then(|| {
+                    let (request, body) = (Box::new(request), body.clone());
+                    InHand { request, body }
+                });
+                let ticket = Some(self.ticket(Asked::Write(set, in_hand, done)));
                 let kind = KIND_REQUEST;
                 let to_bytes = |(kind, body)| (kind, Bytes::from(body));
                 let before = defines.into_iter().map(to_bytes).collect();
@@ -207,5 +228,30 @@ impl Host {
             unknown.push(Pending { place, kind: slot.kind, now_s: slot.now_s, body });
         }
         Ok(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_in_hand_for_its_own_bytes_alone() {
+        let request = Request {
+            id: None,
+            not_after_s: 1,
+            timed_us: None,
+            truncates: None,
+            splits: None,
+            mutations: Vec::new(),
+            step: None,
+        };
+        let body = request.to_bytes();
+        let in_hand = || InHand { request: Box::new(request.clone()), body: body.clone() };
+        assert!(in_hand().into_request_of(KIND_REQUEST, &body).is_some());
+        assert!(in_hand().into_request_of(KIND_EMPTY, &body).is_none());
+        assert!(in_hand().into_request_of(KIND_REQUEST, &body.slice(1..)).is_none());
+        let alike = Bytes::copy_from_slice(&body);
+        assert!(in_hand().into_request_of(KIND_REQUEST, &alike).is_none());
     }
 }

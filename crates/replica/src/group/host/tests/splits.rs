@@ -181,7 +181,8 @@ fn one_that_was_taken_away_keeps_nothing_of_what_was_split_off_afterwards() {
     let body_bytes = body.len() as u32;
     let head = EntryHead { set: SET, kind, term: 1, index: 2, now_s: EPOCH_S, body_bytes };
     let position = fleet.storage(HERE).synced_position();
-    fleet.storage(HERE).apply_group(&[CommittedEntry { head, position, body }], |_, _| ());
+    let entry = CommittedEntry { head, position, body, request: None };
+    fleet.storage(HERE).apply_group(&mut [entry], |_, _, _| ());
     assert_eq!(fleet.storage(HERE).group_now_s(RIGHT), EPOCH_S, "storage waits for its member");
     let (_, right) = split.halves().unwrap();
     let born = state.split_off(RIGHT, right, place, EPOCH_S);

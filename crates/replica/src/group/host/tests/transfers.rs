@@ -175,8 +175,8 @@ impl Fleet {
             let slot = storage.append_group(set, &append).unwrap()[0];
             storage.step_log();
             let head = EntryHead { set, kind, term, index, now_s, body_bytes: slot.body_bytes };
-            let entry = CommittedEntry { head, position: slot.record, body };
-            storage.apply_group(&[entry], |_, result| assert!(result.is_ok(), "{result:?}"));
+            let entry = CommittedEntry { head, position: slot.record, body, request: None };
+            storage.apply_group(&mut [entry], |_, _, result| assert!(result.is_ok(), "{result:?}"));
         }
     }
 }
