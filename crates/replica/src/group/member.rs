@@ -655,8 +655,12 @@ impl Member {
             // A change of members is on disk with the knowledge that the one before it is committed: who started with the one and without the
             // other would ask the members of before (`crates/model`, `CommitIsKeptWithChanges`).
             let is_change = |entry: &Entry| entry.get_entry_type() != EntryType::EntryNormal;
-            // That more is committed is said once in a tick: nobody relies on it, and who starts with less hears the rest of its leader.
-            let is_told = self.kept_at == Some(self.ticks) && !has_voted && !is_behind_image;
+            // That more is committed is said once in a tick: nobody relies on it, and who starts with less hears the rest of its leader. While
+            // members change it is said every time, as the model has it.
+            let is_told = self.kept_at == Some(self.ticks)
+                && !has_voted
+                && !is_behind_image
+                && !self.state().configuration.is_joint();
             let has_state = ready.hs().is_some() && !is_told || entries.iter().any(is_change);
             if has_state {
                 self.kept_at = Some(self.ticks);
