@@ -3,9 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::codec::{
-    Decoder, MUTATION_FORM, Malformed, MutationForm, encode_mutation, push_varint,
-};
+use crate::codec::{Decoder, MUTATION_FORM, Malformed, MutationForm, encode_mutation, push_varint};
 use crate::{
     CellAction, CellChange, Check, ClusteringRange, ColumnId, ColumnPart, Comparison, Condition,
     CqlType, Deletion, Expiry, Liveness, Mutation, Operation, PartitionKey, RowChange,

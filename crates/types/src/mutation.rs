@@ -59,17 +59,23 @@ impl Mutation {
         })
     }
 
-    /// Whether it has this time and no other.
+    /// Whether it has this time and no other. What is to lie beneath what the same write sets has the time just before: the elements of a
+    /// collection that is replaced, and conditional deletions of ranges and whole partitions.
     pub fn is_timed_at(&self, timestamp_us: i64) -> bool {
+        let is_it = |time: i64| time == timestamp_us;
+        let may_be_beneath = |time: i64| is_it(time) || time == timestamp_us.saturating_sub(1);
         self.operations.iter().all(|operation| match operation {
             Operation::DeletePartition(deletion) | Operation::DeleteRange { deletion, .. } => {
-                deletion.timestamp_us == timestamp_us
+                may_be_beneath(deletion.timestamp_us)
             }
             Operation::Row(change) => {
-                let liveness = change.liveness.iter().map(|it| it.timestamp_us);
-                let deletion = change.deletion.iter().map(|it| it.timestamp_us);
-                let cells = change.cells.iter().map(|it| it.timestamp_us);
-                liveness.chain(deletion).chain(cells).all(|time| time == timestamp_us)
+                let has_its_time = |cell: &CellChange| match cell.action {
+                    CellAction::DeleteElements { .. } => may_be_beneath(cell.timestamp_us),
+                    _ => is_it(cell.timestamp_us),
+                };
+                change.liveness.iter().all(|it| is_it(it.timestamp_us))
+                    && change.deletion.iter().all(|it| is_it(it.timestamp_us))
+                    && change.cells.iter().all(has_its_time)
             }
         })
     }
@@ -368,6 +374,44 @@ mod tests {
             liveness: liveness.then_some(Liveness { timestamp_us: 1, expiry: None }),
             deletion: None,
             cells,
+        }
+    }
+
+    /// Whoever leads has times of its own giving rise, and must know them for its own: `UPDATE t SET a_map = {…} IF …` and a deletion
+    /// after it, by another node, whose clock was behind, left the row.
+    #[test]
+    fn what_lies_beneath_has_the_time_of_its_write() {
+        let cell = |action, timestamp_us| CellChange { column: ColumnId(1), timestamp_us, action };
+        let beneath = |time| cell(CellAction::DeleteElements { deleted_at_s: 1 }, time);
+        let (path, value) = (Some(Bytes::from_static(b"k")), Bytes::from_static(b"v"));
+        let set = |time| {
+            let (path, value) = (path.clone(), value.clone());
+            cell(CellAction::Set { path, value, expiry: None }, time)
+        };
+        let of_row = |cells| Operation::Row(change(false, cells));
+        let whole =
+            |timestamp_us| Operation::DeletePartition(Deletion { timestamp_us, deleted_at_s: 1 });
+        for (operation, is_timed) in [
+            (of_row(vec![beneath(9), set(10)]), true),
+            (of_row(vec![beneath(10), set(10)]), true),
+            (of_row(vec![beneath(8), set(10)]), false),
+            (of_row(vec![beneath(9), set(9)]), false),
+            (of_row(vec![set(11)]), false),
+            (whole(9), true),
+            (whole(10), true),
+            (whole(8), false),
+        ] {
+            let mut mutation = Mutation {
+                table: TableId(1),
+                table_version: 1,
+                key: PartitionKey::new(Bytes::from_static(b"k")),
+                now_s: None,
+                condition: None,
+                operations: vec![operation],
+            };
+            assert_eq!(mutation.is_timed_at(10), is_timed, "{mutation:?}");
+            mutation.delay(5);
+            assert_eq!(mutation.is_timed_at(15), is_timed, "{mutation:?}");
         }
     }
 
