@@ -361,7 +361,10 @@ impl PartitionMap {
     }
 
     /// A map in which a set of several members was split: it keeps its number and what lies before `at`, and another set has the
-    /// rest. The same map if that is so already; `None` if the set does not have the place.
+    /// rest. The same map if that is so already; `None` if there is no such set, or the place is where another one begins.
+    ///
+    /// Splits of one set are not always heard of in their order: the place may lie in what was split off it later, and is known already.
+    /// Sets are only cut, so each one has what lies from its own beginning to the next one's, in whatever order they come.
     pub fn with_split_off(
         &self,
         left: SetId,
@@ -372,13 +375,13 @@ impl PartitionMap {
         if self.origins.contains_key(&right) {
             return Some(self.clone());
         }
-        let of_space = |space: &Space| Some((space.clone(), self.find(space, left).ok()?));
-        let (space, (index, partition)) = self.spaces.keys().find_map(of_space)?;
-        let RingRange { start, last } = partition.range;
+        let has_left = |space: &&Space| self.find(space, left).is_ok();
+        let space = self.spaces.keys().find(has_left)?.clone();
+        let holds = |it: &PhysicalPartition| it.range.start < at && at <= it.range.last;
+        let index = self.partitions(&space).iter().position(holds)?;
+        let PhysicalPartition { set: holder, range: RingRange { start, last } } =
+            *self.partitions(&space).get(index)?;
         let before = RingToken(at.0.checked_sub(1)?);
-        if !(start < at && at <= last) {
-            return None;
-        }
         let mut map = self.clone();
         map.next_set = map.next_set.max(right.0.checked_add(1)?);
         map.origins.insert(right, origin);
@@ -387,7 +390,7 @@ impl PartitionMap {
             map.placed.insert(right, Placed { are_first: false, ..placed });
         }
         let halves = [
-            PhysicalPartition { set: left, range: RingRange { start, last: before } },
+            PhysicalPartition { set: holder, range: RingRange { start, last: before } },
             PhysicalPartition { set: right, range: RingRange { start: at, last } },
         ];
         map.replace(&space, index..index + 1, &halves);
@@ -630,6 +633,37 @@ mod tests {
         // One that does not follow.
         let stranger = change(4, split(5, third, [9, 10]));
         assert_eq!(map.with_change(&stranger).unwrap_err(), MapRefusal::NoPartition(SetId(9)));
+    }
+
+    /// A set was split twice, and whoever made the first split stopped before all agreed on it: the second one was heard of first, and
+    /// nobody ever found the keys of the first one's half.
+    #[test]
+    fn splits_come_to_the_same_in_whatever_order_they_are_heard_of() {
+        let space = Space::Keyspace("ks".into());
+        let origin = Origin { made_at_ms: 5, reason: Reason::Hand };
+        let base = map_of(1);
+        let left = base.partitions(&space)[0].set;
+        // The first three are cut off the same set, from behind; the fourth off the second of them.
+        let sets = [11, 12, 13, 14].map(SetId);
+        let places = [12u128 << 124, 8 << 124, 4 << 124, 10 << 124].map(RingToken);
+        let from = [left, left, left, sets[1]];
+        let learn = |order: &[usize]| {
+            order.iter().fold(base.clone(), |map, &it| {
+                map.with_split_off(from[it], places[it], sets[it], origin).unwrap()
+            })
+        };
+        let parts = |map: &PartitionMap| map.partitions(&space).to_vec();
+        let expected = learn(&[0, 1, 2, 3]);
+        assert_eq!(
+            parts(&expected).iter().map(|it| it.set).collect::<Vec<_>>(),
+            [left, sets[2], sets[1], sets[3], sets[0]]
+        );
+        for order in [[2, 1, 0, 3], [1, 3, 0, 2], [1, 2, 3, 0], [2, 0, 1, 3]] {
+            assert_eq!(parts(&learn(&order)), parts(&expected), "{order:?}");
+        }
+        // Of a set that nobody heard of yet, and where another one begins.
+        assert!(base.with_split_off(sets[1], places[3], sets[3], origin).is_none());
+        assert!(expected.with_split_off(left, places[0], SetId(20), origin).is_none());
     }
 
     #[test]

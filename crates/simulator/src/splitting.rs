@@ -81,9 +81,8 @@ impl World {
     }
 
     fn learn(&mut self, left: SetId, right: SetId, at: RingToken) {
-        let is_cut = |(range, set): &(RingRange, SetId)| {
-            *set == left && range.contains(at) && range.start < at
-        };
+        // The place may lie in what was split off later, and is known already (`PartitionMap::with_split_off`).
+        let is_cut = |(range, _): &(RingRange, SetId)| range.contains(at) && range.start < at;
         if let Some(place) = self.map.iter().position(is_cut) {
             let (range, _) = self.map[place];
             self.map[place].0 = RingRange { start: range.start, last: RingToken(at.0 - 1) };
