@@ -563,9 +563,8 @@ fn runs_short(mode: CommitMode, steps: u64, error: i32) {
     let (log, durable) = start(&disk, mode, &Recovered::default());
     disk.run_short(Some((steps, error)));
     let mut accepted = Vec::new();
-    let begun = std::time::Instant::now();
     for number in 0.. {
-        assert!(begun.elapsed() < Duration::from_secs(120), "it never ran short");
+        assert!(number < 100_000, "it never ran short");
         if number > 1_000 {
             // On a busy machine the log's own thread has its turn much later.
             std::thread::sleep(Duration::from_millis(1));
