@@ -9,7 +9,6 @@ pub(crate) struct Report {
     failures: Vec<String>,
     skips: Vec<String>,
     lacks: Vec<String>,
-    unsteady: Vec<String>,
 }
 
 impl Report {
@@ -30,11 +29,6 @@ impl Report {
         self.lacks.push(what.into());
     }
 
-    /// It failed beside others and passed alone: no failure, and told so that somebody looks for the reason.
-    pub(crate) fn unsteady(&mut self, what: impl Into<String>) {
-        self.unsteady.push(what.into());
-    }
-
     pub(crate) fn is_good(&self) -> bool {
         self.failures.is_empty() && (self.skips.is_empty() || !in_ci())
     }
@@ -49,11 +43,6 @@ impl Report {
             );
         }
         self.lacks.iter().for_each(|lack| println!("skipped: {lack}"));
-        for unsteady in &self.unsteady {
-            println!(
-                "unsteady: {unsteady}: failed beside others, passed alone; please find out why"
-            );
-        }
         for failure in &self.failures {
             println!("failed: {failure}");
         }

@@ -39,11 +39,6 @@ const SHRINK_MS_MAX: &str = "120000";
 /// Tests that say nothing for so long wait for ever. A cold build, which says nothing either, takes half of it.
 const SILENCE_MAX: Duration = Duration::from_secs(20 * 60);
 
-/// A test that failed beside others runs so often alone. If it passes each time, it is told as unsteady, and the run goes on: what it
-/// shows is a machine too busy for its deadlines, or a race, and either is looked for by hand. More of them than so many are no accident.
-const ALONE_RUNS: usize = 3;
-const UNSTEADY_MAX: usize = 3;
-
 /// `cargo xtask test`.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     let all = part_names();
@@ -239,46 +234,16 @@ fn rust_tests(report: &mut Report, name: &str, command: &[&str], seed: &str) {
     report.pass(counts.passed);
     if !good || counts.failed > 0 {
         print!("{output}");
-        let are_all_told = counts.failed_names.len() as u64 == counts.failed;
-        let may_be_unsteady = are_all_told && counts.failed_names.len() <= UNSTEADY_MAX;
-        let mut is_failed = counts.failed_names.is_empty();
         // One failure each; a run that broke without a failed test is one as well.
         for test in &counts.failed_names {
-            if may_be_unsteady && passes_alone(test, seed) {
-                report.unsteady(format!("rust test {test} ({SEED_VARIABLE}={seed})"));
-                continue;
-            }
             report.fail(format!("rust test {test} ({SEED_VARIABLE}={seed})"));
-            is_failed = true;
         }
         if counts.failed_names.is_empty() {
             report.fail(format!("{name}: see the output above"));
         }
-        if is_failed {
-            return step.end("FAILED");
-        }
+        return step.end("FAILED");
     }
     step.end(&format!("ok, {} passed", counts.passed));
-}
-
-/// Whether a test passes as often as it is run with nothing beside it, with the same seed.
-fn passes_alone(test: &str, seed: &str) -> bool {
-    println!("    {test} failed beside others; alone:");
-    let command =
-        ["test", "--workspace", "--locked", "--lib", "--bins", "--tests", "--", "--exact", test];
-    (0..ALONE_RUNS).all(|_| {
-        let mut cargo = cargo(&command);
-        cargo.env(SEED_VARIABLE, seed).env(SHRINK_VARIABLE, SHRINK_MS_MAX);
-        let ended = run_quietly(&mut cargo);
-        let mut counts = TestCounts::default();
-        ended.as_deref().unwrap_or_else(|it| it).lines().for_each(|line| counts.read(line));
-        let passed = ended.is_ok() && counts.passed > 0 && counts.failed == 0;
-        println!("    {}", if passed { "passed" } else { "failed again" });
-        if let Err(output) = &ended {
-            println!("{output}");
-        }
-        passed
-    })
 }
 
 /// Ends a group of processes that says nothing for so long: a test that waits for ever would take all of CI's time, and nobody would
