@@ -233,6 +233,7 @@ impl Machine {
             log_bytes_max: 40 * 1024,
             chunk_bytes: 200,
             compare_step: 16,
+            silent_s: 12,
             known_by_all_step: 40,
             alive_ms: 1_500,
             ..HostOptions::default()

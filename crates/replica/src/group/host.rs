@@ -51,7 +51,7 @@ pub(crate) use said::BEATS_MAX;
 pub use said::{NodeMessage, ProposalAnswer};
 use splits::Splits;
 pub use splits::{OnSplit, SplitOff};
-use sums::{Comparison, KIND_COMPARE};
+use sums::{Comparison, KIND_COMPARE, compared_at, compares_itself};
 pub use transfers::SetRanges;
 use transfers::Transfers;
 pub use wanted::{Wanted, WantedMembers};
@@ -63,9 +63,6 @@ const KIND_REQUEST: u8 = 4;
 const KIND_KNOWN_BY_ALL: u8 = storage::REPLICATION_KINDS_FROM;
 /// So many parts of sweeps are proposed at a tick: each may look at a thousand rows.
 const SWEEPS_PER_TICK: usize = 32;
-/// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then.
-const SILENT_S: u32 = 300;
-
 /// Every so many ticks it is looked whether anything is to be said of sets that rest.
 const CHORE_TICKS: u64 = 20;
 
@@ -124,6 +121,9 @@ pub struct HostOptions {
     pub chunk_bytes: usize,
     /// Members compare what they applied every so many entries.
     pub compare_step: u64,
+    /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then. What members
+    /// applied is compared there, too: nobody else would have it compared in a set that is not written to.
+    pub silent_s: u32,
 }
 
 impl Default for HostOptions {
@@ -137,6 +137,7 @@ impl Default for HostOptions {
             log_bytes_max: 1024 * 1024 * 1024,
             chunk_bytes: 512 * 1024,
             compare_step: 1024,
+            silent_s: 300,
         }
     }
 }
@@ -574,9 +575,9 @@ impl Host {
             }
             self.propose_comparison(set, now_s);
             let last_s = self.last_proposed_s.entry(set).or_insert(now_s);
-            if now_s.saturating_sub(*last_s) >= SILENT_S {
+            if now_s.saturating_sub(*last_s) >= self.options.silent_s {
                 *last_s = now_s;
-                let (ticket, kind, body, before) = (None, KIND_EMPTY, Bytes::new(), Vec::new());
+                let (ticket, kind, body, before) = (None, KIND_COMPARE, Bytes::new(), Vec::new());
                 self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
             }
         }
@@ -733,7 +734,7 @@ impl Host {
         let step = self.options.compare_step.max(1);
         storage.apply_group(&mut entries, |number, entry, result| {
             let index = entry.head.index;
-            if index.is_multiple_of(step) {
+            if index.is_multiple_of(step) || compares_itself(entry) {
                 comparison.note(set, index, storage.set_checksum(set));
             }
             let asked = asked.get_mut(number).and_then(Option::take);
@@ -756,8 +757,8 @@ impl Host {
             });
             self.take_intent(set, &request, done, waiter);
         }
-        for entry in entries.iter().filter(|entry| entry.head.kind == KIND_COMPARE) {
-            self.compare(set, &entry.body);
+        for index in entries.iter().filter_map(compared_at) {
+            self.compare(set, index);
         }
         if leads {
             let storage = &self.storage;

@@ -1,20 +1,23 @@
 //! Members compare what they applied.
 //!
 //! At every so many entries each member notes the sum over everything that its set applied. Then the leader has an entry say which
-//! of them is compared, and each member that applies it tells the leader its own. One that differs from a strict majority is
+//! of them is compared, and each member that applies it tells the leader its own. In a set that nobody writes to, that entry is
+//! compared itself. One that differs from a strict majority is
 //! wrong: it leads no more, takes part in nothing, and keeps its files until it is replaced by a new member, on the same node if
 //! that is where the map wants one. Where no majority tells who is right, nobody goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use storage::CommittedEntry;
 use storage::broken::{Rule, breaks};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::{Host, Input, NodeMessage};
 use crate::group::node_wire::KIND_SUM;
 
-/// The kind of an entry that says which sums are compared.
+/// The kind of an entry that says which sums are compared: those of the entry with the number in its body, or its own if that is
+/// empty.
 pub(super) const KIND_COMPARE: u8 = storage::REPLICATION_KINDS_FROM + 2;
 /// So many sums are kept of each set.
 const KEPT_MAX: usize = 8;
@@ -47,6 +50,20 @@ pub(super) struct Comparison {
     /// How many tables were dropped here, and when that was last seen to grow.
     drops: u64,
     dropped_ms: Option<u64>,
+}
+
+/// Whether an entry asks for the sums at itself.
+pub(super) fn compares_itself(entry: &CommittedEntry) -> bool {
+    entry.head.kind == KIND_COMPARE && entry.body.is_empty()
+}
+
+/// At which entry the sums are compared that an entry asks for, if it does.
+pub(super) fn compared_at(entry: &CommittedEntry) -> Option<u64> {
+    if compares_itself(entry) {
+        return Some(entry.head.index);
+    }
+    let body = entry.body.first_chunk::<8>().filter(|_| entry.head.kind == KIND_COMPARE);
+    body.map(|bytes| u64::from_be_bytes(*bytes))
 }
 
 fn keep_newest<T>(map: &mut BTreeMap<u64, T>) {
@@ -119,11 +136,8 @@ impl Host {
         }
     }
 
-    /// The entry that asks for sums was applied: this member's is told to the leader.
-    pub(super) fn compare(&mut self, set: SetId, body: &Bytes) {
-        let Some(index) = body.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)) else {
-            return;
-        };
+    /// An entry that asks for the sums at `index` was applied: this member's is told to the leader.
+    pub(super) fn compare(&mut self, set: SetId, index: u64) {
         let compares_nothing = self.compares_nothing();
         let Some(sums) = self.comparison.sets.get_mut(&set) else { return };
         sums.asked = sums.asked.max(index);
