@@ -474,7 +474,7 @@ impl Member {
     }
 
     /// A message of another member. What could end the process is refused before the library sees it.
-    pub(crate) fn step(&mut self, from: NodeId, message: Message, wishes: &mut Wishes) {
+    pub(crate) fn step(&mut self, from: NodeId, mut message: Message, wishes: &mut Wishes) {
         let replica = ReplicaId(message.from);
         let sender = self.sender(replica, from);
         let is_ours = message.to == self.replica.0;
@@ -488,6 +488,11 @@ impl Member {
         }
         if sender == Sender::New {
             self.meet(replica, from);
+        }
+        // Who refuses a vote tells what is committed. It may be that nobody needs its vote any more, and that it is the only one to know.
+        // Where it was asked in advance it answers in its own term, and what is of an earlier one the library would not look at.
+        if message.get_msg_type() == MessageType::MsgRequestPreVoteResponse && message.reject {
+            message.term = message.term.max(self.raw.raft.term);
         }
         // Nor does one lead that waits for its rows.
         let is_told_to_lead = message.get_msg_type() == MessageType::MsgTimeoutNow;

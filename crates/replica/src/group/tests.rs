@@ -507,6 +507,32 @@ fn a_change_is_kept_with_the_commit_of_the_change_before_it() {
     assert!(kept_commit >= 2, "and that its begin is committed is not: {kept_commit}");
 }
 
+/// One that went from the voters to the learners may be the only one to know it: it has more than the others, so it refuses them its
+/// vote, and asks for none itself (seed 70,002,876).
+#[test]
+fn who_refuses_a_vote_in_an_earlier_term_tells_what_is_committed() {
+    let mut core = Core::new(Settings::default(), 1);
+    core.add(member(1, 3), Vec::new()).unwrap();
+    let append = message(MessageType::MsgAppend, 4, |it| {
+        (it.index, it.log_term, it.commit) = (1, 1, 1);
+        it.set_entries(vec![entry(2, 4)].into());
+    });
+    let outputs = core.turn([Input::Message { from: NodeId(2), message: append }]);
+    core.turn([Input::Persisted(outputs.turn)]);
+    let asks = |core: &mut Core| {
+        let outputs = core.turn([Input::Tick]);
+        let kinds = outputs.messages.iter().map(|(_, it)| it.message.get_msg_type());
+        kinds.into_iter().any(|kind| kind == MessageType::MsgRequestPreVote)
+    };
+    assert!((0..100).any(|_| asks(&mut core)), "it asks for votes");
+    assert_eq!(core.status_of(SET).map(|it| it.commit), Some(1));
+    let refusal = message(MessageType::MsgRequestPreVoteResponse, 3, |it| {
+        (it.reject, it.commit, it.commit_term) = (true, 2, 4);
+    });
+    core.turn([Input::Message { from: NodeId(2), message: refusal }]);
+    assert_eq!(core.status_of(SET).map(|it| it.commit), Some(2));
+}
+
 /// Each state takes as much of the log as some entries, and who starts without the last of them hears it again.
 #[test]
 fn that_more_is_committed_is_kept_once_in_a_tick() {
