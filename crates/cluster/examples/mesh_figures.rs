@@ -32,6 +32,8 @@ impl Receiver for Counter {
         self.changed.notify_one();
     }
 
+    fn attend(&self) {}
+
     fn link_broke(&self, _: NodeId) {}
 }
 

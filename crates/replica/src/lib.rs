@@ -259,7 +259,7 @@ impl ReplicaSets {
     pub fn write_group(&self) {
         match &self.groups {
             None => self.storage.write_group(),
-            Some(groups) => groups.ring(),
+            Some(groups) => groups.attend(),
         }
     }
 }

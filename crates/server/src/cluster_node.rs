@@ -64,6 +64,10 @@ impl Receiver for Ears {
         self.0.receive(from, messages);
     }
 
+    fn attend(&self) {
+        self.0.attend();
+    }
+
     fn link_broke(&self, node: NodeId) {
         self.0.link_broke(node);
     }

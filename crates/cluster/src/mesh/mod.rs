@@ -77,6 +77,8 @@ pub struct PeerAddress {
 pub trait Receiver: Send + Sync + 'static {
     /// Messages of one frame, in their order.
     fn receive(&self, from: NodeId, messages: Vec<NodeMessage>);
+    /// What was received can be seen to: nothing of the mesh is locked, unlike in the other calls.
+    fn attend(&self);
     /// The link to or from a node broke or was made anew: what was on its way is lost.
     fn link_broke(&self, node: NodeId);
 }

@@ -286,7 +286,7 @@ impl HearingGuard {
         &self.peer
     }
 
-    /// Hands messages over; `false` if this connection does not count any more. The lock is held meanwhile, so that messages of an
+    /// Hands messages over; `false` if this connection does not count any more. The lock is held until the receiver has them, so that messages of an
     /// old connection never come behind those of the next one, and none come from a node that was removed.
     pub(crate) fn deliver(&self, messages: Vec<NodeMessage>) -> bool {
         let peer = &self.peer;
@@ -302,6 +302,8 @@ impl HearingGuard {
             peer.kinds_known.fetch_max(kind, Ordering::Relaxed);
         }
         peer.receiver.receive(peer.node, messages);
+        drop(hearing);
+        peer.receiver.attend();
         true
     }
 }

@@ -28,6 +28,8 @@ impl Receiver for Inbox {
         self.messages.lock().extend(messages.into_iter().map(|message| (from, message)));
     }
 
+    fn attend(&self) {}
+
     fn link_broke(&self, node: NodeId) {
         self.broke.lock().push(node);
     }

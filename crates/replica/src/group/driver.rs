@@ -1,5 +1,7 @@
-//! The thread that drives a node's members: it hands the host what came, tells it the time, and sends what is to be sent.
-//! Everybody else has a [`Groups`] and never waits.
+//! What drives a node's members: it hands the host what came, tells it the time, and sends what is to be sent. A thread of its own does
+//! so when time is up or the log is on the disk; whoever brings messages or requests does it in its place when nobody else does just
+//! then ([`Groups::attend`]), because to wake a thread takes longer than most turns. Everybody else has a [`Groups`] and never
+//! waits.
 
 mod apart;
 mod commits;
@@ -191,6 +193,11 @@ struct Shared {
     /// Whose mailboxes got something; they are woken when a turn is over, once for all that they got.
     wakers: Mutex<Vec<Waker>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Held by whoever drives the members just now; none before they are started, and when they ended. Nothing else may be held by who
+    /// takes it.
+    driver: Mutex<Option<Driver>>,
+    /// The log has no room: it is tried again soon.
+    is_stalled: AtomicBool,
 }
 
 /// The members of this node, for everybody who asks something of them.
@@ -235,6 +242,8 @@ impl Groups {
             traced: Traced::default(),
             wakers: Mutex::default(),
             thread: Mutex::new(None),
+            driver: Mutex::new(None),
+            is_stalled: AtomicBool::new(false),
             clock,
         });
         let ringing = Arc::clone(&shared);
@@ -247,7 +256,7 @@ impl Groups {
         let _ = shared.behind.set(host.behind().clone());
         let groups = Groups(shared);
         groups.tell(&mut host);
-        Ok((groups.clone(), Driver { host, groups }))
+        Ok((groups.clone(), Driver { host, groups, servants: None, ticks: 0 }))
     }
 
     /// This node.
@@ -270,10 +279,28 @@ impl Groups {
         self.0.has_failed.load(Ordering::Acquire)
     }
 
-    /// Another node said something.
+    /// Another node said something. It waits until somebody calls [`Groups::attend`].
     pub fn receive(&self, from: NodeId, messages: Vec<NodeMessage>) {
         // Whoever sent it sends it again.
-        let _ = self.ask(Question::Receive { from, messages });
+        let _ = self.put(Question::Receive { from, messages });
+    }
+
+    /// Sees to what was received and asked, unless somebody does just now: that one, or the thread behind it, sees to this as well. The
+    /// caller holds no lock that anything here could want.
+    pub fn attend(&self) {
+        if self.0.inbox.lock().questions.is_empty() {
+            return;
+        }
+        // Who has it looks again when it gave it back.
+        let Some(mut driver) = self.0.driver.try_lock() else { return };
+        if let Some(driver) = driver.as_mut() {
+            driver.pass(false);
+        }
+        drop(driver);
+        let inbox = self.0.inbox.lock();
+        if !inbox.questions.is_empty() || self.0.is_stalled.load(Ordering::Relaxed) {
+            self.0.ring(inbox);
+        }
     }
 
     /// The link to a node broke, or was made anew.
@@ -427,14 +454,6 @@ impl Groups {
         self.0.wake();
     }
 
-    /// Has the thread look at what was asked with mailboxes.
-    pub fn ring(&self) {
-        let inbox = self.0.inbox.lock();
-        if !inbox.questions.is_empty() {
-            self.0.ring(inbox);
-        }
-    }
-
     /// The question comes back if too many wait.
     fn ask(&self, question: Question) -> Result<(), Box<Question>> {
         let inbox = self.put(question)?;
@@ -478,6 +497,59 @@ pub(super) fn is_fresh(member: &MemberStatus) -> bool {
 }
 
 impl Shared {
+    /// What the thread does until the node stops, or its log failed.
+    fn run(&self) {
+        let mut next_tick_ms = (self.clock)().ms + TICK_MS;
+        loop {
+            let is_closing = self.wait(next_tick_ms);
+            let now_ms = (self.clock)().ms;
+            let is_tick = now_ms >= next_tick_ms;
+            if is_tick {
+                // After a pause time goes on from here: the ticks that were missed say nothing of the others.
+                next_tick_ms = now_ms + TICK_MS;
+            }
+            if let Some(driver) = self.driver.lock().as_mut() {
+                driver.pass(is_tick);
+            }
+            if is_closing || self.has_failed.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        self.inbox.lock().is_closing = true;
+        let driver = self.driver.lock().take();
+        if let Some(Driver { mut host, servants, .. }) = driver {
+            host.close();
+            servants.into_iter().for_each(Servants::close);
+        }
+        let questions = std::mem::take(&mut self.inbox.lock().questions);
+        for question in questions {
+            match question {
+                Question::Submit { done, .. } | Question::SubmitBatch { done, .. } => {
+                    done(WriteOutcome::Done(Err(CommitError::Closed)));
+                }
+                Question::Read { done, .. } => done(false),
+                Question::ReadElsewhere(asked, _) => (asked.done)(RowsOutcome::TimedOut),
+                _ => {}
+            }
+        }
+        self.wake_answered();
+    }
+
+    /// Waits for something to do, at the latest until the next tick is due; tells whether the node stops.
+    fn wait(&self, next_tick_ms: u64) -> bool {
+        let mut inbox = self.inbox.lock();
+        if !inbox.is_woken && !inbox.is_closing && inbox.questions.is_empty() {
+            let left_ms = next_tick_ms.saturating_sub((self.clock)().ms);
+            let mut wait = Duration::from_millis(left_ms);
+            if self.is_stalled.load(Ordering::Relaxed) {
+                wait = wait.min(STALLED_WAIT);
+            }
+            self.rung.wait_for(&mut inbox, wait);
+        }
+        inbox.is_woken = false;
+        inbox.is_closing
+    }
+
     fn wake(&self) {
         self.ring(self.inbox.lock());
     }
@@ -496,10 +568,14 @@ impl Shared {
     }
 }
 
-/// What the thread has.
+/// What it takes to drive the members.
 pub struct Driver {
     host: Host,
     groups: Groups,
+    /// None before it is started.
+    servants: Option<Servants>,
+    /// Since what is told of the members was made anew.
+    ticks: u64,
 }
 
 impl std::fmt::Debug for Driver {
@@ -528,87 +604,52 @@ impl Driver {
             &shared.clock,
             &tell,
         )?;
-        let thread =
-            Builder::new().name("helenus-sets".into()).spawn(move || self.run(servants))?;
+        self.servants = Some(servants);
+        *shared.driver.lock() = Some(self);
+        let driven = Arc::clone(&shared);
+        let thread = Builder::new().name("helenus-sets".into()).spawn(move || driven.run())?;
         *shared.thread.lock() = Some(thread);
         Ok(())
     }
 
-    fn run(mut self, servants: Servants) {
+    /// One turn: what was asked, what follows from it, and who hears of it.
+    fn pass(&mut self, is_tick: bool) {
         let shared = Arc::clone(&self.groups.0);
-        let mut next_tick_ms = (shared.clock)().ms + TICK_MS;
-        let mut ticks = 0;
-        loop {
-            let (questions, is_closing) = self.wait(next_tick_ms);
-            let now = (shared.clock)();
-            self.host.set_now(now);
-            let applied_before = self.applied();
-            for question in questions {
-                self.take(question);
-            }
-            if now.ms >= next_tick_ms {
-                self.host.tick();
-                ticks += 1;
-                // After a pause time goes on from here: the ticks that were missed say nothing of the others.
-                next_tick_ms = now.ms + TICK_MS;
-            }
-            let messages = self.host.turn();
-            if let Some(transport) = shared.transport.get() {
-                let messages = shared.traced.look(messages, &**transport);
-                transport.send_all(messages);
-            }
-            shared.wake_answered();
+        self.host.set_now((shared.clock)());
+        // Taken by who drives, so that nothing overtakes what was asked before.
+        let questions = std::mem::take(&mut shared.inbox.lock().questions);
+        let applied_before = self.applied();
+        for question in questions {
+            self.take(question);
+        }
+        if is_tick {
+            self.host.tick();
+            self.ticks += 1;
+        }
+        let messages = self.host.turn();
+        if let Some(transport) = shared.transport.get() {
+            let messages = shared.traced.look(messages, &**transport);
+            transport.send_all(messages);
+        }
+        shared.wake_answered();
+        if let Some(servants) = &self.servants {
             for read in servants.take(self.host.take_reads()) {
                 self.groups.answer_rows(&read, RowsAnswer::Busy);
             }
-            if applied_before != self.applied() {
-                self.tell_applied(&applied_before);
-            }
-            if ticks >= TELLING_TICKS || self.host.has_news() {
-                ticks = 0;
-                self.groups.tell(&mut self.host);
-            }
-            shared.is_old_image.store(self.host.refused().is_some(), Ordering::Release);
-            if self.host.has_failed() {
-                shared.has_failed.store(true, Ordering::Release);
-                tracing::error!("the log of this node failed: its members take part in nothing");
-                break;
-            }
-            if is_closing {
-                break;
-            }
         }
-        shared.inbox.lock().is_closing = true;
-        self.host.close();
-        servants.close();
-        let questions = std::mem::take(&mut shared.inbox.lock().questions);
-        for question in questions {
-            match question {
-                Question::Submit { done, .. } | Question::SubmitBatch { done, .. } => {
-                    done(WriteOutcome::Done(Err(CommitError::Closed)));
-                }
-                Question::Read { done, .. } => done(false),
-                Question::ReadElsewhere(asked, _) => (asked.done)(RowsOutcome::TimedOut),
-                _ => {}
-            }
+        if applied_before != self.applied() {
+            self.tell_applied(&applied_before);
         }
-        shared.wake_answered();
-    }
-
-    /// What came, at the latest when the next tick is due.
-    fn wait(&self, next_tick_ms: u64) -> (Vec<Question>, bool) {
-        let shared = &self.groups.0;
-        let mut inbox = shared.inbox.lock();
-        if !inbox.is_woken && !inbox.is_closing {
-            let left_ms = next_tick_ms.saturating_sub((shared.clock)().ms);
-            let mut wait = Duration::from_millis(left_ms);
-            if self.host.is_stalled() {
-                wait = wait.min(STALLED_WAIT);
-            }
-            shared.rung.wait_for(&mut inbox, wait);
+        if self.ticks >= TELLING_TICKS || self.host.has_news() {
+            self.ticks = 0;
+            self.groups.tell(&mut self.host);
         }
-        inbox.is_woken = false;
-        (std::mem::take(&mut inbox.questions), inbox.is_closing)
+        shared.is_old_image.store(self.host.refused().is_some(), Ordering::Release);
+        shared.is_stalled.store(self.host.is_stalled(), Ordering::Relaxed);
+        if self.host.has_failed() && !shared.has_failed.swap(true, Ordering::AcqRel) {
+            tracing::error!("the log of this node failed: its members take part in nothing");
+            shared.wake();
+        }
     }
 
     fn take(&mut self, question: Question) {
