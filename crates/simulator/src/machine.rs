@@ -232,6 +232,7 @@ impl Machine {
             log_bytes_kept: 24 * 1024,
             log_bytes_max: 40 * 1024,
             chunk_bytes: 200,
+            staged_sync_bytes: 1_000,
             compare_step: 16,
             silent_s: 12,
             known_by_all_step: 40,

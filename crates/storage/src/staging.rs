@@ -34,6 +34,8 @@ pub struct Staging {
     file: Box<dyn LogFile>,
     offset: u64,
     count: u32,
+    /// Up to where it was synced.
+    synced: u64,
 }
 
 impl Staging {
@@ -44,7 +46,8 @@ impl Staging {
     ) -> io::Result<Staging> {
         let name = staged_name(head.set, replica, head.place.index);
         let file = disk.create(&name, 0)?;
-        let mut staging = Staging { disk: Arc::clone(disk), name, file, offset: 0, count: 0 };
+        let disk = Arc::clone(disk);
+        let mut staging = Staging { disk, name, file, offset: 0, count: 0, synced: 0 };
         staging.put(&head.to_bytes())?;
         Ok(staging)
     }
@@ -58,6 +61,18 @@ impl Staging {
         self.file.write_at(self.offset, &bytes)?;
         self.offset += bytes.len() as u64;
         self.count += 1;
+        Ok(())
+    }
+
+    /// So many bytes of it may be lost with the power, and have the last sync take long.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.offset - self.synced
+    }
+
+    /// What came so far lasts.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()?;
+        self.synced = self.offset;
         Ok(())
     }
 

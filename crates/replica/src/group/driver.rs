@@ -282,7 +282,7 @@ impl Groups {
     /// Another node said something. It waits until somebody calls [`Groups::attend`].
     pub fn receive(&self, from: NodeId, messages: Vec<NodeMessage>) {
         // Whoever sent it sends it again.
-        let _ = self.put(Question::Receive { from, messages });
+        drop(self.put(Question::Receive { from, messages }));
     }
 
     /// Sees to what was received and asked, unless somebody does just now: that one, or the thread behind it, sees to this as well. The
@@ -293,7 +293,7 @@ impl Groups {
         }
         // Who has it looks again when it gave it back.
         let Some(mut driver) = self.0.driver.try_lock() else { return };
-        if let Some(driver) = driver.as_mut() {
+        if let Some(driver) = driver.as_mut().filter(|_| !self.has_failed()) {
             driver.pass(false);
         }
         drop(driver);
@@ -508,10 +508,11 @@ impl Shared {
                 // After a pause time goes on from here: the ticks that were missed say nothing of the others.
                 next_tick_ms = now_ms + TICK_MS;
             }
-            if let Some(driver) = self.driver.lock().as_mut() {
+            let has_failed = || self.has_failed.load(Ordering::Acquire);
+            if let Some(driver) = self.driver.lock().as_mut().filter(|_| !has_failed()) {
                 driver.pass(is_tick);
             }
-            if is_closing || self.has_failed.load(Ordering::Acquire) {
+            if is_closing || has_failed() {
                 break;
             }
         }
@@ -568,6 +569,18 @@ impl Shared {
     }
 }
 
+/// Says that the members failed if whoever drives them panics: nobody goes on with what is left.
+struct FailDart<'s>(&'s Shared);
+
+impl Drop for FailDart<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.has_failed.store(true, Ordering::Release);
+            self.0.wake();
+        }
+    }
+}
+
 /// What it takes to drive the members.
 pub struct Driver {
     host: Host,
@@ -615,6 +628,7 @@ impl Driver {
     /// One turn: what was asked, what follows from it, and who hears of it.
     fn pass(&mut self, is_tick: bool) {
         let shared = Arc::clone(&self.groups.0);
+        let _dart = FailDart(&shared);
         self.host.set_now((shared.clock)());
         // Taken by who drives, so that nothing overtakes what was asked before.
         let questions = std::mem::take(&mut shared.inbox.lock().questions);

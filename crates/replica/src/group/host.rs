@@ -4,6 +4,7 @@
 mod alive;
 mod batches;
 mod grants;
+mod incoming;
 mod intents;
 mod keeping;
 mod members;
@@ -119,6 +120,8 @@ pub struct HostOptions {
     pub log_bytes_max: u64,
     /// Rows are handed over in chunks of about so many bytes.
     pub chunk_bytes: usize,
+    /// What comes of an image is synced after so many bytes.
+    pub staged_sync_bytes: u64,
     /// Members compare what they applied every so many entries.
     pub compare_step: u64,
     /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then. What members
@@ -136,6 +139,7 @@ impl Default for HostOptions {
             alive_ms: 1_500,
             log_bytes_max: 1024 * 1024 * 1024,
             chunk_bytes: 512 * 1024,
+            staged_sync_bytes: 16 * 1024 * 1024,
             compare_step: 1024,
             silent_s: 300,
         }
@@ -606,6 +610,7 @@ impl Host {
         self.catch_up_behind_images();
         loop {
             self.take_persisted();
+            self.take_synced();
             self.take_installed();
             self.release_held();
             self.send_answers();

@@ -14,23 +14,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use storage::broken::{Rule, breaks};
-use storage::{Configuration, EntryPlace, ImageHead, Position, SetImage, Staging, TreeError};
+use storage::{Configuration, EntryPlace, ImageHead, Position, SetImage, TreeError};
 use types::{NodeId, ReplicaId, RingRange, SetId, TableId};
 
+use super::incoming::{Receiving, Synced};
 use super::{Host, Input, NodeMessage};
-use crate::group::member::{CommittedEntries, StagedPlace};
+use crate::group::member::CommittedEntries;
 use crate::group::transfer::{Taken, TransferMessage};
 
 /// A node hands over so many images at once, and takes so many.
-const TRANSFERS_MAX: usize = 4;
+pub(super) const TRANSFERS_MAX: usize = 4;
 /// After so many milliseconds without an answer something is said again.
 const AGAIN_MS: u64 = 400;
 /// After a transfer that came to nothing the next one to the same member begins so many milliseconds later.
 const PAUSE_MS: u64 = 500;
 /// After so many milliseconds without any progress a transfer is given up.
-const GIVEN_UP_MS: u64 = 5_000;
+pub(super) const GIVEN_UP_MS: u64 = 5_000;
 /// So many chunks of an image are on their way at once. The queue for bulk holds as many of all images.
-const CHUNKS_MAX: usize = 4;
+pub(super) const CHUNKS_MAX: usize = 4;
 /// So many entries that waited for images are applied in one turn of the node.
 const HELD_APPLIED_PER_TURN: usize = 1024;
 /// A log that is so many times longer than it should be does not wait for a transfer.
@@ -59,18 +60,6 @@ struct Sending {
     progress_ms: u64,
 }
 
-/// An image on its way in.
-struct Receiving {
-    number: u64,
-    from: NodeId,
-    member: ReplicaId,
-    head: ImageHead,
-    /// None when all of it is here.
-    staging: Option<Staging>,
-    count: u32,
-    heard_ms: u64,
-}
-
 /// A member goes on behind an image when the log says so for sure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Installing {
@@ -89,7 +78,13 @@ type Installed = (Installing, Result<(), TreeError>);
 pub(super) struct Transfers {
     next: u64,
     sending: BTreeMap<(SetId, ReplicaId), Sending>,
-    receiving: BTreeMap<SetId, Receiving>,
+    pub(super) receiving: BTreeMap<SetId, Receiving>,
+    /// Sets whose files are being synced, and those that were.
+    pub(super) syncing: BTreeSet<SetId>,
+    pub(super) synced: Arc<Mutex<Vec<Synced>>>,
+    /// Files that were synced do not come back yet.
+    #[cfg(test)]
+    pub(super) is_slow_to_sync: bool,
     /// When the next image may be begun for a member.
     paused: BTreeMap<(SetId, ReplicaId), u64>,
     pub(super) installing: Vec<Installing>,
@@ -225,21 +220,7 @@ impl Host {
     /// The connection to a node broke: what was on its way is lost.
     pub(super) fn break_transfers(&mut self, node: NodeId) {
         self.drop_sending(|_, sending| sending.node == node);
-        let from_node =
-            |receiving: &Receiving| receiving.from == node && receiving.staging.is_some();
-        self.drop_receiving(|_, receiving| from_node(receiving));
-    }
-
-    fn drop_receiving(&mut self, is_over: impl Fn(SetId, &Receiving) -> bool) {
-        let over = self.transfers.receiving.iter().filter(|(set, it)| is_over(**set, it));
-        for set in over.map(|(set, _)| *set).collect::<Vec<_>>() {
-            let Some(receiving) = self.transfers.receiving.remove(&set) else { continue };
-            self.core.tell(set, |member| member.set_staged(None));
-            match receiving.staging {
-                Some(staging) => staging.give_up(),
-                None => self.storage.unstage(set, receiving.member, receiving.head.place.index),
-            }
-        }
+        self.drop_receiving(|_, receiving| receiving.from == node && !receiving.is_whole());
     }
 
     /// A set has no member here any more.
@@ -300,22 +281,6 @@ impl Host {
         self.tick_receiving();
     }
 
-    /// Images that nobody sends any more go, and those that consensus went past.
-    fn tick_receiving(&mut self) {
-        let now_ms = self.now.ms;
-        let mut over = Vec::new();
-        for (set, receiving) in &self.transfers.receiving {
-            let is_installing = self.core.ask(*set, |member| member.installing()).is_some();
-            let is_late = receiving.heard_ms + 2 * GIVEN_UP_MS <= now_ms;
-            let commit = self.core.status_of(*set).map_or(u64::MAX, |status| status.commit);
-            let is_past = commit >= receiving.head.place.index;
-            if !is_installing && (is_late || is_past) {
-                over.push(*set);
-            }
-        }
-        self.drop_receiving(|set, _| over.contains(&set));
-    }
-
     /// Another node said something about an image.
     pub(super) fn receive_transfer(&mut self, from: NodeId, message: TransferMessage) {
         match message {
@@ -332,10 +297,11 @@ impl Host {
                 let Some(member) = self.core.replica(set) else { return };
                 let is_whole = crc32fast::hash(&bytes) == sum;
                 if is_whole
-                    && let Some(taken) = self.take_chunk(number, set, sequence, &bytes, is_last)
+                    && let Some(taken) = self.take_chunk(number, set, sequence, (bytes, is_last))
                 {
                     self.answer_transfer(from, number, set, member, taken);
                 }
+                self.take_synced();
             }
             TransferMessage::Answer { number, set, member, taken } => {
                 self.take_transfer_answer(from, number, (set, member), taken);
@@ -343,7 +309,7 @@ impl Host {
         }
     }
 
-    fn answer_transfer(
+    pub(super) fn answer_transfer(
         &mut self,
         node: NodeId,
         number: u64,
@@ -355,51 +321,8 @@ impl Host {
         self.outbox.push((node, NodeMessage::Transfer(answer)));
     }
 
-    fn take_offer(&mut self, from: NodeId, number: u64, to: ReplicaId, head: ImageHead) -> Taken {
-        let set = head.set;
-        if let Some(known) = self.transfers.receiving.get(&set)
-            && known.number == number
-        {
-            return if known.staging.is_some() { Taken::Chunks(known.count) } else { Taken::Whole };
-        }
-        let status = self.core.status_of(set);
-        let is_for_it = self.core.replica(set) == Some(to);
-        // The leader does not know how far the member is, because its answer was lost. Nothing is taken: it is told when it says to go on
-        // behind the image.
-        if is_for_it && self.has_gone_past(set, head.place) {
-            return Taken::Whole;
-        }
-        let is_wanted = is_for_it
-            && status.is_some_and(|status| status.commit < head.place.index)
-            && self.core.ask(set, |member| member.installing()).is_none()
-            && !self.is_installing(set);
-        // Of a member that was here before, trees may hold more than a new leader has applied.
-        let is_old = self.storage.applied_in_trees(set) > head.place.index;
-        if !is_wanted || is_old || self.is_held_by_another(set, &head) {
-            return Taken::Refused;
-        }
-        self.drop_receiving(|known, _| known == set);
-        let coming = self.transfers.receiving.values().filter(|it| it.staging.is_some()).count();
-        if coming >= TRANSFERS_MAX {
-            return Taken::Refused;
-        }
-        match self.storage.stage(to, &head) {
-            Ok(staging) => {
-                let (staging, heard_ms) = (Some(staging), self.now.ms);
-                let receiving =
-                    Receiving { number, from, member: to, head, staging, count: 0, heard_ms };
-                self.transfers.receiving.insert(set, receiving);
-                Taken::Chunks(0)
-            }
-            Err(error) => {
-                tracing::warn!(set = set.0, %error, "no room for the rows of a set");
-                Taken::Refused
-            }
-        }
-    }
-
     /// Whether a part of what is offered belongs to another set that has a member here.
-    fn is_held_by_another(&self, set: SetId, head: &ImageHead) -> bool {
+    pub(super) fn is_held_by_another(&self, set: SetId, head: &ImageHead) -> bool {
         if breaks(Rule::IngestOverLiveRange) {
             return false;
         }
@@ -414,43 +337,6 @@ impl Host {
                     && head.tables().any(|table| tables.contains(&table))
             }
         })
-    }
-
-    fn take_chunk(
-        &mut self,
-        number: u64,
-        set: SetId,
-        sequence: u32,
-        bytes: &Bytes,
-        is_last: bool,
-    ) -> Option<Taken> {
-        let now_ms = self.now.ms;
-        let receiving = self.transfers.receiving.get_mut(&set);
-        let Some(receiving) = receiving.filter(|receiving| receiving.number == number) else {
-            return Some(Taken::Refused);
-        };
-        receiving.heard_ms = now_ms;
-        let Some(staging) = receiving.staging.as_mut() else { return Some(Taken::Whole) };
-        if sequence != receiving.count {
-            return (sequence < receiving.count).then_some(Taken::Chunks(receiving.count));
-        }
-        let mut kept = if bytes.is_empty() { Ok(()) } else { staging.put(bytes) };
-        receiving.count += 1;
-        if kept.is_ok() && is_last {
-            kept = receiving.staging.take().map_or(Ok(()), Staging::finish);
-        }
-        if let Err(error) = kept {
-            tracing::warn!(set = set.0, %error, "the rows of a set cannot be kept");
-            self.drop_receiving(|known, _| known == set);
-            return Some(Taken::Refused);
-        }
-        if !is_last {
-            return Some(Taken::Chunks(receiving.count));
-        }
-        let ImageHead { place, now_s, range, .. } = receiving.head;
-        let staged = StagedPlace { place, now_s, range };
-        self.core.tell(set, |member| member.set_staged(Some(staged)));
-        Some(Taken::Whole)
     }
 
     fn take_transfer_answer(
@@ -512,7 +398,7 @@ impl Host {
     }
 
     /// Whether the member of a set has all that an image up to an entry could bring. One that is frozen says nothing of itself.
-    fn has_gone_past(&self, set: SetId, place: EntryPlace) -> bool {
+    pub(super) fn has_gone_past(&self, set: SetId, place: EntryPlace) -> bool {
         self.core.ask(set, |member| Some(member.has_committed(place))).unwrap_or(false)
     }
 
@@ -520,7 +406,7 @@ impl Host {
     /// leader is told.
     pub(super) fn holds_image(&mut self, from: NodeId, set: SetId, place: EntryPlace) -> bool {
         let receiving = self.transfers.receiving.get(&set);
-        let is_here = receiving.is_some_and(|it| it.staging.is_none() && it.head.place == place);
+        let is_here = receiving.is_some_and(|it| it.is_whole() && it.head.place == place);
         let has_gone_past = self.has_gone_past(set, place);
         let may_hear = has_gone_past || is_here && self.is_free_to_install(set);
         if !may_hear && let Some(member) = self.core.replica(set) {

@@ -2,6 +2,7 @@
 
 use storage::GroupEntry;
 
+use super::super::transfers::CHUNKS_MAX;
 use super::broken::needs;
 use super::*;
 
@@ -136,6 +137,52 @@ fn a_member_that_has_an_image_says_so() {
     fleet.add(leader, SET, key, 1);
     fleet.tick(4);
     assert_eq!(fleet.read(late, SET, key), Some(26), "and goes on");
+}
+
+/// A disk takes long to sync what came: what comes meanwhile waits, and is not more than may be on its way. Nothing of an image that
+/// was given up meanwhile stands in the way of the next one.
+#[test]
+fn what_comes_while_an_image_is_synced_waits_and_is_bounded() {
+    for breaks in [false, true] {
+        let options = HostOptions {
+            log_bytes_kept: 1,
+            log_bytes_max: 1,
+            chunk_bytes: 1,
+            staged_sync_bytes: 1,
+            ..HostOptions::default()
+        };
+        let mut fleet = Fleet::with(3, options);
+        fleet.begin(SET, 3);
+        fleet.tick(20);
+        let leader = fleet.leader(SET).unwrap();
+        let late = NodeId(leader.0 % 3 + 1);
+        fleet.stop(late);
+        for key in 1..=20 {
+            fleet.add(leader, SET, key, 1);
+        }
+        for node in fleet.nodes().into_iter().filter(|node| *node != late) {
+            fleet.storage(node).flush(None).unwrap();
+        }
+        fleet.tick(4);
+        fleet.start(late);
+        fleet.host(late).transfers.is_slow_to_sync = true;
+        fleet.tick(20);
+        let held = |fleet: &mut Fleet| fleet.host(late).transfers.receiving[&SET].held.len();
+        assert_eq!(held(&mut fleet), CHUNKS_MAX, "as many as may be on their way");
+        if breaks {
+            fleet.host(late).link_broke(leader);
+            fleet.tick(20);
+            assert!(!fleet.host(late).transfers.receiving.contains_key(&SET), "none is taken");
+        }
+        assert_eq!(fleet.host(late).transfers.installed, 0);
+        fleet.host(late).transfers.is_slow_to_sync = false;
+        fleet.tick(200);
+        assert_eq!(fleet.host(late).transfers.installed, 1, "it got the rows");
+        assert!(fleet.host(late).transfers.syncing.is_empty());
+        for key in 1..=20 {
+            assert_eq!(fleet.read(late, SET, key), Some(1));
+        }
+    }
 }
 
 impl Fleet {
