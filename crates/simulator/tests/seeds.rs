@@ -128,7 +128,7 @@ fn broken_rules_are_found() {
         (Rule::ForgetBatchesInTransfer, 4),
         (Rule::ForgetPartsAtOnce, 123),
         (Rule::TimeBatchesByClock, 69),
-        (Rule::ReadUnapplied, 709),
+        (Rule::ReadUnapplied, 2444),
         (Rule::ForgetIdsInSplit, 127),
         (Rule::LetListsMix, 14),
     ];

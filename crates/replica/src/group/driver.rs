@@ -9,6 +9,7 @@ mod orders;
 mod traced;
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -510,7 +511,8 @@ impl Shared {
             }
             let has_failed = || self.has_failed.load(Ordering::Acquire);
             if let Some(driver) = self.driver.lock().as_mut().filter(|_| !has_failed()) {
-                driver.pass(is_tick);
+                // A panic is told by its hook and noted by [`FailDart`]; who waits for an answer gets one below.
+                let _ = catch_unwind(AssertUnwindSafe(|| driver.pass(is_tick)));
             }
             if is_closing || has_failed() {
                 break;
@@ -569,7 +571,7 @@ impl Shared {
     }
 }
 
-/// Says that the members failed if whoever drives them panics: nobody goes on with what is left.
+/// Says that the members failed if whoever drives them panics: nobody goes on with what is left, and the thread ends.
 struct FailDart<'s>(&'s Shared);
 
 impl Drop for FailDart<'_> {

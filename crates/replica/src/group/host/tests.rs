@@ -3,6 +3,7 @@
 
 mod batches;
 mod broken;
+mod driving;
 mod members;
 mod splits;
 mod transfers;
