@@ -1,6 +1,6 @@
 //! Whoever drives the members of a node.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 
 use super::*;
 use crate::group::{Clock, Groups, Transport};
@@ -28,7 +28,7 @@ fn nobody_goes_on_with_members_after_a_panic() {
     groups.confirm(SET, Box::new(|_| panic!("on purpose")));
     groups.close();
     assert!(groups.has_failed());
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(1);
     groups.confirm(SET, Box::new(move |is_confirmed| sender.send(is_confirmed).unwrap()));
     assert_eq!(receiver.recv(), Ok(false), "and who asks is answered");
 }
