@@ -157,6 +157,8 @@ pub struct Shared<J> {
     /// Told with `progress`, for appenders that do not wait on a thread.
     pub room: Notify,
     pub synced: AtomicU64,
+    /// Where the log ended when it was opened.
+    opened: Position,
     /// The latest second of an entry. Changes under the lock.
     now_s: AtomicU32,
     pub failed: OnceLock<Arc<str>>,
@@ -303,6 +305,7 @@ impl<J: Send + 'static> Log<J> {
             spare_wanted: Condvar::new(),
             room: Notify::new(),
             synced: AtomicU64::new(recovered.end),
+            opened: recovered.end,
             now_s: AtomicU32::new(recovered.now_s),
             failed: OnceLock::new(),
             sync_times: Timings::default(),
@@ -488,6 +491,11 @@ impl<J: Send + 'static> Log<J> {
     /// Up to where the log is durable.
     pub fn synced(&self) -> Position {
         self.shared.synced.load(Ordering::Acquire)
+    }
+
+    /// Where it ended when it was opened, before anything was written to it.
+    pub fn opened(&self) -> Position {
+        self.shared.opened
     }
 
     /// Waits until everything that was appended is durable and handed over.

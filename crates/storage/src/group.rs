@@ -154,6 +154,11 @@ impl Storage {
         self.log.synced()
     }
 
+    /// Where the log of this node ended when it was opened, before anything was written to it.
+    pub fn opened_position(&self) -> Position {
+        self.log.opened()
+    }
+
     /// A member begins on this node. Durable with what is awaited next. Returns where the log says so; [`CommitError::Moved`] if this node
     /// had the set alone before.
     pub fn begin_group(&self, state: &GroupState) -> Result<Position, CommitError> {

@@ -124,7 +124,7 @@ async fn a_full_lane_leaves_the_others_their_room() {
 
 #[test]
 fn what_a_node_says_of_itself_is_never_behind_requests() {
-    assert_eq!(Lane::of(&NodeMessage::Standing { synced: 1 }), Lane::ALL[0]);
+    assert_eq!(Lane::of(&NodeMessage::Standing { synced: 1, start: None }), Lane::ALL[0]);
     assert_eq!(Lane::of(&ping(1)), Lane::ALL[0]);
     assert_eq!(Lane::of(&request(1, 1)), Lane::ALL[1]);
     assert_eq!(Lane::of(&chunk(1)), Lane::ALL[2]);

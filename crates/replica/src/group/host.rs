@@ -49,7 +49,7 @@ use intents::Intents;
 use reads::Confirmed;
 pub use reads::{Places, ServedRead};
 pub(crate) use said::BEATS_MAX;
-pub use said::{NodeMessage, ProposalAnswer};
+pub use said::{NodeMessage, ProposalAnswer, Start};
 use splits::Splits;
 pub use splits::{OnSplit, SplitOff};
 use sums::{Comparison, KIND_COMPARE, compared_at, compares_itself};
@@ -93,13 +93,15 @@ struct Peer {
     shown: u64,
     /// What its log holds on its disk, the most that it ever said.
     synced: u64,
+    /// Which start of the node said so; not known of what was kept over a restart of this one.
+    run: Option<u64>,
     /// Since its connection was made it said so, and it was no less than before.
     is_admitted: bool,
 }
 
 impl Peer {
     fn new(heard_ms: u64) -> Peer {
-        Peer { heard_ms, clock_offset_us: None, shown: 0, synced: 0, is_admitted: false }
+        Peer { heard_ms, clock_offset_us: None, shown: 0, synced: 0, run: None, is_admitted: false }
     }
 }
 
@@ -427,15 +429,8 @@ impl Host {
             return;
         }
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        if let NodeMessage::Standing { synced } = message {
-            // The first over a connection decides.
-            peer.is_admitted |= synced >= peer.synced || breaks(Rule::TrustOldImage);
-            peer.synced = peer.synced.max(synced);
-            if !peer.is_admitted {
-                let synced = peer.synced;
-                self.outbox.push((from, NodeMessage::Refused { synced }));
-            }
-            return;
+        if let NodeMessage::Standing { synced, start } = message {
+            return self.hear_standing(from, synced, start);
         }
         if let NodeMessage::Refused { synced } = message {
             tracing::error!(%from, synced, "the disk of this node is an old image: nobody listens");

@@ -51,7 +51,7 @@ pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocument
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
 pub use host::{
     HeldRanges, Host, HostOptions, Knows, NodeMessage, Now, OnNote, OnSplit, Places,
-    ProposalAnswer, RingMap, ServedRead, SetRanges, SplitOff, Wanted, WantedMembers,
+    ProposalAnswer, RingMap, ServedRead, SetRanges, SplitOff, Start, Wanted, WantedMembers,
 };
 pub use leases::Leases;
 pub use member::{Answer, CommittedEntries, MemberStatus, Role, Settings, Ticket};

@@ -12,7 +12,7 @@ use types::travel::{
 };
 use types::{NodeId, ReplicaId, RingToken, SetId};
 
-use super::host::{BEATS_MAX, NodeMessage, ProposalAnswer};
+use super::host::{BEATS_MAX, NodeMessage, ProposalAnswer, Start};
 use super::load::{BudgetMessage, TrafficMessage};
 use super::reads::{Looked, RowsAnswer};
 use super::rests::Beat;
@@ -48,10 +48,11 @@ const KIND_RELAY: u8 = 21;
 pub(super) const KIND_LOOK: u8 = 22;
 pub(super) const KIND_SUM: u8 = 23;
 pub(super) const KIND_TRACED: u8 = 24;
+pub(super) const KIND_STANDING_OF_START: u8 = 25;
 
 /// The last kind of message that this version knows. Nodes tell each other when they connect (see `docs/formats/mesh.md`); one that is not known
 /// to the other is not sent, and one that is not known here is passed over.
-pub const KINDS_KNOWN: u8 = KIND_TRACED;
+pub const KINDS_KNOWN: u8 = KIND_STANDING_OF_START;
 /// What nodes know that tell nothing of it: what there was before they did. Some of them know notes, too; those send some.
 pub const KINDS_FIRST: u8 = KIND_ROWS;
 
@@ -79,7 +80,8 @@ impl NodeMessage {
             NodeMessage::Request { .. } => KIND_REQUEST,
             NodeMessage::Answer { .. } => KIND_ANSWER,
             NodeMessage::Ping { .. } => KIND_PING,
-            NodeMessage::Standing { .. } => KIND_STANDING,
+            NodeMessage::Standing { start: None, .. } => KIND_STANDING,
+            NodeMessage::Standing { start: Some(_), .. } => KIND_STANDING_OF_START,
             NodeMessage::Refused { .. } => KIND_REFUSED,
             NodeMessage::Gone { .. } => KIND_GONE,
             NodeMessage::StillMember { .. } => KIND_STILL_MEMBER,
@@ -132,9 +134,13 @@ impl NodeMessage {
                 out.extend_from_slice(&clock_us.to_be_bytes());
                 out.extend_from_slice(&shown.to_be_bytes());
             }
-            NodeMessage::Standing { synced } => {
-                out.push(KIND_STANDING);
+            NodeMessage::Standing { synced, start } => {
+                out.push(self.kind());
                 out.extend_from_slice(&synced.to_be_bytes());
+                if let Some(Start { run, opened }) = start {
+                    out.extend_from_slice(&run.to_be_bytes());
+                    out.extend_from_slice(&opened.to_be_bytes());
+                }
             }
             NodeMessage::Refused { synced } => {
                 out.push(KIND_REFUSED);
@@ -354,7 +360,12 @@ fn decode_about_origin(kind: u8, mut decoder: Decoder) -> Result<NodeMessage, Ma
 fn decode_about_members(kind: u8, mut decoder: Decoder) -> Result<NodeMessage, Malformed> {
     let number = |decoder: &mut Decoder| decoder.array().map(u64::from_be_bytes);
     let message = match kind {
-        KIND_STANDING => NodeMessage::Standing { synced: number(&mut decoder)? },
+        KIND_STANDING => NodeMessage::Standing { synced: number(&mut decoder)?, start: None },
+        KIND_STANDING_OF_START => {
+            let synced = number(&mut decoder)?;
+            let (run, opened) = (number(&mut decoder)?, number(&mut decoder)?);
+            NodeMessage::Standing { synced, start: Some(Start { run, opened }) }
+        }
         KIND_REFUSED => NodeMessage::Refused { synced: number(&mut decoder)? },
         KIND_GONE | KIND_STILL_MEMBER | KIND_FIRST_SUM | KIND_SUM | KIND_DIFFERS => {
             let set = SetId(decoder.u32()?);

@@ -14,7 +14,9 @@ use types::{
 use units::grants::{Grant, Report};
 
 use super::load::{BudgetMessage, Counted, Heat, KeyLoad, TrafficMessage};
-use super::{Beat, KINDS_KNOWN, Looked, NodeMessage, PeerMessage, ProposalAnswer, RowsAnswer};
+use super::{
+    Beat, KINDS_KNOWN, Looked, NodeMessage, PeerMessage, ProposalAnswer, RowsAnswer, Start,
+};
 use crate::witness::TraceContext;
 
 fn any_bytes() -> impl Strategy<Value = Bytes> {
@@ -204,6 +206,10 @@ fn message() -> impl Strategy<Value = NodeMessage> {
         }),
         (any::<i64>(), any::<u64>())
             .prop_map(|(clock_us, shown)| NodeMessage::Ping { clock_us, shown }),
+        (any::<u64>(), prop::option::of(any::<(u64, u64)>())).prop_map(|(synced, start)| {
+            let start = start.map(|(run, opened)| Start { run, opened });
+            NodeMessage::Standing { synced, start }
+        }),
         load(),
     ]
 }

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::*;
+use crate::group::node_wire::KIND_STANDING_OF_START;
 
 impl Host {
     /// The nodes of a set's members count as alive until they were silent for a while.
@@ -51,9 +52,35 @@ impl Host {
 
     /// Says to a node, or to all, up to where the log is on the disk.
     pub(super) fn tell_standing(&mut self, node: Option<NodeId>) {
-        let standing = NodeMessage::Standing { synced: self.storage.synced_position() };
-        let nodes = self.peers.keys().filter(|known| node.is_none_or(|node| node == **known));
-        self.outbox.extend(nodes.map(|node| (*node, standing.clone())));
+        let synced = self.storage.synced_position();
+        let start = Start { run: self.options.seed, opened: self.storage.opened_position() };
+        let told = self.peers.keys().filter(|known| node.is_none_or(|node| node == **known));
+        let nodes: SmallVec<[NodeId; 16]> = told.copied().collect();
+        for node in nodes {
+            let start = self.knows(node, KIND_STANDING_OF_START).then_some(start);
+            self.outbox.push((node, NodeMessage::Standing { synced, start }));
+        }
+    }
+
+    /// Another node said how far its log is. The first time over a connection this decides whether it is listened to.
+    pub(super) fn hear_standing(&mut self, from: NodeId, synced: u64, start: Option<Start>) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if !peer.is_admitted {
+            // What it wrote since it was started says nothing of what it held before.
+            let held = match start {
+                Some(start) if peer.run.is_some_and(|run| run != start.run) => start.opened,
+                _ => synced,
+            };
+            peer.is_admitted = held >= peer.synced || breaks(Rule::TrustOldImage);
+            if peer.is_admitted {
+                peer.run = start.map(|start| start.run).or(peer.run);
+            } else {
+                let synced = peer.synced;
+                self.outbox.push((from, NodeMessage::Refused { synced }));
+                return;
+            }
+        }
+        peer.synced = peer.synced.max(synced);
     }
 
     /// The most that another node said its log holds on its disk.

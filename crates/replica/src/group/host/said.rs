@@ -26,6 +26,15 @@ pub enum ProposalAnswer {
     Moved(SetId),
 }
 
+/// A start of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// What it drew; another one at each start.
+    pub run: u64,
+    /// Where its log ended before it wrote anything to it, in bytes since the log began.
+    pub opened: u64,
+}
+
 /// A message has at most so many beats; more make several.
 pub(crate) const BEATS_MAX: usize = 16_384;
 
@@ -107,6 +116,8 @@ pub enum NodeMessage {
     Standing {
         /// In bytes since the node's log began.
         synced: u64,
+        /// When the node was started; not told to nodes that do not know of it.
+        start: Option<Start>,
     },
     /// The other node is not listened to: it came back with an old image of its disk.
     Refused {

@@ -355,7 +355,7 @@ impl Fleet {
     /// Such a node is connected, and its log holds so much.
     fn connect(&mut self, node: NodeId, from: NodeId, synced: u64) {
         self.host(node).link_broke(from);
-        self.hear(node, from, NodeMessage::Standing { synced });
+        self.hear(node, from, NodeMessage::Standing { synced, start: None });
         let ping = NodeMessage::Ping { clock_us: self.now().clock_us, shown: 1 };
         self.hear(node, from, ping);
     }

@@ -68,6 +68,33 @@ fn a_node_with_an_old_image_of_its_disk_is_refused_and_not_listened_to() {
     needs(Rule::TrustOldImage, an_old_image_is_not_listened_to);
 }
 
+/// It wrote more since it was started than what its image lacks: what counts is where its log ended when it was opened.
+fn an_old_image_that_was_written_to_is_not_listened_to() -> bool {
+    let mut fleet = one_of_three();
+    let mut come = |run, opened, synced| {
+        fleet.host(HERE).link_broke(PEERS[0]);
+        fleet.said.clear();
+        let start = Some(Start { run, opened });
+        fleet.hear(HERE, PEERS[0], NodeMessage::Standing { synced, start });
+        let is_refused = |(_, to, it): &(NodeId, NodeId, NodeMessage)| {
+            *to == PEERS[0] && matches!(it, NodeMessage::Refused { .. })
+        };
+        fleet.said.iter().any(is_refused)
+    };
+    assert!(!come(1, 20, 120), "what was known of it before came from another version");
+    assert!(!come(1, 20, 130), "its connection broke, and it went on");
+    assert!(!come(2, 130, 140), "it was started again, and has everything");
+    assert!(!come(2, 130, 150), "its connection broke again");
+    let is_refused = come(3, 149, 500);
+    assert_eq!(come(3, 149, 600), is_refused, "it does not get better by what it writes");
+    is_refused && !asks_for_vote(&mut fleet, PEERS[0], 5)
+}
+
+#[test]
+fn a_node_with_an_old_image_that_wrote_since_is_refused_too() {
+    needs(Rule::TrustOldImage, an_old_image_that_was_written_to_is_not_listened_to);
+}
+
 /// A member that was taken away would vote as if it had promised nothing.
 fn no_member_is_made_by_a_vote_request() -> bool {
     let mut fleet = one_of_three();
