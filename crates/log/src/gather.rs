@@ -438,6 +438,11 @@ impl<J: Send + 'static> Log<J> {
         }
     }
 
+    /// Has the log's own thread write what was appended.
+    pub fn wake(&self) {
+        self.wake_writer(self.shared.gathering.lock());
+    }
+
     /// Waits until the log is durable up to a place.
     pub fn sync_through(&self, end: Position) -> Result<(), AppendError> {
         let shared = &self.shared;

@@ -151,8 +151,13 @@ impl<J: Send + 'static> Log<J> {
         }
     }
 
-    /// Has everything that was appended up to now written; `job` is handed over when it is durable.
-    pub fn await_durable(&self, job: impl FnOnce(Position) -> J) -> Result<(), AppendError> {
+    /// Has everything that was appended up to now written; `job` is handed over when it is durable. If it does not wake the writer, the
+    /// caller sees to it with [`Log::write_or_wake`] or [`Log::wake`].
+    pub fn await_durable(
+        &self,
+        wakes: bool,
+        job: impl FnOnce(Position) -> J,
+    ) -> Result<(), AppendError> {
         let mut gathering = self.make_room(0, crate::frame::MARK_BYTES, true)?;
         if gathering.marked_oldest.is_none() {
             let synced = self.shared.synced.load(Ordering::Acquire);
@@ -161,7 +166,9 @@ impl<J: Send + 'static> Log<J> {
         let end = gathering.next;
         let job = job(end);
         gathering.jobs.push(job);
-        self.wake_writer(gathering);
+        if wakes {
+            self.wake_writer(gathering);
+        }
         Ok(())
     }
 

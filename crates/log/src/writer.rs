@@ -27,6 +27,8 @@ const SHORTAGE_RETRY: Duration = Duration::from_millis(500);
 const IDLE_ROUNDS_MAX: u32 = 100;
 /// So few changes may be written by whoever appended them.
 const LONE_JOBS_MAX: usize = 4;
+/// And so few bytes.
+const LONE_BYTES_MAX: usize = 256 * 1024;
 /// Where a sync takes longer than this, about, whoever appended has others to serve meanwhile.
 const LONE_SYNC_MAX: Duration = Duration::from_micros(500);
 
@@ -235,6 +237,7 @@ impl<J: Send + 'static> Pen<J> {
             let mut gathering = pen.shared.gathering.lock();
             let is_lone = pen.shared.mode == CommitMode::Group
                 && matches!(gathering.jobs.len(), 1..=LONE_JOBS_MAX)
+                && gathering.buffered_bytes <= LONE_BYTES_MAX
                 && gathering.jobs.iter().all(|job| pen.is_quick(job))
                 && !gathering.is_interrupted()
                 && !gathering.is_abandoned;

@@ -580,7 +580,11 @@ impl DurableSink<Durable> for Appliers {
 
     fn is_quick(&self, job: &Durable) -> bool {
         // The others show maps to readers, and wait for the appliers; and so does whoever finds their queues full.
-        matches!(job, Durable::Change(_)) && self.through.is_idle()
+        match job {
+            Durable::Change(_) => self.through.is_idle(),
+            Durable::Awaited { .. } => true,
+            Durable::Time { .. } | Durable::Truncation(_) | Durable::Ends(_) => false,
+        }
     }
 
     fn on_failed(&mut self, jobs: Vec<Durable>, why: &Arc<str>) {

@@ -125,6 +125,9 @@ impl Groups {
     }
 }
 
+/// Told whether what was awaited is durable.
+pub type OnDurable = Box<dyn FnOnce(bool) + Send>;
+
 /// An entry of a set with several members that is committed.
 #[derive(Clone, Debug)]
 pub struct CommittedEntry {
@@ -240,10 +243,21 @@ impl Storage {
         Ok(self.log.append_group(set, append)?)
     }
 
-    /// Calls back when everything that was appended before is durable; with `false` if it never will be.
-    pub fn await_durable(&self, done: Box<dyn FnOnce(bool) + Send>) -> Result<(), CommitError> {
-        self.log.await_durable(|end| Durable::Awaited { end, done })?;
+    /// Calls back when everything that was appended before is durable; with `false` if it never will be. The callback waits for nobody.
+    pub fn await_durable(&self, done: OnDurable) -> Result<(), CommitError> {
+        self.log.await_durable(true, |end| Durable::Awaited { end, done })?;
         Ok(())
+    }
+
+    /// The same, but nothing is written before [`Storage::write_group`] or [`Storage::wake_log`] is called.
+    pub fn await_durable_later(&self, done: OnDurable) -> Result<(), CommitError> {
+        self.log.await_durable(false, |end| Durable::Awaited { end, done })?;
+        Ok(())
+    }
+
+    /// Has the log's own thread write what was appended.
+    pub fn wake_log(&self) {
+        self.log.wake();
     }
 
     /// What is known to be committed; kept with the next segment of the log.

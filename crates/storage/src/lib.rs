@@ -75,7 +75,7 @@ pub use commit::{AllDone, CommitResult, Committed};
 pub use data_dir::DataDir;
 pub use entry::{REPLICATION_KINDS_FROM, Request, RequestId, Split, Truncate, intended};
 pub use error::{Affected, CommitError, OpenError, ReadError, TreeError};
-pub use group::{CommittedEntry, Work};
+pub use group::{CommittedEntry, OnDurable, Work};
 pub use image::{ImageHead, SetImage};
 pub use index::build::IndexBuild;
 pub use index::check::IndexComparison;

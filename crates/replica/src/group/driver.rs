@@ -32,8 +32,8 @@ use crate::witness::TraceContext;
 
 use super::behind::Behind;
 use super::host::{
-    HeldRanges, Host, HostOptions, NodeMessage, Now, OnNote, OnSplit, Places, RingMap, ServedRead,
-    SetRanges, Wanted,
+    HeldRanges, Host, HostOptions, NodeMessage, Now, OnNote, OnSplit, Persisted, Places, RingMap,
+    ServedRead, SetRanges, Wanted,
 };
 use super::leases::Leases;
 use super::load::Traffic;
@@ -52,6 +52,10 @@ pub const TICK_MS: u64 = 50;
 const TELLING_TICKS: u64 = 4;
 /// So many questions may wait for the thread; more are refused, and messages of peers are lost, as they may be.
 const WAITING_MAX: usize = 65_536;
+/// Who attends to the members goes on so often with what its own writing had them do, then others do.
+const ATTENDED_ROUNDS_MAX: u32 = 3;
+/// So few entries are written by who attends: where there are more, others wait for it meanwhile.
+const ATTENDED_ENTRIES_MAX: usize = 4;
 /// While the log has no room it is tried again so often.
 const STALLED_WAIT: Duration = Duration::from_millis(5);
 /// A member that heard nothing of a leader for so long does not answer reads by itself (D13).
@@ -190,6 +194,7 @@ struct Shared {
     /// What the members hold.
     ranges: OnceLock<Arc<HeldRanges>>,
     behind: OnceLock<Behind>,
+    persisted: OnceLock<Persisted>,
     traced: Traced,
     /// Whose mailboxes got something; they are woken when a turn is over, once for all that they got.
     wakers: Mutex<Vec<Waker>>,
@@ -240,6 +245,7 @@ impl Groups {
             is_old_image: AtomicBool::new(false),
             ranges: OnceLock::new(),
             behind: OnceLock::new(),
+            persisted: OnceLock::new(),
             traced: Traced::default(),
             wakers: Mutex::default(),
             thread: Mutex::new(None),
@@ -255,6 +261,7 @@ impl Groups {
         let _ = shared.seats.set(host.seats().clone());
         let _ = shared.leases.set(host.core().leases().clone());
         let _ = shared.behind.set(host.behind().clone());
+        let _ = shared.persisted.set(host.persisted().clone());
         let groups = Groups(shared);
         groups.tell(&mut host);
         Ok((groups.clone(), Driver { host, groups, servants: None, ticks: 0 }))
@@ -287,20 +294,44 @@ impl Groups {
     }
 
     /// Sees to what was received and asked, unless somebody does just now: that one, or the thread behind it, sees to this as well. The
-    /// caller holds no lock that anything here could want.
+    /// caller holds no lock that anything here could want. Where the disk is quick and nobody else writes, it also has the log written and
+    /// sees to what follows from it: to wake two threads for that takes longer.
     pub fn attend(&self) {
         if self.0.inbox.lock().questions.is_empty() {
             return;
         }
-        // Who has it looks again when it gave it back.
-        let Some(mut driver) = self.0.driver.try_lock() else { return };
-        if let Some(driver) = driver.as_mut().filter(|_| !self.has_failed()) {
-            driver.pass(false);
-        }
-        drop(driver);
-        let inbox = self.0.inbox.lock();
-        if !inbox.questions.is_empty() || self.0.is_stalled.load(Ordering::Relaxed) {
-            self.0.ring(inbox);
+        let Some(persisted) = self.0.persisted.get() else { return };
+        for round in 0..ATTENDED_ROUNDS_MAX {
+            // Who has it looks again at what waits when it gave it back.
+            let Some(mut driver) = self.0.driver.try_lock() else {
+                if round > 0 {
+                    self.0.wake();
+                }
+                return;
+            };
+            let (mut unwritten, mut woken) = (0, 0);
+            if let Some(driver) = driver.as_mut().filter(|_| !self.has_failed()) {
+                woken = driver.pass(false);
+                unwritten = driver.host.take_unwritten();
+            }
+            drop(driver);
+            let inbox = self.0.inbox.lock();
+            if !inbox.questions.is_empty() || self.0.is_stalled.load(Ordering::Relaxed) {
+                self.0.ring(inbox);
+            } else {
+                drop(inbox);
+            }
+            if unwritten == 0 {
+                return;
+            }
+            // Who was answered may be the next that this very thread serves: that one does not wait for a sync which is not its own.
+            let is_waited_for = woken > 0 || unwritten > ATTENDED_ENTRIES_MAX;
+            if is_waited_for || round + 1 == ATTENDED_ROUNDS_MAX {
+                return self.0.storage.wake_log();
+            }
+            if !persisted.look_after(|| self.0.storage.write_group()) {
+                return;
+            }
         }
     }
 
@@ -513,6 +544,10 @@ impl Shared {
             if let Some(driver) = self.driver.lock().as_mut().filter(|_| !has_failed()) {
                 // A panic is told by its hook and noted by [`FailDart`]; who waits for an answer gets one below.
                 let _ = catch_unwind(AssertUnwindSafe(|| driver.pass(is_tick)));
+                // Ticks go on while the disk hangs.
+                if driver.host.take_unwritten() > 0 {
+                    self.storage.wake_log();
+                }
             }
             if is_closing || has_failed() {
                 break;
@@ -565,9 +600,12 @@ impl Shared {
         }
     }
 
-    fn wake_answered(&self) {
+    /// How many there were.
+    fn wake_answered(&self) -> usize {
         let wakers = std::mem::take(&mut *self.wakers.lock());
+        let count = wakers.len();
         wakers.into_iter().for_each(Waker::wake);
+        count
     }
 }
 
@@ -605,6 +643,7 @@ impl Driver {
         let shared = Arc::clone(&self.groups.0);
         let knowing = Arc::clone(&transport);
         self.host.set_knows(Box::new(move |node, kind| knowing.knows(node, kind)));
+        self.host.leave_writing_to_caller();
         let _ = shared.transport.set(transport);
         let answering = self.groups.clone();
         let tell: Tell = Arc::new(move |read, answer| {
@@ -627,8 +666,8 @@ impl Driver {
         Ok(())
     }
 
-    /// One turn: what was asked, what follows from it, and who hears of it.
-    fn pass(&mut self, is_tick: bool) {
+    /// One turn: what was asked, what follows from it, and who hears of it. How many were woken because they are answered.
+    fn pass(&mut self, is_tick: bool) -> usize {
         let shared = Arc::clone(&self.groups.0);
         let _dart = FailDart(&shared);
         self.host.set_now((shared.clock)());
@@ -647,7 +686,7 @@ impl Driver {
             let messages = shared.traced.look(messages, &**transport);
             transport.send_all(messages);
         }
-        shared.wake_answered();
+        let woken = shared.wake_answered();
         if let Some(servants) = &self.servants {
             for read in servants.take(self.host.take_reads()) {
                 self.groups.answer_rows(&read, RowsAnswer::Busy);
@@ -666,6 +705,7 @@ impl Driver {
             tracing::error!("the log of this node failed: its members take part in nothing");
             shared.wake();
         }
+        woken
     }
 
     fn take(&mut self, question: Question) {

@@ -8,6 +8,7 @@ mod incoming;
 mod intents;
 mod keeping;
 mod members;
+mod persisted;
 mod reads;
 mod said;
 mod splits;
@@ -46,6 +47,7 @@ use batches::Batches;
 pub use batches::{Knows, RingMap};
 use grants::Sharing;
 use intents::Intents;
+pub(super) use persisted::Persisted;
 use reads::Confirmed;
 pub use reads::{Places, ServedRead};
 pub(crate) use said::BEATS_MAX;
@@ -171,14 +173,6 @@ pub type OnNote = Box<dyn Fn(NodeId, Bytes) + Send>;
 /// Answers to requests that this node's members were asked for, by this node or another.
 type Answers = Arc<Mutex<Vec<(NodeId, u64, ProposalAnswer)>>>;
 
-/// Turns whose appends became durable, told by the log.
-#[derive(Default)]
-struct Persisted {
-    turns: Vec<u64>,
-    /// The log will not write any more.
-    has_failed: bool,
-}
-
 /// The members of a node with what surrounds them.
 pub struct Host {
     node: NodeId,
@@ -216,7 +210,10 @@ pub struct Host {
     inbox: VecDeque<Input>,
     asked: HashMap<Ticket, Asked, FixedState>,
     next_ticket: u64,
-    persisted: Arc<Mutex<Persisted>>,
+    persisted: Persisted,
+    /// See [`Host::leave_writing_to_caller`].
+    is_written_by_caller: bool,
+    unwritten: usize,
     wake: Arc<dyn Fn() + Send + Sync>,
     /// What the log had no room for, in order.
     stalled: VecDeque<(SetId, GroupAppend)>,
@@ -311,7 +308,9 @@ impl Host {
             inbox: VecDeque::new(),
             asked: HashMap::default(),
             next_ticket: 0,
-            persisted: Arc::default(),
+            persisted: Persisted::default(),
+            is_written_by_caller: false,
+            unwritten: 0,
             wake,
             stalled: VecDeque::new(),
             is_unawaited: false,

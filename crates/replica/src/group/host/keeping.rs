@@ -7,7 +7,7 @@ use storage::{CommitError, GroupAppend};
 use types::SetId;
 
 use super::transfers::Installing;
-use super::{Asked, Host, Input, ProposalAnswer};
+use super::{Asked, Host, Input, Persisted, ProposalAnswer};
 
 impl Host {
     /// Whether something waits until the log has room for it.
@@ -17,7 +17,7 @@ impl Host {
 
     /// Whether the log will not write any more: the node must stop.
     pub fn has_failed(&self) -> bool {
-        self.persisted.lock().has_failed || self.storage.poisoned().is_some()
+        self.persisted.has_failed() || self.storage.poisoned().is_some()
     }
 
     /// Nobody is answered any more, because the node stops.
@@ -109,6 +109,7 @@ impl Host {
             }
             match self.storage.append_group(set, append) {
                 Ok(slots) => {
+                    self.unwritten += slots.len().max(1);
                     if let Some(first) = append.entries.first() {
                         let first = first.index;
                         self.core.placed(set, first, &slots);
@@ -123,30 +124,46 @@ impl Host {
             }
         }
         if breaks(Rule::TellBeforeSync) && self.is_unawaited {
-            self.persisted.lock().turns.push(turn);
+            self.persisted.note(turn, true);
         }
         if self.is_unawaited {
-            let (persisted, wake) = (Arc::clone(&self.persisted), Arc::clone(&self.wake));
-            let awaited = self.storage.await_durable(Box::new(move |is_durable| {
-                let mut persisted = persisted.lock();
-                match is_durable {
-                    true => persisted.turns.push(turn),
-                    false => persisted.has_failed = true,
+            let (persisted, wake) = (self.persisted.clone(), Arc::clone(&self.wake));
+            let done = Box::new(move |is_durable| {
+                if !persisted.note(turn, is_durable) {
+                    wake();
                 }
-                drop(persisted);
-                wake();
-            }));
+            });
+            let awaited = match self.is_written_by_caller {
+                true => self.storage.await_durable_later(done),
+                false => self.storage.await_durable(done),
+            };
             match awaited {
-                Ok(()) => self.is_unawaited = false,
+                Ok(()) => {
+                    self.is_unawaited = false;
+                    self.unwritten = self.unwritten.max(1);
+                }
                 // Nothing is promised: a later turn waits for it.
                 Err(error) => tracing::debug!(%error, "the log takes nothing now"),
             }
         }
     }
 
+    /// From now on whoever has the host take a turn has the log written ([`Host::take_unwritten`]).
+    pub fn leave_writing_to_caller(&mut self) {
+        self.is_written_by_caller = true;
+    }
+
+    pub(in crate::group) fn persisted(&self) -> &Persisted {
+        &self.persisted
+    }
+
+    /// How much was appended that nobody writes yet, in entries.
+    pub fn take_unwritten(&mut self) -> usize {
+        std::mem::take(&mut self.unwritten)
+    }
+
     pub(super) fn take_persisted(&mut self) {
-        let turns = std::mem::take(&mut self.persisted.lock().turns);
-        if let Some(last) = turns.into_iter().max() {
+        if let Some(last) = self.persisted.take() {
             self.inbox.push_back(Input::Persisted(last));
             self.persisted_turn = self.persisted_turn.max(last);
             let said = self.unsaid.extract_if(.., |(turn, _)| *turn <= last);

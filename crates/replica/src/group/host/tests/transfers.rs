@@ -37,6 +37,34 @@ fn a_member_that_is_too_far_behind_gets_the_rows() {
     assert_eq!(fleet.read(late, SET, key), Some(26), "and goes on");
 }
 
+/// A leader whose node does not know yet that the set holds a table hands its rows over as well.
+#[test]
+fn rows_of_a_table_that_the_leader_does_not_know_are_handed_over_too() {
+    let options = HostOptions { log_bytes_kept: 1, log_bytes_max: 1, ..HostOptions::default() };
+    let mut fleet = Fleet::with(3, options);
+    for node in fleet.nodes() {
+        fleet.host(node).set_ranges(Box::new(|_| Some((vec![COUNTERS], RingRange::FULL))));
+    }
+    fleet.begin(SET, 3);
+    fleet.tick(20);
+    let leader = fleet.leader(SET).unwrap();
+    let late = NodeId(leader.0 % 3 + 1);
+    let (key, _) = two_keys();
+    fleet.stop(late);
+    for value in 1..=20 {
+        let request = fleet.request(vec![put(key, value, value)]);
+        assert!(fleet.ask(leader, SET, request).is_done());
+    }
+    for node in fleet.nodes().into_iter().filter(|node| *node != late) {
+        fleet.storage(node).flush(None).unwrap();
+    }
+    fleet.tick(4);
+    fleet.start(late);
+    fleet.tick(60);
+    assert_eq!(fleet.host(late).transfers.installed, 1, "it got the rows");
+    assert_eq!(fleet.read_of(late, SET, OTHERS, key), Some(20));
+}
+
 /// While the rows of another set are on their way into the trees, consensus does not hear of a second image: the log of all sets would wait.
 #[test]
 fn a_second_image_waits_and_keeps_nobody_waiting() {
