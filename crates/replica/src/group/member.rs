@@ -446,6 +446,11 @@ impl Member {
         if is_lone && !self.unpersisted.is_empty() {
             return;
         }
+        if !self.may_ask_for_votes() {
+            // Its time to do so does not come before it can.
+            let elapsed = self.raw.raft.election_elapsed;
+            self.raw.raft.election_elapsed = elapsed.min(self.timeout.saturating_sub(2));
+        }
         self.raw.tick();
         // A set that never had a leader does not wait for one: whoever made it wants to write.
         self.is_eager &= self.raw.raft.leader_id == 0;
@@ -453,7 +458,7 @@ impl Member {
         // What never had a leader promised nobody anything.
         let is_unled =
             self.raw.raft.leader_id == 0 && (is_new || self.is_eager && !self.is_promised());
-        if is_unled && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) {
+        if is_unled && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) && self.may_ask_for_votes() {
             let _ = self.raw.campaign();
         }
         self.set_timeout(true);
@@ -496,7 +501,8 @@ impl Member {
         }
         // Nor does one lead that waits for its rows.
         let is_told_to_lead = message.get_msg_type() == MessageType::MsgTimeoutNow;
-        if self.is_early_vote(&message) || is_told_to_lead && self.installing.is_some() {
+        let may_lead = self.installing.is_none() && self.may_ask_for_votes();
+        if self.is_early_vote(&message) || is_told_to_lead && !may_lead {
             return;
         }
         if message.get_msg_type() == MessageType::MsgReadIndex {
@@ -586,6 +592,7 @@ impl Member {
         }
         if let Some(number) = highest {
             self.raw.on_persist_ready(number);
+            self.image_persisted();
             self.set_timeout(false);
         }
     }

@@ -247,6 +247,17 @@ impl Member {
         self.reconfigure(wishes);
     }
 
+    /// The log says for sure that the member goes on behind its image: what is before that is nothing that the library looks at any more.
+    pub(super) fn image_persisted(&mut self) {
+        let log = &self.raw.raft.raft_log;
+        if let Some(place) = self.installing
+            && log.applied < place.index
+            && log.persisted >= place.index
+        {
+            self.raw.advance_apply_to(place.index);
+        }
+    }
+
     /// The image is in the trees.
     pub(crate) fn installed(&mut self, index: u64, wishes: &mut Wishes) {
         assert_eq!(self.installing.map(|place| place.index), Some(index), "one image at a time");
