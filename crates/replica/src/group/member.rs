@@ -94,6 +94,8 @@ pub enum Answer {
     NotLeader(Option<NodeId>),
     /// Nothing was done, nor will be: another leader's entry has the place of this proposal.
     Lost,
+    /// It may have been done, or be done: the place of this proposal is behind an image.
+    Unknown,
     /// Nothing was done: too much waits already.
     Busy,
     /// The member has applied everything that was committed when the read was asked for.

@@ -371,3 +371,31 @@ fn one_that_waits_for_its_rows_outlives_its_leader() {
     }]);
     assert_eq!(is_frozen(&core), None);
 }
+
+/// What it proposed while it led may have been done by those who handed it their rows: nobody is told that it never will be.
+#[test]
+fn what_an_image_took_the_place_of_is_not_called_lost() {
+    let (mut cluster, leader, others) = led(3);
+    cluster.propose(leader, 1, b"a");
+    cluster.cut_off = vec![leader];
+    cluster.propose(leader, 2, b"b");
+    let next = others[0];
+    let place = EntryPlace { index: 50, term: 8 };
+    let staged = StagedPlace { place, now_s: 100, range: RingRange::FULL };
+    cluster.core(leader).tell(SET, |member| member.set_staged(Some(staged)));
+    let go_on = message(MessageType::MsgSnapshot, 9, |it| {
+        it.set_snapshot(snapshot_of(place, &configuration(3)));
+    });
+    cluster.input(leader, said(leader, next, go_on));
+    cluster.input(leader, Input::Installed { set: SET, index: 50 });
+    let more = message(MessageType::MsgAppend, 9, |it| {
+        (it.index, it.log_term, it.commit) = (50, 8, 51);
+        it.set_entries(vec![entry(51, 9)].into());
+    });
+    cluster.input(leader, said(leader, next, more));
+    let status = cluster.core(leader).status_of(SET).unwrap();
+    assert_eq!((status.applied, status.frozen), (51, None));
+    let told: Vec<&(Ticket, Answer)> =
+        cluster.answers.iter().filter(|it| it.0 == Ticket(2)).collect();
+    assert!(!told.iter().any(|it| it.1 == Answer::Lost), "{told:?}");
+}
