@@ -1,6 +1,7 @@
 //! The log alone: what comes back after a stop of any kind.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Waker};
@@ -23,6 +24,7 @@ struct Durable(Arc<Mutex<(Vec<u64>, Vec<u64>)>>);
 
 impl DurableSink<u64> for Durable {
     fn on_durable(&mut self, jobs: Vec<u64>) {
+        assert!(!jobs.contains(&FATAL_JOB), "on purpose");
         self.0.lock().0.extend(jobs);
     }
 
@@ -37,6 +39,8 @@ impl DurableSink<u64> for Durable {
 
 /// Jobs from this number on keep whoever hands them over waiting.
 const SLOW_JOBS: u64 = 1_000_000;
+/// Whoever hands it over panics.
+const FATAL_JOB: u64 = 999_999;
 
 impl Durable {
     fn acknowledged(&self) -> Vec<u64> {
@@ -490,6 +494,25 @@ fn a_lone_writer_whose_sync_fails_is_told_and_is_the_last() {
     assert_eq!((durable.acknowledged(), durable.failed()), (vec![0], vec![1]));
     assert!(matches!(append_quietly(&log, 2), Err(AppendError::Failed(_))), "for good");
     log.close();
+}
+
+/// What it took is gone with it: behind that nothing is written, or it would not be found again.
+#[test]
+fn where_a_lone_writer_panics_nobody_writes_behind_it() {
+    let disk = SimDisk::default();
+    let options = LogOptions { driver: Driver::Steps, ..options(CommitMode::Group) };
+    let durable = Durable::default();
+    let (disk_of_log, sink) = (Arc::new(disk) as Arc<dyn Disk>, Box::new(durable.clone()));
+    let log = Log::start(disk_of_log, &options, &Recovered::default(), sink, steady()).unwrap();
+    append_quietly(&log, 1).unwrap();
+    log.write_or_wake();
+    append_quietly(&log, FATAL_JOB).unwrap();
+    catch_unwind(AssertUnwindSafe(|| log.write_or_wake())).unwrap_err();
+    append_quietly(&log, 2).unwrap();
+    log.write_or_wake();
+    while log.step() {}
+    assert_eq!((durable.acknowledged(), durable.failed()), (vec![1], vec![2]));
+    assert!(matches!(append_quietly(&log, 3), Err(AppendError::Failed(_))), "for good");
 }
 
 #[test]

@@ -93,6 +93,19 @@ pub(crate) struct Pen<J> {
 
 pub(crate) type SharedPen<J> = Arc<Mutex<Pen<J>>>;
 
+/// Fails the log if whoever writes by himself panics: what he took is gone with him, and the log's own thread would write behind it.
+struct FailDart<'s, J>(&'s Shared<J>);
+
+impl<J> Drop for FailDart<'_, J> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let why = || Arc::from("a bug: writing the log panicked");
+            self.0.gathering.lock().disk_failure.get_or_insert_with(why);
+            self.0.work.notify_one();
+        }
+    }
+}
+
 /// What there is to do.
 enum Next<J> {
     Group(Group<J>),
@@ -247,6 +260,8 @@ impl<J: Send + 'static> Pen<J> {
             // Under the same lock: nothing comes in between that is not quick.
             take_group(&pen.shared, &mut gathering, true)
         };
+        let shared = Arc::clone(&pen.shared);
+        let _dart = FailDart(&shared);
         // Where it failed, the log's own thread finds that out too.
         let _ = pen.write_group(group);
         true

@@ -225,6 +225,8 @@ async fn listen(
             Err(error) => return HearingError::Broke(error),
         }
         has_heard = true;
+        // Where the connection ends meanwhile, whoever tells that has what came seen to.
+        let mut is_unattended = false;
         loop {
             match reader.next_frame() {
                 Ok(None) => break,
@@ -232,8 +234,12 @@ async fn listen(
                     if !guard.deliver(messages) {
                         return HearingError::Broke(io::ErrorKind::ConnectionAborted.into());
                     }
+                    is_unattended = true;
                 }
                 Ok(Some(Frame::Probe(number))) => {
+                    if std::mem::take(&mut is_unattended) {
+                        guard.attend();
+                    }
                     let echo = echo_frame(number);
                     let echoing = async {
                         stream.write_all(&echo).await?;
@@ -250,6 +256,9 @@ async fn listen(
                 }
                 Err(error) => return HearingError::Malformed(error),
             }
+        }
+        if is_unattended {
+            guard.attend();
         }
     }
 }

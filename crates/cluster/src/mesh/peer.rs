@@ -302,9 +302,12 @@ impl HearingGuard {
             peer.kinds_known.fetch_max(kind, Ordering::Relaxed);
         }
         peer.receiver.receive(peer.node, messages);
-        drop(hearing);
-        peer.receiver.attend();
         true
+    }
+
+    /// What was handed over is seen to, all that came together at once: each time may cost a turn of the members, and a sync.
+    pub(crate) fn attend(&self) {
+        self.peer.receiver.attend();
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) messages: Mutex<Vec<(NodeId, NodeMessage)>>,
+    /// How many had come each time they were to be seen to.
+    attended: Mutex<Vec<usize>>,
     pub(super) broke: Mutex<Vec<NodeId>>,
 }
 
@@ -28,7 +30,10 @@ impl Receiver for Inbox {
         self.messages.lock().extend(messages.into_iter().map(|message| (from, message)));
     }
 
-    fn attend(&self) {}
+    fn attend(&self) {
+        let count = self.messages.lock().len();
+        self.attended.lock().push(count);
+    }
 
     fn link_broke(&self, node: NodeId) {
         self.broke.lock().push(node);
@@ -594,6 +599,33 @@ async fn the_newest_connection_of_a_node_counts() {
     until("the second came", || node.inbox.numbers(other.id) == [1, 2]).await;
     assert_eq!(node.inbox.broke_count(other.id), 1);
     assert!(node.status(other.id).heard);
+}
+
+/// Each time may cost a sync: what came together is seen to together, and before anybody waits for anything else.
+#[tokio::test]
+async fn what_came_together_is_seen_to_once() {
+    let node = Node::new(1, MeshBounds::default());
+    let other = ByHand::new(2);
+    node.mesh.set_peers(vec![other.address()]);
+    let (mut stream, _) = greet(&other.identity, &node, hello(other.id)).await.unwrap();
+    let mut frames = Vec::new();
+    for number in 1..=3 {
+        let mut frame = FrameWriter::default();
+        assert!(frame.push(&request(number, 1), 1000));
+        frames.extend(frame.take().unwrap().0);
+    }
+    stream.write_all(&frames).await.unwrap();
+    stream.flush().await.unwrap();
+    let attended = || node.inbox.attended.lock().clone();
+    until("all are seen to", || attended().contains(&3)).await;
+    assert_eq!(attended(), [3]);
+    // Who asks whether this node is there waits behind what it said before.
+    frames.extend(frame::probe_frame(7));
+    stream.write_all(&frames).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut echo = [0; frame::PROBE_FRAME_BYTES];
+    within("an echo", stream.read_exact(&mut echo)).await.unwrap();
+    assert!(attended().starts_with(&[3, 6]));
 }
 
 #[tokio::test]

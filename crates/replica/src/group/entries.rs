@@ -128,6 +128,11 @@ impl Entries {
         self.table.last().index + 1 - self.bodies.len() as u64
     }
 
+    /// Whether the bodies of all entries from one on are in memory.
+    pub(crate) fn has_bodies_from(&self, index: u64) -> bool {
+        index > self.table.cut().index && index >= self.bodies_from()
+    }
+
     /// Entries come, which are not yet in the log of the node. Returns them as the log wants them.
     pub(crate) fn append(&mut self, entries: Vec<Entry>) -> Vec<GroupEntry> {
         let mut appended = Vec::with_capacity(entries.len());

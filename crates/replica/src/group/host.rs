@@ -772,13 +772,15 @@ impl Host {
         }
         match (self.asked.remove(&ticket), answer) {
             (Some(Asked::Read(done)), answer) => done(answer == Answer::MayRead),
+            // Whoever asked finds out, or its time is up.
+            (Some(Asked::Write(..)), Answer::Unknown) => {}
             (Some(Asked::Write(set, _, done)), answer) => {
                 // Definitions that were to stand before it are not in the log either.
                 self.storage.forget_proposed(set);
                 done(match answer {
                     Answer::NotLeader(leader) => ProposalAnswer::NotLeader(leader),
                     Answer::Lost => ProposalAnswer::Lost,
-                    Answer::Busy | Answer::MayRead => ProposalAnswer::Busy,
+                    Answer::Busy | Answer::MayRead | Answer::Unknown => ProposalAnswer::Busy,
                 });
             }
             (None, _) => {}

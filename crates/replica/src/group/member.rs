@@ -94,6 +94,8 @@ pub enum Answer {
     NotLeader(Option<NodeId>),
     /// Nothing was done, nor will be: another leader's entry has the place of this proposal.
     Lost,
+    /// It may have been done, or be done: the place of this proposal is behind an image.
+    Unknown,
     /// Nothing was done: too much waits already.
     Busy,
     /// The member has applied everything that was committed when the read was asked for.
@@ -446,6 +448,11 @@ impl Member {
         if is_lone && !self.unpersisted.is_empty() {
             return;
         }
+        if !self.may_ask_for_votes() {
+            // Its time to do so does not come before it can.
+            let elapsed = self.raw.raft.election_elapsed;
+            self.raw.raft.election_elapsed = elapsed.min(self.timeout.saturating_sub(2));
+        }
         self.raw.tick();
         // A set that never had a leader does not wait for one: whoever made it wants to write.
         self.is_eager &= self.raw.raft.leader_id == 0;
@@ -453,7 +460,7 @@ impl Member {
         // What never had a leader promised nobody anything.
         let is_unled =
             self.raw.raft.leader_id == 0 && (is_new || self.is_eager && !self.is_promised());
-        if is_unled && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) {
+        if is_unled && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) && self.may_ask_for_votes() {
             let _ = self.raw.campaign();
         }
         self.set_timeout(true);
@@ -496,7 +503,8 @@ impl Member {
         }
         // Nor does one lead that waits for its rows.
         let is_told_to_lead = message.get_msg_type() == MessageType::MsgTimeoutNow;
-        if self.is_early_vote(&message) || is_told_to_lead && self.installing.is_some() {
+        let may_lead = self.installing.is_none() && self.may_ask_for_votes();
+        if self.is_early_vote(&message) || is_told_to_lead && !may_lead {
             return;
         }
         if message.get_msg_type() == MessageType::MsgReadIndex {
@@ -586,6 +594,7 @@ impl Member {
         }
         if let Some(number) = highest {
             self.raw.on_persist_ready(number);
+            self.image_persisted();
             self.set_timeout(false);
         }
     }

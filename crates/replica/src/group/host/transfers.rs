@@ -363,7 +363,10 @@ impl Host {
             (Taken::Chunks(count), Some(image)) => {
                 let is_answered = |said: &mut TransferMessage| match said {
                     TransferMessage::Offer { .. } => count == 0,
-                    TransferMessage::Chunk { sequence, .. } => *sequence < count,
+                    // The last one is said again until all of it is there, also if that answer was lost.
+                    TransferMessage::Chunk { sequence, is_last, .. } => {
+                        *sequence < count && !*is_last
+                    }
                     TransferMessage::Answer { .. } => false,
                 };
                 let before = sending.unanswered.len();

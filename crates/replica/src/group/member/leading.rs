@@ -37,12 +37,20 @@ impl Member {
     /// Asks for votes now, and again as long as nobody leads.
     pub(crate) fn campaign(&mut self) {
         // Who does not decide, or knows nobody yet, would be elected by nobody. And who heard a leader lets nobody else lead for a while.
-        if !self.raw.raft.promotable() || self.is_promised() {
+        if !self.raw.raft.promotable() || self.is_promised() || !self.may_ask_for_votes() {
             return;
         }
         self.is_eager = true;
         let _ = self.raw.campaign();
         self.set_timeout(true);
+    }
+
+    /// Whether the library may ask for votes: before it does it looks at what is committed and not applied, and panics where that is not in
+    /// memory. It went behind an image that the log does not say for sure yet, or waits in the log for one to be in the trees.
+    pub(super) fn may_ask_for_votes(&self) -> bool {
+        let log = &self.raw.raft.raft_log;
+        let first = log.applied + 1;
+        first > log.committed || self.log().has_bodies_from(first)
     }
 
     /// Whether a message asks for a vote that this member must refuse, because it has more, though nobody leads as far as it knows. With
@@ -56,6 +64,7 @@ impl Member {
             && (message.log_term, message.index) < own
             && raft.promotable()
             && !self.is_promised()
+            && self.may_ask_for_votes()
     }
 
     /// Whether a proposal would be taken now: it leads, knows what was decided before, and is not handing over.

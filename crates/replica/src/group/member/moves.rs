@@ -9,7 +9,7 @@ use storage::broken::{Rule, breaks};
 use storage::{Configuration, EntryPlace, GroupAppend, GroupState, Split};
 use types::{NodeId, ReplicaId, RingRange};
 
-use super::{Member, Pending, Ticket, Wishes, rank_of};
+use super::{Answer, Member, Pending, Ticket, Wishes, rank_of};
 use crate::group::changes::{Change, Goal, KIND_MEMBERS, MEMBERS_MAX, Next};
 use crate::group::entries::change_context;
 use crate::group::wire::{decode_configuration, snapshot_of};
@@ -242,9 +242,24 @@ impl Member {
         self.installing = Some(place);
         self.forget_timeout();
         self.pending.clear();
+        // What is in the image may be what was proposed here.
+        while let Some(proposed) = self.proposed.pop_front_if(|it| it.place.index <= place.index) {
+            wishes.answers.push((proposed.ticket, Answer::Unknown));
+        }
         let state = Some(self.state().clone());
         wishes.appends.push(GroupAppend { state, is_install: true, ..GroupAppend::default() });
         self.reconfigure(wishes);
+    }
+
+    /// The log says for sure that the member goes on behind its image: what is before that is nothing that the library looks at any more.
+    pub(super) fn image_persisted(&mut self) {
+        let log = &self.raw.raft.raft_log;
+        if let Some(place) = self.installing
+            && log.applied < place.index
+            && log.persisted >= place.index
+        {
+            self.raw.advance_apply_to(place.index);
+        }
     }
 
     /// The image is in the trees.

@@ -1,9 +1,12 @@
 //! Rules of consensus that no switch breaks: each of these fails where its rule is taken out of the code.
 
+use types::RingRange;
+
 use super::broken::begun_with;
 use super::*;
 use crate::group::changes::{Change, Step};
 use crate::group::entries::change_context;
+use crate::group::member::StagedPlace;
 
 /// Of a cluster with a leader: that one, and the two others.
 fn led(count: u64) -> (Cluster, NodeId, Vec<NodeId>) {
@@ -300,4 +303,99 @@ fn a_change_that_is_refused_changes_nothing_and_the_next_one_is_made() {
         let learners = cluster.core(NodeId(node)).status_of(SET).unwrap().learners;
         assert_eq!(learners, [NodeId(4)], "node {node}");
     }
+}
+
+/// A member that was handed rows by the leader of term 5, up to entry 50; they are not in its trees yet.
+fn one_that_is_handed_rows() -> (Core, u64) {
+    let mut core = Core::new(Settings::default(), 1);
+    core.add(member(1, 3), Vec::new()).unwrap();
+    let place = EntryPlace { index: 50, term: 4 };
+    let staged = StagedPlace { place, now_s: 100, range: RingRange::FULL };
+    core.tell(SET, |member| member.set_staged(Some(staged)));
+    let go_on = message(MessageType::MsgSnapshot, 5, |it| {
+        it.set_snapshot(snapshot_of(place, &configuration(3)));
+    });
+    let outputs = core.turn([Input::Message { from: NodeId(2), message: go_on }]);
+    assert!(outputs.appends.iter().any(|(_, append)| append.is_install), "the image is taken");
+    (core, outputs.turn)
+}
+
+fn asks_for_votes(outputs: &Outputs) -> bool {
+    let kinds = outputs.messages.iter().map(|(_, it)| it.message.get_msg_type());
+    kinds.into_iter().any(|kind| kind == MessageType::MsgRequestPreVote)
+}
+
+/// The library looks at what is committed and not applied before it asks for votes, and panics where that is not in memory.
+#[test]
+fn one_that_waits_for_its_rows_outlives_its_leader() {
+    let is_frozen = |core: &Core| core.status_of(SET).unwrap().frozen;
+    for is_kept in [false, true] {
+        let (mut core, turn) = one_that_is_handed_rows();
+        let mut asks = false;
+        if is_kept {
+            core.turn([Input::Persisted(turn)]);
+        }
+        for _ in 0..300 {
+            asks |= asks_for_votes(&core.turn([Input::Tick]));
+            assert_eq!(is_frozen(&core), None);
+        }
+        assert_eq!(asks, is_kept, "it asks for votes when its log says for sure where it is");
+        // Another one has less, and asks first.
+        let (mut core, turn) = one_that_is_handed_rows();
+        if is_kept {
+            core.turn([Input::Persisted(turn)]);
+        }
+        (0..15).for_each(|_| drop(core.turn([Input::Tick])));
+        let request = message(MessageType::MsgRequestPreVote, 6, |it| it.from = 30);
+        core.turn([Input::Message { from: NodeId(3), message: request }]);
+        assert_eq!(is_frozen(&core), None);
+    }
+    // What is committed behind its image may be in the log alone.
+    let (mut core, turn) = one_that_is_handed_rows();
+    core.turn([Input::Persisted(turn)]);
+    let more = message(MessageType::MsgAppend, 5, |it| {
+        (it.index, it.log_term, it.commit) = (50, 4, 51);
+        let large = Entry { data: vec![0; 9 << 20].into(), ..entry(51, 5) };
+        it.set_entries(vec![large].into());
+    });
+    let outputs = core.turn([Input::Message { from: NodeId(2), message: more }]);
+    core.turn([Input::Persisted(outputs.turn)]);
+    core.tell(SET, |member| member.let_bodies_go(51));
+    for _ in 0..300 {
+        assert!(!asks_for_votes(&core.turn([Input::Tick])));
+        assert_eq!(is_frozen(&core), None);
+    }
+    core.turn([Input::Message {
+        from: NodeId(2),
+        message: message(MessageType::MsgTimeoutNow, 5, |_| ()),
+    }]);
+    assert_eq!(is_frozen(&core), None);
+}
+
+/// What it proposed while it led may have been done by those who handed it their rows: nobody is told that it never will be.
+#[test]
+fn what_an_image_took_the_place_of_is_not_called_lost() {
+    let (mut cluster, leader, others) = led(3);
+    cluster.propose(leader, 1, b"a");
+    cluster.cut_off = vec![leader];
+    cluster.propose(leader, 2, b"b");
+    let next = others[0];
+    let place = EntryPlace { index: 50, term: 8 };
+    let staged = StagedPlace { place, now_s: 100, range: RingRange::FULL };
+    cluster.core(leader).tell(SET, |member| member.set_staged(Some(staged)));
+    let go_on = message(MessageType::MsgSnapshot, 9, |it| {
+        it.set_snapshot(snapshot_of(place, &configuration(3)));
+    });
+    cluster.input(leader, said(leader, next, go_on));
+    cluster.input(leader, Input::Installed { set: SET, index: 50 });
+    let more = message(MessageType::MsgAppend, 9, |it| {
+        (it.index, it.log_term, it.commit) = (50, 8, 51);
+        it.set_entries(vec![entry(51, 9)].into());
+    });
+    cluster.input(leader, said(leader, next, more));
+    let status = cluster.core(leader).status_of(SET).unwrap();
+    assert_eq!((status.applied, status.frozen), (51, None));
+    let told: Vec<&(Ticket, Answer)> =
+        cluster.answers.iter().filter(|it| it.0 == Ticket(2)).collect();
+    assert!(!told.iter().any(|it| it.1 == Answer::Lost), "{told:?}");
 }

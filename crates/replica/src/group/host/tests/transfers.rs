@@ -5,6 +5,7 @@ use storage::GroupEntry;
 use super::super::transfers::CHUNKS_MAX;
 use super::broken::needs;
 use super::*;
+use crate::group::transfer::{Taken, TransferMessage};
 
 /// Entries that a member lacks are not there any more: it gets the rows.
 #[test]
@@ -211,6 +212,44 @@ fn what_comes_while_an_image_is_synced_waits_and_is_bounded() {
             assert_eq!(fleet.read(late, SET, key), Some(1));
         }
     }
+}
+
+/// The last sync of an image takes so long that its last chunk comes again, and then the answer that all of it is there is lost.
+#[test]
+fn that_an_image_is_there_is_asked_again() {
+    let options = HostOptions { log_bytes_kept: 1, log_bytes_max: 1, ..HostOptions::default() };
+    let mut fleet = Fleet::with(3, options);
+    fleet.begin(SET, 3);
+    fleet.tick(20);
+    let leader = fleet.leader(SET).unwrap();
+    let late = NodeId(leader.0 % 3 + 1);
+    let (key, _) = two_keys();
+    fleet.add(leader, SET, key, 5);
+    fleet.stop(late);
+    for _ in 0..20 {
+        fleet.add(leader, SET, key, 1);
+    }
+    for node in fleet.nodes().into_iter().filter(|node| *node != late) {
+        fleet.storage(node).flush(None).unwrap();
+    }
+    fleet.tick(4);
+    fleet.start(late);
+    fleet.host(late).transfers.is_slow_to_sync = true;
+    fleet.tick(20);
+    fleet.loses = |_, _, message| {
+        let NodeMessage::Transfer(TransferMessage::Answer { taken, .. }) = message else {
+            return false;
+        };
+        *taken == Taken::Whole
+    };
+    fleet.host(late).transfers.is_slow_to_sync = false;
+    fleet.tick(2);
+    assert!(fleet.host(late).transfers.receiving[&SET].is_whole());
+    fleet.loses = |_, _, _| false;
+    fleet.tick(40);
+    assert_eq!(fleet.host(late).transfers.installed, 1, "it got the rows");
+    assert_eq!(fleet.host(leader).transfers.begun, 1, "once");
+    assert_eq!(fleet.read(late, SET, key), Some(25));
 }
 
 impl Fleet {
