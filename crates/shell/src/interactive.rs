@@ -237,60 +237,29 @@ impl Validator for Assistant {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "a test has the clock of its machine")]
 mod tests {
-    use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    use bytes::BytesMut;
-    use protocol::{FrameDecoder, Outgoing, Response, ResponseMessage, Version};
+    use protocol::Response;
 
     use super::*;
     use crate::client::Target;
     use crate::screen::Screen;
     use crate::session::RowFormat;
-
-    /// A node that is ready for everything, until the client leaves; how many requests it got.
-    fn count_requests(mut stream: TcpStream) -> usize {
-        let mut decoder = FrameDecoder::for_requests(1 << 20);
-        let (mut incoming, mut outgoing) = (BytesMut::new(), Outgoing::new());
-        let mut count = 0;
-        loop {
-            while let Some(frame) = decoder.decode(&mut incoming).unwrap() {
-                let response = if count == 0 { Response::Ready } else { Response::Void };
-                let message = ResponseMessage::new(response);
-                message.encode(Version::V5, frame.stream, outgoing.messages());
-                let bytes = outgoing.seal();
-                stream.write_all(bytes).unwrap();
-                bytes.clear();
-                if count == 0 {
-                    decoder.start(Version::V5, None);
-                    outgoing.start(Version::V5, None);
-                }
-                count += 1;
-            }
-            let mut chunk = [0; 4096];
-            match stream.read(&mut chunk).unwrap() {
-                0 => return count,
-                read => incoming.extend_from_slice(&chunk[..read]),
-            }
-        }
-    }
+    use crate::testing::ready_node;
 
     /// Ctrl-C may come before the statement is on its way: it is not forgotten, and lasts for that statement alone.
     #[test]
     fn what_was_cancelled_before_it_began_is_not_sent() {
         static CANCELLED: AtomicBool = AtomicBool::new(false);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, node) = ready_node(Response::Void);
         let target = Target {
-            address: listener.local_addr().unwrap().to_string(),
+            address,
             login: None,
             trust: None,
             patience: Duration::from_secs(60),
             cancelled: Some(&CANCELLED),
         };
-        let accept = move || count_requests(listener.accept().unwrap().0);
-        let node = std::thread::Builder::new().spawn(accept).unwrap();
         let screen = Screen::new(true, false, false);
         let mut session =
             Session::open(target, None, RowFormat::Table, screen, Instant::now).unwrap();
