@@ -252,10 +252,9 @@ fn audit_failure(
 /// The text of a statement that was understood.
 fn text_of(audit: &Audit, statement: &Statement) -> String {
     let shown = statement.shown_text();
-    let has_options = statement.role_options().is_some_and(|options| options.custom.is_some());
     match deed_of(audit, statement).kind {
-        // They hold names, and nothing else that is secret but OPTIONS.
-        EntryType::Roles(_) if !has_options => shown.into_owned(),
+        // They hold names, and nothing else that is secret.
+        EntryType::Roles(_) => shown.into_owned(),
         _ if audit.shows_values() => shown.into_owned(),
         _ => without_values(&shown),
     }
