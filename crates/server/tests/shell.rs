@@ -534,6 +534,12 @@ fn a_person_at_a_terminal() {
     // What was begun is dropped.
     typed.type_keys("SELECT broken FROM\x03");
     typed.wait_for("cql:shop> ");
+    // Of lines that come at once none is lost.
+    typed.type_keys("CONSISTENCY ALL\rCONSISTENCY QUORUM\rCONSISTENCY ONE\r");
+    for level in ["ALL", "QUORUM", "ONE"] {
+        typed.wait_for(&format!("Consistency level set to {level}."));
+        typed.wait_for("cql:shop> ");
+    }
     // Pages wait for a key.
     typed.type_keys("INSERT INTO orders (id) VALUES (3);\r");
     typed.wait_for("cql:shop> ");
