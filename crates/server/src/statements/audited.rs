@@ -143,10 +143,8 @@ pub(super) fn call(
 
 /// An entry for all of a batch, and one for each of its statements, as Cassandra writes them.
 fn batch(audit: &Audit, client: &Client, statements: &[Arc<Statement>]) {
-    let deeds: Vec<Deed<'_>> =
-        statements.iter().map(|statement| deed_of(audit, statement)).collect();
-    let is_about_wanted = deeds.iter().any(|deed| audit.wants_keyspace(deed.keyspace));
-    if !is_about_wanted || !audit.wants(EntryType::Batch, client.role.as_deref()) {
+    let (keyspace, _) = place_of(audit, statements);
+    if !audit.wants_keyspace(keyspace) || !audit.wants(EntryType::Batch, client.role.as_deref()) {
         return;
     }
     let id = u128::from_be_bytes(world::random_bytes().unwrap_or_default());
@@ -154,8 +152,9 @@ fn batch(audit: &Audit, client: &Client, statements: &[Arc<Statement>]) {
         format!("BatchId:[{}] - BATCH of [{}] statements", types::UuidText(id), statements.len());
     let whole = Deed { kind: EntryType::Batch, keyspace: None, scope: None };
     audit.keep(&entry(client, &whole, Some(id), &operation));
-    for (deed, statement) in deeds.iter().zip(statements) {
-        audit.keep(&entry(client, deed, Some(id), &text_of(audit, statement)));
+    for statement in statements {
+        let deed = deed_of(audit, statement);
+        audit.keep(&entry(client, &deed, Some(id), &text_of(audit, statement)));
     }
 }
 
