@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use partition::{MapChange, Origin, PartitionMap, PhysicalPartition, Reason, Space, Step};
+use replica::CommitError;
 use replica::group::{Role, SplitOff};
 use types::{RingToken, SetId};
 
@@ -41,6 +42,22 @@ fn gone_in(
     now_ms: i64,
 ) -> Vec<SetId> {
     shown.sets_gone_in(&with_splits(next, splits, now_ms))
+}
+
+/// What a split came to: an answer that got lost, or came of asking twice, is no reason to say that there was none. `is_known`: a member
+/// of this node has both halves.
+fn become_split(
+    answer: Result<(), CommitError>,
+    is_known: impl FnOnce() -> bool,
+) -> Result<(), ExecuteError> {
+    match answer {
+        Ok(()) => Ok(()),
+        Err(_) if is_known() => Ok(()),
+        Err(CommitError::TimedOut) => Err(failed(
+            "no answer came in time: whether it is split shows in a while, see `helenus partitions`",
+        )),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Catalog {
@@ -126,14 +143,19 @@ impl Catalog {
             Ok(Some((schema.clone(), map, right)))
         })?;
         let right = right.ok_or_else(|| failed("no number for the new physical partition"))?;
-        agreement.groups.split(left, partition.range, at, right).wait()?;
+        let answer = agreement.groups.split(left, partition.range, at, right).wait().map(drop);
+        become_split(answer, || self.view.map().origin(right).is_some())?;
         let origin = Origin { made_at_ms: began_us / 1000, reason };
-        self.agree_both(agreement, &mut |schema, map| {
+        let agreed = self.agree_both(agreement, &mut |schema, map| {
             let map = self.with_known_splits(map);
             let map =
                 map.with_split_off(left, at, right, origin).map(|it| it.with_origin(right, origin));
             Ok(map.map(|map| (schema.clone(), map, ())))
-        })?;
+        });
+        if let Err(error) = agreed {
+            // It is made all the same: whoever leads the second half tells it to all, see `record_splits`.
+            tracing::warn!(%space, %error, "a split is made, and could not be told to all nodes yet");
+        }
         let took_us = u64::try_from(self.world.now_us() - began_us).unwrap_or(0);
         self.share_budgets();
         self.follow_map();
@@ -180,6 +202,16 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Its leader stopped right after it was made, or another one was asked, who finds it done.
+    #[test]
+    fn a_split_that_was_made_is_no_error() {
+        assert!(become_split(Ok(()), || false).is_ok());
+        for error in [CommitError::TimedOut, CommitError::Moved] {
+            assert!(become_split(Err(error.clone()), || true).is_ok(), "{error}");
+            assert!(become_split(Err(error), || false).is_err());
+        }
+    }
 
     /// A map is read, a set is split, and only then this node becomes what the map says: the right half is not taken for dropped.
     #[test]

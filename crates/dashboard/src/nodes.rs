@@ -143,7 +143,7 @@ impl Nodes {
                     }
                 }
             } }
-            p.dim { "Each row is what that node measured itself. ✕ no connection, ? not told." }
+            p.dim { "Each row is what that node measured itself. ✕ no connection, – the node is down, ? not told." }
         }
     }
 }

@@ -19,7 +19,9 @@ const QUESTION_BYTES_MAX: u64 = 256 * 1024;
 /// What the system allows for the path of a socket, with room for its last byte.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
 /// How long a person waits for `flush` and `compact` of a large node.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
+const DONE_WITHIN: Duration = Duration::from_secs(3600);
+/// A node that does not say within this time how it is does not work.
+const TOLD_WITHIN: Duration = Duration::from_secs(30);
 
 /// What can be asked of a running node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,27 @@ impl Question {
         format!("{}\n", json!(words))
     }
 
+    /// How long its answer is waited for.
+    fn patience(&self) -> Duration {
+        match self {
+            Question::Workload
+            | Question::Status
+            | Question::Partitions(_)
+            | Question::Sets(_)
+            | Question::Nodes
+            | Question::Token
+            | Question::Job(_) => TOLD_WITHIN,
+            Question::Flush
+            | Question::Compact
+            | Question::Stop
+            | Question::Snapshot(_)
+            | Question::Split(_)
+            | Question::Order(_)
+            | Question::Remove(_)
+            | Question::Recover { .. } => DONE_WITHIN,
+        }
+    }
+
     fn parse(line: &str) -> Option<Question> {
         let words: Vec<String> = serde_json::from_str(line).ok()?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -209,6 +232,10 @@ async fn converse(stream: UnixStream, answerer: Answerer) -> io::Result<()> {
 
 /// Asks the node that runs on this data folder.
 pub(crate) fn ask(data_dir: &Path, question: &Question) -> Result<Value, String> {
+    ask_within(data_dir, question, question.patience())
+}
+
+fn ask_within(data_dir: &Path, question: &Question, patience: Duration) -> Result<Value, String> {
     let stream = with_short_path(data_dir, |path| BlockingStream::connect(path));
     let mut stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -217,13 +244,20 @@ pub(crate) fn ask(data_dir: &Path, question: &Question) -> Result<Value, String>
         _ => format!("cannot reach the node on {}: {error}", data_dir.display()),
     })?;
     let answer = (|| {
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_read_timeout(Some(patience))?;
         stream.write_all(question.line().as_bytes())?;
         let mut answer = String::new();
         BufReader::new(&stream).read_line(&mut answer)?;
         Ok::<String, io::Error>(answer)
     })();
-    let answer = answer.map_err(|error| format!("the node did not answer: {error}"))?;
+    let answer = answer.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
+            "the node on {} runs, but did not answer within {} s: it hangs, or has far too much to do; see its log",
+            data_dir.display(),
+            patience.as_secs()
+        ),
+        _ => format!("the node did not answer: {error}"),
+    })?;
     let answer: Value = serde_json::from_str(&answer)
         .map_err(|error| format!("the node's answer makes no sense: {error}"))?;
     match answer.get("error").and_then(Value::as_str) {
@@ -266,6 +300,18 @@ mod tests {
             remove(&folder);
             std::fs::remove_dir_all(&folder).unwrap();
         }
+    }
+
+    #[test]
+    fn a_node_that_hangs_is_not_waited_for_without_an_end() {
+        let folder =
+            std::env::temp_dir().join(format!("helenus-admin-{}-hangs", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        // Nobody takes the question.
+        let _listener = std::os::unix::net::UnixListener::bind(folder.join(SOCKET)).unwrap();
+        let asked = ask_within(&folder, &Question::Status, Duration::from_millis(1));
+        assert!(asked.unwrap_err().contains("did not answer within"));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

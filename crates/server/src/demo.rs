@@ -1,8 +1,8 @@
 //! `helenus demo`: a cluster on this machine, one process a node, from one terminal.
 
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -54,6 +54,7 @@ pub(crate) enum DemoError {
     Node(PathBuf, StartError),
     Folder(PathBuf, String),
     Process(std::io::Error),
+    Taken(SocketAddr),
     Ended(usize, String),
     Silent(usize),
 }
@@ -72,6 +73,10 @@ impl fmt::Display for DemoError {
             DemoError::Node(folder, error) => write!(f, "{}: {error}", folder.display()),
             DemoError::Folder(folder, error) => write!(f, "{}: {error}", folder.display()),
             DemoError::Process(error) => write!(f, "cannot start a node: {error}"),
+            DemoError::Taken(address) => write!(
+                f,
+                "{address} is in use by another process; stop it, or choose another port with --port"
+            ),
             DemoError::Ended(number, how) => {
                 write!(f, "node {number} ended while it started ({how}); its words are above")
             }
@@ -287,6 +292,13 @@ struct Nodes(Vec<Option<Child>>);
 impl Nodes {
     /// Starts all, tells how to go on, and looks after them.
     async fn run(&mut self, root: &Path, demo: &Demo, kept: &[Kept]) -> Result<(), DemoError> {
+        for own in kept.iter().filter_map(|(_, membership)| membership.own()) {
+            // Whoever is there would answer for the node.
+            let tried = TcpListener::bind(own.clients);
+            if tried.is_err_and(|error| error.kind() == ErrorKind::AddrInUse) {
+                return Err(DemoError::Taken(own.clients));
+            }
+        }
         let program = std::env::current_exe().map_err(DemoError::Process)?;
         let start = |number: usize, dashboard: Option<SocketAddr>, arguments: &[String]| {
             let mut command = Command::new(&program);
@@ -309,7 +321,7 @@ impl Nodes {
         for (number, membership) in kept {
             let Some(own) = membership.own() else { continue };
             while !answers(own.clients) {
-                self.ensure_runs(number - 1)?;
+                self.ensure_all_run()?;
                 if world::now().duration_since(begun) > STARTS_WITHIN {
                     return Err(DemoError::Silent(*number));
                 }
@@ -359,13 +371,17 @@ impl Nodes {
         }
     }
 
-    fn ensure_runs(&mut self, place: usize) -> Result<(), DemoError> {
-        let Some(Some(node)) = self.0.get_mut(place) else { return Ok(()) };
-        match node.try_wait() {
-            Ok(Some(status)) => Err(DemoError::Ended(place + 1, status.to_string())),
-            Ok(None) => Ok(()),
-            Err(error) => Err(DemoError::Process(error)),
+    /// None has ended. Without one the others may wait for it.
+    fn ensure_all_run(&mut self) -> Result<(), DemoError> {
+        for (place, node) in self.0.iter_mut().enumerate() {
+            let Some(node) = node else { continue };
+            match node.try_wait() {
+                Ok(Some(status)) => return Err(DemoError::Ended(place + 1, status.to_string())),
+                Ok(None) => {}
+                Err(error) => return Err(DemoError::Process(error)),
+            }
         }
+        Ok(())
     }
 
     /// Asks all to stop, and waits for them.
@@ -391,7 +407,7 @@ impl Nodes {
 /// Where the metrics and the dashboard of a node are: nowhere, if something else is there.
 fn dashboard_of(clients: SocketAddr) -> Option<SocketAddr> {
     let address = dashboard_beside(clients)?;
-    std::net::TcpListener::bind(address).is_ok().then_some(address)
+    TcpListener::bind(address).is_ok().then_some(address)
 }
 
 /// Where a node of a demo has its dashboard, by where its clients connect; none of one that others than this machine reach.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -48,6 +49,20 @@ fn help_and_version() {
     }
     let help = String::from_utf8(helenus(&["help", "status"]).stdout).unwrap();
     assert!(help.contains("--host") && help.contains("--data-dir"), "{help}");
+}
+
+/// A node that runs already is the likeliest: its answers were taken for those of the demo's first one.
+#[test]
+fn a_demo_says_what_is_in_its_way() {
+    let folder = scratch("demo");
+    let taken = TcpListener::bind("127.0.0.2:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let port = address.port().to_string();
+    check_refused(
+        &["demo", "--nodes", "2", "--port", &port, "--data-dir", folder.to_str().unwrap()],
+        &[&format!("{address} is in use by another process"), "--port"],
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -224,6 +224,20 @@ fn audit_lines(node: &mut Node) -> Vec<String> {
         .collect()
 }
 
+/// The same lines without the ids of batches.
+fn without_batch_ids(lines: &[String]) -> Vec<String> {
+    let without_id = |line: &String| {
+        let mut fields: Vec<&str> = line.split('|').collect();
+        fields.retain(|field| !field.starts_with("batch:"));
+        let line = fields.join("|");
+        match line.split_once("BatchId:[") {
+            Some((before, after)) => format!("{before}BatchId:[{}", &after[36..]),
+            None => line,
+        }
+    };
+    lines.iter().map(without_id).collect()
+}
+
 #[test]
 fn the_audit_log_tells_who_did_what_and_never_a_password() {
     let settings = ["audit.enabled=true".to_owned(), "audit.included_categories=".to_owned()];
@@ -259,18 +273,7 @@ fn the_audit_log_tells_who_did_what_and_never_a_password() {
     for secret in ["joesecret", "annsecret", "evesecret", "rowsecret", "guessed"] {
         assert!(!all.contains(secret), "{all}");
     }
-    let without_batch: Vec<String> = lines
-        .iter()
-        .map(|line| {
-            let mut fields: Vec<&str> = line.split('|').collect();
-            fields.retain(|field| !field.starts_with("batch:"));
-            let line = fields.join("|");
-            match line.split_once("BatchId:[") {
-                Some((before, after)) => format!("{before}BatchId:[{}", &after[36..]),
-                None => line,
-            }
-        })
-        .collect();
+    let without_batch = without_batch_ids(&lines);
     let expected = "\
 user:cassandra|type:LOGIN_ERROR|category:AUTH|operation:LOGIN FAILURE; Provided username cassandra and/or password are incorrect
 user:no\\u{7c}bo\\ndy|type:LOGIN_ERROR|category:AUTH|operation:LOGIN FAILURE; Provided username no|bo\\ndy and/or password are incorrect
@@ -337,6 +340,123 @@ fn the_audit_log_can_be_narrowed_and_show_values() {
         ],
         "{lines:#?}"
     );
+}
+
+/// Who is to be seen is not hidden by putting a statement first that is not.
+#[test]
+fn filters_look_at_all_that_a_statement_is_about() {
+    let settings = [
+        "audit.enabled=true",
+        "audit.included_categories=",
+        "audit.excluded_categories=auth,PREPARE,OTHER",
+        "audit.included_users=joe,ann",
+        "audit.excluded_users=ann",
+        "audit.excluded_keyspaces=other",
+        "audit.statement_values=true",
+    ];
+    let mut node = start(&settings.map(str::to_owned));
+    let mut admin = make_roles(&node);
+    for keyspace in ["ks", "other"] {
+        let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+        run(&mut admin, &format!("CREATE KEYSPACE {keyspace} WITH replication = {replication}"));
+        run(&mut admin, &format!("CREATE TABLE {keyspace}.t (k int PRIMARY KEY)"));
+    }
+    run(&mut admin, "GRANT ALL ON ALL KEYSPACES TO ann");
+    let connect = |role: &str| Client::connect_as(&node.address(), role, role).unwrap();
+    let (mut joe, mut ann) = (connect("joe"), connect("ann"));
+    let (first, second) = ("INSERT INTO other.t (k) VALUES (1)", "INSERT INTO ks.t (k) VALUES (2)");
+    let batch = |client: &mut Client, texts: [&str; 2]| {
+        let texts = texts.map(|text| (text.to_owned(), None, Vec::new()));
+        client.batch(BatchKind::Logged, &texts).unwrap()
+    };
+    // Nothing of this is to be seen.
+    run(&mut ann, second);
+    run(&mut joe, first);
+    run(&mut joe, "SELECT k FROM other.t");
+    batch(&mut joe, [first, first]);
+    joe.prepare(second).unwrap().unwrap();
+    // Of these what is not about the other keyspace.
+    run(&mut joe, &format!("BEGIN BATCH {first}; {second}; APPLY BATCH"));
+    batch(&mut joe, [first, second]);
+    let conditional = [first, second].map(|text| format!("{text} IF NOT EXISTS"));
+    let failed = batch(&mut joe, [&conditional[0], &conditional[1]]);
+    assert!(error_of(&failed).starts_with("2200"), "{failed:?}");
+    // A misspelt word is no password less.
+    let broken = "ALTER ROLE joe WITH PASSWRD = 'hunter2'";
+    let told = error_of(&joe.query(broken, &Execution::default()).unwrap());
+    assert!(told.starts_with("2000"), "{told}");
+    let lines = without_batch_ids(&audit_lines(&mut node));
+    let (failure, rest) = lines[3].rsplit_once("; ").unwrap();
+    assert!(rest.starts_with("Batch with conditions cannot span multiple tables"), "{rest}");
+    assert_eq!(
+        [&lines[0], &lines[1], &lines[2], failure, &lines[4]],
+        [
+            "user:joe|type:BATCH|category:DML|ks:ks|operation:BEGIN BATCH INSERT INTO other.t (k) VALUES (1); INSERT INTO ks.t (k) VALUES (2); APPLY BATCH",
+            "user:joe|type:BATCH|category:DML|operation:BatchId:[] - BATCH of [2] statements",
+            "user:joe|type:UPDATE|category:DML|ks:ks|scope:t|operation:INSERT INTO ks.t (k) VALUES (2)",
+            "user:joe|type:REQUEST_FAILURE|category:ERROR|ks:ks|scope:t|operation:BATCH of [2] statements: INSERT INTO other.t (k) VALUES (1) IF NOT EXISTS; INSERT INTO ks.t (k) VALUES (2) IF NOT EXISTS",
+            "user:joe|type:REQUEST_FAILURE|category:ERROR|operation:ALTER ROLE *******; Syntax Exception. Obscured for security reasons.",
+        ]
+    );
+    assert_eq!(lines.len(), 5, "{lines:#?}");
+}
+
+/// What is kept of an audit log: the numbers that were written, file by file, the oldest first.
+fn audit_files(node: &Node) -> Vec<Vec<u32>> {
+    let folder = node.data_dir().join("audit");
+    let mut names: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // Their names begin alike and have the time in them; the newest has none, and comes last.
+    names.sort();
+    let number =
+        |line: &str| line.split_once("VALUES (").unwrap().1.split_once(',')?.0.parse().ok();
+    let read = |name: &PathBuf| {
+        let text = fs::read_to_string(name).unwrap();
+        assert!(text.len() <= 64 << 10, "{} has {} bytes", name.display(), text.len());
+        text.lines().map(|line| number(line).unwrap()).collect()
+    };
+    names.iter().map(read).collect()
+}
+
+#[test]
+fn files_of_the_audit_log_are_bounded_and_the_latest_are_kept() {
+    let settings = [
+        "audit.enabled=true",
+        "audit.included_categories=DML",
+        "audit.statement_values=true",
+        "audit.file_bytes=64KiB",
+        "audit.kept_bytes=192KiB",
+    ];
+    let mut node = start(&settings.map(str::to_owned));
+    let mut admin = admin(&node);
+    let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    run(&mut admin, &format!("CREATE KEYSPACE ks WITH replication = {replication}"));
+    run(&mut admin, "CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+    let value = "x".repeat(3000);
+    let insert = |client: &mut Client, number: u32| {
+        run(client, &format!("INSERT INTO ks.t (k, v) VALUES ({number}, '{value}')"));
+    };
+    // More than six files.
+    (0..150).for_each(|number| insert(&mut admin, number));
+    node.stop().unwrap();
+    let kept = audit_files(&node);
+    // Two that are full, and one that is begun; a line is about 3,200 bytes.
+    assert_eq!(kept.len(), 3, "{kept:?}");
+    assert!(kept[..2].iter().all(|file| file.len() >= 18), "{kept:?}");
+    let all = kept.concat();
+    assert!(
+        all.iter().copied().eq(all[0]..150),
+        "none is missing, and none is there twice: {all:?}"
+    );
+    // The next start goes on with the last, and with what is to be kept.
+    node.launch().unwrap();
+    let mut admin = self::admin(&node);
+    (150..200).for_each(|number| insert(&mut admin, number));
+    node.stop().unwrap();
+    let kept = audit_files(&node);
+    assert_eq!(kept.len(), 3, "{kept:?}");
+    let all = kept.concat();
+    assert!(all.iter().copied().eq(all[0]..200), "{all:?}");
 }
 
 #[test]

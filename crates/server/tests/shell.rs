@@ -19,8 +19,6 @@ use testkit::{Node, eventually};
 const BINARY: &str = env!("CARGO_BIN_EXE_helenus");
 /// So long anything may take that does not fail.
 const SOON: Duration = Duration::from_secs(60);
-/// A person who sees nothing for so long presses Ctrl-C again.
-const PRESSED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A folder of its own for a test, which goes with it.
 struct Scratch(PathBuf);
@@ -479,34 +477,18 @@ impl Typed {
 
     /// Waits until the words were seen, and forgets everything up to them.
     fn wait_for(&mut self, words: &str) -> String {
-        let seen = self.seen_within(words, SOON);
-        seen.unwrap_or_else(|| panic!("{words:?} was not seen but {:?}", self.text))
-    }
-
-    /// The same; none if they are not seen for so long.
-    fn seen_within(&mut self, words: &str, within: Duration) -> Option<String> {
         let begun = Instant::now();
         loop {
             if let Some(at) = self.text.find(words) {
                 let behind = self.text.split_off(at + words.len());
-                return Some(std::mem::replace(&mut self.text, behind));
+                return std::mem::replace(&mut self.text, behind);
             }
-            let left = within.saturating_sub(begun.elapsed());
-            let bytes = self.seen.recv_timeout(left).ok()?;
+            let left = SOON.saturating_sub(begun.elapsed());
+            let Ok(bytes) = self.seen.recv_timeout(left) else {
+                panic!("{words:?} was not seen but {:?}", self.text);
+            };
             self.text.push_str(&String::from_utf8_lossy(&bytes));
         }
-    }
-
-    /// Presses Ctrl-C until the words are seen: what is pressed before a statement has begun does not end it.
-    fn interrupt_until(&mut self, process: u32, words: &str) {
-        let begun = Instant::now();
-        while begun.elapsed() < SOON {
-            signal("-INT", process);
-            if self.seen_within(words, PRESSED_AGAIN_AFTER).is_some() {
-                return;
-            }
-        }
-        panic!("{words:?} was not seen but {:?}", self.text);
     }
 }
 
@@ -552,6 +534,12 @@ fn a_person_at_a_terminal() {
     // What was begun is dropped.
     typed.type_keys("SELECT broken FROM\x03");
     typed.wait_for("cql:shop> ");
+    // Of lines that come at once none is lost.
+    typed.type_keys("CONSISTENCY ALL\rCONSISTENCY QUORUM\rCONSISTENCY ONE\r");
+    for level in ["ALL", "QUORUM", "ONE"] {
+        typed.wait_for(&format!("Consistency level set to {level}."));
+        typed.wait_for("cql:shop> ");
+    }
     // Pages wait for a key.
     typed.type_keys("INSERT INTO orders (id) VALUES (3);\r");
     typed.wait_for("cql:shop> ");
@@ -578,7 +566,9 @@ fn a_person_at_a_terminal() {
     // Letters are seen as they are typed; the next line is begun when all of them were taken.
     typed.wait_for("KEY);");
     typed.wait_for("\n");
-    typed.interrupt_until(child.id(), "Cancelled");
+    // Once is enough, however early it comes.
+    signal("-INT", child.id());
+    typed.wait_for("Cancelled");
     typed.wait_for("cql:shop> ");
     signal("-CONT", node.process_id().unwrap());
     typed.type_keys("SELECT id FROM later;\r");

@@ -154,6 +154,8 @@ pub struct Client {
     decoder: FrameDecoder,
     outgoing: Outgoing,
     incoming: BytesMut,
+    /// Frames have heads of another form from then on, which may begin with any byte.
+    is_started: bool,
     patience: Duration,
     cancelled: Option<&'static AtomicBool>,
 }
@@ -203,6 +205,7 @@ impl Client {
             decoder: FrameDecoder::for_responses(RESPONSE_BYTES_MAX),
             outgoing: Outgoing::new(),
             incoming: BytesMut::new(),
+            is_started: false,
             patience: target.patience,
             cancelled: target.cancelled,
         };
@@ -223,6 +226,7 @@ impl Client {
         let answer = self.ask(RequestMessage::new(Request::Startup(options.string_map())))?;
         self.decoder.start(self.version, None);
         self.outgoing.start(self.version, None);
+        self.is_started = true;
         match answer.response {
             Response::Ready => Ok(()),
             Response::Authenticate(_) => {
@@ -264,8 +268,8 @@ impl Client {
             if self.is_cancelled() {
                 return Err(ClientError::Cancelled);
             }
-            if matches!(self.stream, Stream::Plain(_)) && self.incoming.first() == Some(&TLS_ALERT)
-            {
+            let is_plain = matches!(self.stream, Stream::Plain(_));
+            if is_plain && !self.is_started && self.incoming.first() == Some(&TLS_ALERT) {
                 return Err(ClientError::TlsWanted);
             }
             let frame = self.decoder.decode(&mut self.incoming);
@@ -417,6 +421,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::testing::ready_node;
 
     /// Takes connections one after the other: refuses those of version 5 as an old node does, and is
     /// ready for those of version 4.
@@ -447,6 +452,24 @@ mod tests {
             stream.write_all(&answer).unwrap();
         }
         seen
+    }
+
+    /// With an answer of 21 bytes its frame begins with the byte of a TLS alert.
+    #[test]
+    fn a_short_answer_is_no_wish_for_tls() {
+        let (address, node) = ready_node(Response::SetKeyspace("orders".to_owned()));
+        let target = Target {
+            address,
+            login: None,
+            trust: None,
+            patience: Duration::from_secs(10),
+            cancelled: None,
+        };
+        let mut client = Client::connect(&target).unwrap();
+        let answer = client.run(&Ask::new("USE orders", Consistency::One)).unwrap();
+        assert_eq!(answer.response, Response::SetKeyspace("orders".to_owned()));
+        drop(client);
+        assert_eq!(node.join().unwrap(), 2);
     }
 
     #[test]

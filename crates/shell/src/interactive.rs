@@ -69,7 +69,7 @@ pub(crate) fn run(session: Session, history: Option<&Path>) -> io::Result<bool> 
                 }
             }
             // What was typed is dropped.
-            Err(ReadlineError::Interrupted) => {}
+            Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
             Err(ReadlineError::Eof) => break,
             Err(ReadlineError::Io(error)) => return Err(error),
             Err(error) => return Err(io::Error::other(error)),
@@ -92,17 +92,20 @@ fn prompt(session: &Session) -> String {
     format!("{}cql{}> ", role.unwrap_or_default(), keyspace.unwrap_or_default())
 }
 
+/// Runs what was typed. A Ctrl-C since its Enter is meant for it, however early it came.
 fn run_typed(session: &mut Session, text: &str) -> io::Result<Flow> {
     let found = split(text);
-    session.wants_again();
-    for piece in found.complete.into_iter().chain(found.open) {
+    for (place, piece) in found.complete.into_iter().chain(found.open).enumerate() {
+        if session.is_cancelled() {
+            // What was typed behind a statement goes with it; that it was cancelled has been said.
+            if place == 0 {
+                session.screen.complain("Cancelled: nothing was sent")?;
+            }
+            break;
+        }
         session.place = Place { name: "<stdin>".to_owned(), line: piece.line };
         if session.execute(&piece.text, 0)? == Flow::Exit {
             return Ok(Flow::Exit);
-        }
-        // What was typed behind it is not wanted either.
-        if session.is_cancelled() {
-            break;
         }
     }
     session.wants_again();
@@ -220,10 +223,50 @@ impl Completer for Assistant {
 impl Validator for Assistant {
     /// Enter goes to the next line until the statement has its end.
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        // A Ctrl-C before this Enter, late for the statement before, is not meant for what was typed. Until the editor gives the terminal
+        // back there is none: to the editor it is a key.
+        self.session.borrow().wants_again();
         let text = format!("{}\n", context.input());
         Ok(match split(&text).open {
             Some(_) => ValidationResult::Incomplete,
             None => ValidationResult::Valid(None),
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test has the clock of its machine")]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use protocol::Response;
+
+    use super::*;
+    use crate::client::Target;
+    use crate::screen::Screen;
+    use crate::session::RowFormat;
+    use crate::testing::ready_node;
+
+    /// Ctrl-C may come before the statement is on its way: it is not forgotten, and lasts for that statement alone.
+    #[test]
+    fn what_was_cancelled_before_it_began_is_not_sent() {
+        static CANCELLED: AtomicBool = AtomicBool::new(false);
+        let (address, node) = ready_node(Response::Void);
+        let target = Target {
+            address,
+            login: None,
+            trust: None,
+            patience: Duration::from_secs(60),
+            cancelled: Some(&CANCELLED),
+        };
+        let screen = Screen::new(true, false, false);
+        let mut session =
+            Session::open(target, None, RowFormat::Table, screen, Instant::now).unwrap();
+        CANCELLED.store(true, Ordering::Relaxed);
+        run_typed(&mut session, "DROP TABLE a; DROP TABLE b;").unwrap();
+        run_typed(&mut session, "DROP TABLE c;").unwrap();
+        drop(session);
+        assert_eq!(node.join().unwrap(), 2, "the greeting, and what came later");
     }
 }

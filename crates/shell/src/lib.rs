@@ -32,6 +32,8 @@ mod session;
 mod split;
 mod table;
 mod table_shape;
+#[cfg(test)]
+mod testing;
 mod trace;
 mod values;
 

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::config;
 pub(crate) use entry::{Entry, EntryType};
-pub(crate) use text::{has_password, without_password, without_rest};
+pub(crate) use text::{may_have_password, without_password, without_rest};
 use writer::Writer;
 
 /// Lines that wait to be written ...
@@ -88,10 +88,14 @@ impl Audit {
             && self.rules.users.has(user.unwrap_or(entry::ANONYMOUS))
     }
 
-    /// Keeps an entry, if it is wanted. What is about no keyspace is, whichever is in use.
+    /// Whether entries about a keyspace are kept. What is about none is, whichever is in use.
+    pub(crate) fn wants_keyspace(&self, keyspace: Option<&str>) -> bool {
+        keyspace.is_none_or(|name| self.rules.keyspaces.has(name))
+    }
+
+    /// Keeps an entry, if it is wanted.
     pub(crate) fn keep(&self, entry: &Entry<'_>) {
-        let has_keyspace = entry.keyspace.is_none_or(|name| self.rules.keyspaces.has(name));
-        if !has_keyspace || !self.wants(entry.kind, entry.user) {
+        if !self.wants_keyspace(entry.keyspace) || !self.wants(entry.kind, entry.user) {
             return;
         }
         let line = entry.line(self.host);

@@ -27,20 +27,37 @@ pub(crate) fn without_password(text: &str) -> String {
     out
 }
 
-/// A statement that was not understood: everything after the word PASSWORD, wherever it stands, is gone.
+/// A statement that was not understood: everything after the word PASSWORD, wherever it stands, is gone. Whoever misspelt that word
+/// gave a password all the same: without it everything after the first words of such a statement is.
 pub(crate) fn without_rest(text: &str) -> String {
-    match find_word(text) {
+    let end = find_word(text).map(|at| at + PASSWORD.len()).or_else(|| gives_role(text));
+    match end {
         None => text.to_owned(),
-        Some(at) => {
-            let shown = text.get(..at + PASSWORD.len()).unwrap_or_default();
-            format!("{shown} {OBFUSCATED}")
-        }
+        Some(end) => format!("{} {OBFUSCATED}", text.get(..end).unwrap_or_default()),
     }
 }
 
-/// Whether the word is there.
-pub(crate) fn has_password(text: &str) -> bool {
-    find_word(text).is_some()
+/// Whether a statement that was not understood may hold one.
+pub(crate) fn may_have_password(text: &str) -> bool {
+    find_word(text).is_some() || gives_role(text).is_some()
+}
+
+/// Where the words end that make or alter a role, wherever they stand.
+fn gives_role(text: &str) -> Option<usize> {
+    let is_one = |word: &str, of: [&str; 2]| of.iter().any(|it| word.eq_ignore_ascii_case(it));
+    let mut verb_before = false;
+    let mut end = 0;
+    for word in text.split_inclusive(|it: char| !it.is_ascii_alphanumeric() && it != '_') {
+        let bare = word.trim_end_matches(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+        if verb_before && is_one(bare, ["ROLE", "USER"]) {
+            return Some(end + bare.len());
+        }
+        end += word.len();
+        if !bare.is_empty() {
+            verb_before = is_one(bare, ["CREATE", "ALTER"]);
+        }
+    }
+    None
 }
 
 /// Where the word stands, in whatever case.
@@ -96,5 +113,19 @@ mod tests {
         let broken = "CREATE ROLE é WITH PASSWORD = 'secret' AND LOGI = true";
         assert_eq!(without_rest(broken), "CREATE ROLE é WITH PASSWORD *******");
         assert_eq!(without_rest("SELEC 1"), "SELEC 1");
+        // The word is misspelt; what it is about is not.
+        for (text, expected) in [
+            ("CREATE ROLE joe WITH PASSWRD = 'x'", "CREATE ROLE *******"),
+            ("/* é */ alter\n user joe PASSWRD hunter2", "/* é */ alter\n user *******"),
+            ("EXPLAIN ALTER/**/ROLE joe WITH PASWORD = 'x'", "EXPLAIN ALTER/**/ROLE *******"),
+        ] {
+            assert!(may_have_password(text), "{text}");
+            assert_eq!(without_rest(text), expected, "{text}");
+        }
+        for text in ["CREATE TABLE role (a int)", "DROP ROLE joe WITH", "ALTER TABLE user ADD", ""]
+        {
+            assert!(!may_have_password(text), "{text}");
+            assert_eq!(without_rest(text), text);
+        }
     }
 }

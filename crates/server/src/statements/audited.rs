@@ -15,7 +15,7 @@ use super::call::Call;
 use super::encode;
 use super::engine::{Engine, Inner};
 use super::slow::without_values;
-use crate::audit::{Audit, Entry, EntryType, has_password, without_rest};
+use crate::audit::{Audit, Entry, EntryType, may_have_password, without_rest};
 use crate::auth::NoSeat;
 use crate::log;
 use crate::metrics::error_name;
@@ -85,14 +85,14 @@ impl Inner {
         }
         let (text, is_secret) = match &call.message.request {
             Request::Query { text, .. } | Request::Prepare { text, .. } => {
-                (unread(audit, text), has_password(text))
+                (unread(audit, text), may_have_password(text))
             }
             Request::Batch(batch) => {
-                let has_password = batch.statements.iter().any(|item| match item.source {
-                    StatementSource::Text(text) => has_password(text),
+                let is_secret = batch.statements.iter().any(|item| match item.source {
+                    StatementSource::Text(text) => may_have_password(text),
                     StatementSource::Prepared(_) => false,
                 });
-                (format!("BATCH of [{}] statements", batch.statements.count()), has_password)
+                (format!("BATCH of [{}] statements", batch.statements.count()), is_secret)
             }
             _ => (String::new(), false),
         };
@@ -104,7 +104,7 @@ impl Inner {
     pub(super) fn audit_prepared(&self, client: &Client, statement: &Statement) {
         let Some(audit) = &self.audit else { return };
         if audit.wants(EntryType::Prepare, client.role.as_deref()) {
-            let deed = Deed { kind: EntryType::Prepare, ..deed_of(statement) };
+            let deed = Deed { kind: EntryType::Prepare, ..deed_of(audit, statement) };
             audit.keep(&entry(client, &deed, None, &text_of(audit, statement)));
         }
     }
@@ -130,14 +130,12 @@ pub(super) fn call(
             text.push_str(if text.is_empty() || text.ends_with(": ") { "" } else { "; " });
             text.push_str(&text_of(audit, statement));
         }
-        let deed = statements.first().map(|statement| deed_of(statement));
-        let keyspace = deed.as_ref().and_then(|deed| deed.keyspace);
-        let scope = deed.as_ref().and_then(|deed| deed.scope);
+        let (keyspace, scope) = place_of(audit, statements);
         let failed = Failed { keyspace, scope, text: &text, is_secret: false };
         return audit_failure(audit, client, &failed, failure, consistency);
     }
     let [one] = statements else { return batch(audit, client, statements) };
-    let deed = deed_of(one);
+    let deed = deed_of(audit, one);
     if audit.wants(deed.kind, client.role.as_deref()) {
         audit.keep(&entry(client, &deed, None, &text_of(audit, one)));
     }
@@ -145,7 +143,8 @@ pub(super) fn call(
 
 /// An entry for all of a batch, and one for each of its statements, as Cassandra writes them.
 fn batch(audit: &Audit, client: &Client, statements: &[Arc<Statement>]) {
-    if !audit.wants(EntryType::Batch, client.role.as_deref()) {
+    let (keyspace, _) = place_of(audit, statements);
+    if !audit.wants_keyspace(keyspace) || !audit.wants(EntryType::Batch, client.role.as_deref()) {
         return;
     }
     let id = u128::from_be_bytes(world::random_bytes().unwrap_or_default());
@@ -154,9 +153,20 @@ fn batch(audit: &Audit, client: &Client, statements: &[Arc<Statement>]) {
     let whole = Deed { kind: EntryType::Batch, keyspace: None, scope: None };
     audit.keep(&entry(client, &whole, Some(id), &operation));
     for statement in statements {
-        let deed = deed_of(statement);
+        let deed = deed_of(audit, statement);
         audit.keep(&entry(client, &deed, Some(id), &text_of(audit, statement)));
     }
+}
+
+/// The keyspace and table that several statements are about: of those that are wanted, if there are any. Otherwise it would be enough to
+/// put another statement first.
+fn place_of<'s>(
+    audit: &Audit,
+    statements: &'s [Arc<Statement>],
+) -> (Option<&'s str>, Option<&'s str>) {
+    let deeds = || statements.iter().map(|statement| deed_of(audit, statement));
+    let wanted = deeds().find(|deed| audit.wants_keyspace(deed.keyspace));
+    wanted.or_else(|| deeds().next()).map_or((None, None), |deed| (deed.keyspace, deed.scope))
 }
 
 /// Keeps that somebody logged in, or did not, and tells of it.
@@ -241,10 +251,9 @@ fn audit_failure(
 /// The text of a statement that was understood.
 fn text_of(audit: &Audit, statement: &Statement) -> String {
     let shown = statement.shown_text();
-    let has_options = statement.role_options().is_some_and(|options| options.custom.is_some());
-    match deed_of(statement).kind {
-        // They hold names, and nothing else that is secret but OPTIONS.
-        EntryType::Roles(_) if !has_options => shown.into_owned(),
+    match deed_of(audit, statement).kind {
+        // They hold names, and nothing else that is secret.
+        EntryType::Roles(_) => shown.into_owned(),
         _ if audit.shows_values() => shown.into_owned(),
         _ => without_values(&shown),
     }
@@ -252,14 +261,17 @@ fn text_of(audit: &Audit, statement: &Statement) -> String {
 
 /// The text of one that was not.
 fn unread(audit: &Audit, text: &str) -> String {
-    match audit.shows_values() {
-        true => without_rest(text),
+    match audit.shows_values() && !may_have_password(text) {
+        true => text.to_owned(),
         false => without_rest(&without_values(text)),
     }
 }
 
-fn deed_of(statement: &Statement) -> Deed<'_> {
-    let table = statement.tables().first();
+fn deed_of<'s>(audit: &Audit, statement: &'s Statement) -> Deed<'s> {
+    // A batch that is one statement is about several; see `place_of`.
+    let mut tables = statement.tables().iter();
+    let wanted = tables.find(|table| audit.wants_keyspace(Some(&table.keyspace)));
+    let table = wanted.or_else(|| statement.tables().first());
     let of_table = |kind| Deed {
         kind,
         keyspace: table.map(|table| &*table.keyspace),

@@ -14,6 +14,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
 use schema::{Schema, Table};
 
+use super::slow::without_values;
 use super::statistics::Statistics;
 use super::table_counters::TableCounters;
 use crate::audit::without_password;
@@ -151,9 +152,10 @@ impl Statement {
         &self.tables
     }
 
-    /// Its text as it may be shown to anybody: without the password of a role.
+    /// Its text as it may be shown to anybody: without the password of a role, and without its OPTIONS, which may hold another.
     pub(super) fn shown_text(&self) -> Cow<'_, str> {
         match self.role_options() {
+            Some(options) if options.custom.is_some() => Cow::Owned(without_values(&self.text)),
             Some(_) => Cow::Owned(without_password(&self.text)),
             None => Cow::Borrowed(&self.text),
         }
