@@ -136,11 +136,7 @@ impl NodeMessage {
             }
             NodeMessage::Standing { synced, start } => {
                 out.push(self.kind());
-                out.extend_from_slice(&synced.to_be_bytes());
-                if let Some(Start { run, opened }) = start {
-                    out.extend_from_slice(&run.to_be_bytes());
-                    out.extend_from_slice(&opened.to_be_bytes());
-                }
+                encode_standing(*synced, *start, out);
             }
             NodeMessage::Refused { synced } => {
                 out.push(KIND_REFUSED);
@@ -333,6 +329,14 @@ fn encode_numbered(kind: u8, number: u64, set: SetId, out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(&number.to_be_bytes());
     out.extend_from_slice(&set.0.to_be_bytes());
+}
+
+fn encode_standing(synced: u64, start: Option<Start>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&synced.to_be_bytes());
+    if let Some(Start { run, opened }) = start {
+        out.extend_from_slice(&run.to_be_bytes());
+        out.extend_from_slice(&opened.to_be_bytes());
+    }
 }
 
 fn encode_member(kind: u8, set: SetId, replica: ReplicaId, out: &mut Vec<u8>) {
