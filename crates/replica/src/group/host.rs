@@ -611,6 +611,7 @@ impl Host {
             self.take_persisted();
             self.take_synced();
             self.take_installed();
+            self.tell_of_images();
             self.release_held();
             self.settle_between();
             self.send_answers();
