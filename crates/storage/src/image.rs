@@ -60,6 +60,12 @@ impl ImageHead {
         self.tables.iter().map(|head| head.table)
     }
 
+    /// Whether some of what it is of may be of another one, too.
+    pub fn touches(&self, other: &ImageHead) -> bool {
+        self.range.intersect(&other.range).is_some()
+            && self.tables().any(|table| other.tables().any(|other| table == other))
+    }
+
     /// Its bytes.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = vec![IMAGE_VERSION];
@@ -274,5 +280,37 @@ impl SetImage {
                 return Ok(Some(Bytes::from(out)));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_touch_where_table_and_range_do() {
+        let head = |tables: &[u128], start, last| {
+            let table = |table: &u128| {
+                let point = ReplayPoint {
+                    applied: Applied::default(),
+                    horizon_s: 0,
+                    version: None,
+                    checksum: 0,
+                };
+                TableHead { table: TableId(*table), point, definition: None }
+            };
+            ImageHead {
+                set: SetId(1),
+                place: EntryPlace { index: 1, term: 1 },
+                now_s: 0,
+                last_us: 0,
+                range: RingRange { start: RingToken(start), last: RingToken(last) },
+                tables: tables.iter().map(table).collect(),
+            }
+        };
+        let one = head(&[1, 2], 0, 9);
+        assert!(one.touches(&head(&[2, 3], 9, 20)));
+        assert!(!one.touches(&head(&[2, 3], 10, 20)), "other rows");
+        assert!(!one.touches(&head(&[3], 0, 9)), "another table");
     }
 }

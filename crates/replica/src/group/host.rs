@@ -3,6 +3,7 @@
 
 mod alive;
 mod batches;
+mod between;
 mod grants;
 mod incoming;
 mod intents;
@@ -45,6 +46,7 @@ use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
 use super::seats::Seats;
 use batches::Batches;
 pub use batches::{Knows, RingMap};
+use between::Between;
 use grants::Sharing;
 use intents::Intents;
 pub(super) use persisted::Persisted;
@@ -243,6 +245,7 @@ pub struct Host {
     refused: Option<u64>,
     comparison: Comparison,
     batches: Batches,
+    between: Between,
     intents: Intents,
     splits: Splits,
     ranges: Arc<HeldRanges>,
@@ -331,6 +334,7 @@ impl Host {
             splits: Splits::default(),
             ranges: Arc::default(),
             batches: Batches::default(),
+            between: Between::default(),
             intents: Intents::default(),
             sharing: Sharing::default(),
             watched: stuck::Watched::default(),
@@ -606,7 +610,9 @@ impl Host {
             self.take_persisted();
             self.take_synced();
             self.take_installed();
+            self.tell_of_images();
             self.release_held();
+            self.settle_between();
             self.send_answers();
             // What is heard of batches has others answered, and more sent.
             while self.take_told() | self.take_looked() {

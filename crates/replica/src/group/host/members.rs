@@ -81,9 +81,8 @@ impl Host {
         if kind == MessageType::MsgSnapshot {
             let metadata = message.message.get_snapshot().get_metadata();
             let place = EntryPlace { index: metadata.index, term: metadata.term };
-            if !self.holds_image(from, set, place) {
-                return;
-            }
+            let Some(message) = self.holds_image(from, message, place) else { return };
+            return self.inbox.push_back(Input::Message { from, message });
         }
         self.inbox.push_back(Input::Message { from, message });
     }

@@ -2,6 +2,7 @@
 //! that a fleet does not have are played by the test.
 
 mod batches;
+mod between;
 mod broken;
 mod driving;
 mod members;

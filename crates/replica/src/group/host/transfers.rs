@@ -21,9 +21,12 @@ use super::incoming::{Receiving, Synced};
 use super::{Host, Input, NodeMessage};
 use crate::group::member::CommittedEntries;
 use crate::group::transfer::{Taken, TransferMessage};
+use crate::group::wire::PeerMessage;
 
 /// A node hands over so many images at once, and takes so many.
 pub(super) const TRANSFERS_MAX: usize = 4;
+/// So many images are put into the trees one right after the other.
+const INSTALLS_MAX: usize = 4;
 /// After so many milliseconds without an answer something is said again.
 const AGAIN_MS: u64 = 400;
 /// After a transfer that came to nothing the next one to the same member begins so many milliseconds later.
@@ -85,6 +88,8 @@ pub(super) struct Transfers {
     /// Files that were synced do not come back yet.
     #[cfg(test)]
     pub(super) is_slow_to_sync: bool,
+    /// What members were told of images that are here, until they hear it: who told it, and to go on behind which one.
+    told: BTreeMap<SetId, (NodeId, PeerMessage)>,
     /// When the next image may be begun for a member.
     paused: BTreeMap<(SetId, ReplicaId), u64>,
     pub(super) installing: Vec<Installing>,
@@ -221,6 +226,7 @@ impl Host {
     pub(super) fn break_transfers(&mut self, node: NodeId) {
         self.drop_sending(|_, sending| sending.node == node);
         self.drop_receiving(|_, receiving| receiving.from == node && !receiving.is_whole());
+        self.transfers.told.retain(|_, (from, _)| *from != node);
     }
 
     /// A set has no member here any more.
@@ -230,6 +236,7 @@ impl Host {
             self.drop_receiving(|known, _| known == set);
         }
         self.transfers.receiving.remove(&set);
+        self.transfers.told.remove(&set);
         self.transfers.installing.retain(|it| it.set != set);
         self.transfers.flushed_from.remove(&set);
     }
@@ -405,32 +412,75 @@ impl Host {
         self.core.ask(set, |member| Some(member.has_committed(place))).unwrap_or(false)
     }
 
-    /// Whether this node holds the image that its member is told to go on behind, or the member does not need it any more; if not, the
-    /// leader is told.
-    pub(super) fn holds_image(&mut self, from: NodeId, set: SetId, place: EntryPlace) -> bool {
-        let receiving = self.transfers.receiving.get(&set);
-        let is_here = receiving.is_some_and(|it| it.is_whole() && it.head.place == place);
-        let has_gone_past = self.has_gone_past(set, place);
-        let may_hear = has_gone_past || is_here && self.is_free_to_install(set);
-        if !may_hear && let Some(member) = self.core.replica(set) {
+    /// A member is told to go on behind an image. Returns what it is told if it may hear it now: where it has gone past the image. One that
+    /// this node holds it hears of when that can be put into the trees; of one that is not here the leader is told.
+    pub(super) fn holds_image(
+        &mut self,
+        from: NodeId,
+        message: PeerMessage,
+        place: EntryPlace,
+    ) -> Option<PeerMessage> {
+        let set = message.set;
+        if self.has_gone_past(set, place) {
+            return Some(message);
+        }
+        let is_here = self.holds_whole(set, place);
+        if (!is_here || !self.is_free_to_install())
+            && let Some(member) = self.core.replica(set)
+        {
             let taken = if is_here { Taken::Whole } else { Taken::Refused };
             self.answer_transfer(from, 0, set, member, taken);
+        }
+        if is_here {
             // It is asked for again, and kept until then.
             let (now_ms, known) = (self.now.ms, self.transfers.receiving.get_mut(&set));
-            known.filter(|_| is_here).into_iter().for_each(|it| it.heard_ms = now_ms);
+            known.into_iter().for_each(|it| it.heard_ms = now_ms);
+            self.transfers.told.insert(set, (from, message));
         }
-        may_hear
+        None
     }
 
-    /// Whether an image could be put into the trees soon: no other one is. Consensus hears of it only then: what comes behind it waits for
-    /// it to be in the log, for all sets, and it is not in the log before what was there is in sorted files. While another image
-    /// is put into the trees that may take minutes.
-    fn is_free_to_install(&self, set: SetId) -> bool {
-        let is_other = |it: SetId| it != set;
-        let is_put = self.transfers.busy.iter().copied().any(is_other)
-            || self.transfers.installing.iter().any(|it| is_other(it.set))
-            || self.stalled.iter().any(|(it, append)| append.is_install && is_other(*it));
-        !is_put
+    /// Whether all of the image of a set up to an entry is here.
+    fn holds_whole(&self, set: SetId, place: EntryPlace) -> bool {
+        let receiving = self.transfers.receiving.get(&set);
+        receiving.is_some_and(|it| it.is_whole() && it.head.place == place)
+    }
+
+    /// Whether images could be put into the trees soon: no others are. Consensus hears of them only then: what comes behind them waits for
+    /// them to be in the log, for all sets, and they are not in the log before what was there is in sorted files. While other images are
+    /// put into the trees that may take minutes.
+    fn is_free_to_install(&self) -> bool {
+        self.transfers.busy.is_empty()
+            && self.transfers.installing.is_empty()
+            && !self.stalled.iter().any(|(_, append)| append.is_install)
+    }
+
+    /// Members hear that they are to go on behind their images, when those can be put into the trees: some together, because they wait for
+    /// the same sorted files before, and come into the same ones afterwards. None of them touches what another one brings.
+    pub(super) fn tell_of_images(&mut self) {
+        if self.transfers.told.is_empty() || !self.is_free_to_install() {
+            return;
+        }
+        let mut chosen: Vec<SetId> = Vec::new();
+        for set in self.transfers.told.keys() {
+            let head = |set: &SetId| self.transfers.receiving.get(set).map(|it| &it.head);
+            let is_apart = |other: &SetId| match (head(set), head(other)) {
+                (Some(one), Some(other)) => !one.touches(other),
+                _ => true,
+            };
+            if chosen.len() < INSTALLS_MAX && chosen.iter().all(is_apart) {
+                chosen.push(*set);
+            }
+        }
+        for set in chosen {
+            let Some((from, message)) = self.transfers.told.remove(&set) else { continue };
+            let metadata = message.message.get_snapshot().get_metadata();
+            let place = EntryPlace { index: metadata.index, term: metadata.term };
+            // Its member may have gone meanwhile, or the image.
+            if self.core.replica(set) == Some(message.to()) && self.holds_whole(set, place) {
+                self.inbox.push_back(Input::Message { from, message });
+            }
+        }
     }
 
     /// Whether the rows of an image take the place of others, or are about to.
@@ -550,23 +600,28 @@ impl Host {
             .into_iter()
             .partition(|it| it.turn <= turn);
         self.transfers.installing = later;
-        for installing in ready {
-            self.seats.disturb(installing.set);
-            self.transfers.busy.insert(installing.set);
+        if !ready.is_empty() {
+            for installing in &ready {
+                self.seats.disturb(installing.set);
+                self.transfers.busy.insert(installing.set);
+            }
             let (storage, done) = (Arc::clone(&self.storage), Arc::clone(&self.transfers.done));
             let wake = Arc::clone(&self.wake);
             let work = move |is_apart| {
-                let Installing { set, member, index, position, .. } = installing;
-                let installed = storage.install(set, member, index, position);
-                if is_apart && installed.is_ok() {
-                    storage.settle_installs();
-                }
-                done.lock().push((installing, installed));
-                if is_apart {
-                    wake();
+                let last = ready.len() - 1;
+                for (number, installing) in ready.into_iter().enumerate() {
+                    let Installing { set, member, index, position, .. } = installing;
+                    let installed = storage.install(set, member, index, position);
+                    if is_apart && number == last {
+                        storage.settle_installs();
+                    }
+                    done.lock().push((installing, installed));
+                    if is_apart {
+                        wake();
+                    }
                 }
             };
-            // It may be large, and members of other sets must go on meanwhile.
+            // They may be large, and members of other sets must go on meanwhile.
             self.storage.do_apart("helenus-install", Box::new(work));
         }
         self.take_installed();

@@ -116,13 +116,7 @@ impl Host {
             return done(ProposalAnswer::Busy);
         }
         if !self.core.leads(set) {
-            let leader = self.core.leader(set);
-            let is_here =
-                self.core.status_of(set).is_some_and(|it| it.role == crate::group::Role::Leader);
-            return done(match is_here {
-                true => ProposalAnswer::Busy,
-                false => ProposalAnswer::NotLeader(leader),
-            });
+            return self.wait_or_refuse(set, request, done);
         }
         let Some(((request, mut body), done)) = self.route(set, request, done) else { return };
         let Some((mut request, done)) = self.take_step(set, request, done) else { return };

@@ -72,6 +72,14 @@ impl Member {
         self.is_ready_to_lead() && self.raw.raft.lead_transferee.is_none()
     }
 
+    /// Whether it leads soon, or hears soon who does: it was elected and has not applied all that was decided before, or it let another one
+    /// lead, of whom it has not heard yet.
+    pub(crate) fn is_between_leaders(&self) -> bool {
+        let raft = &self.raw.raft;
+        self.is_leader() && !self.is_ready_to_lead()
+            || raft.leader_id == 0 && self.lease_terms.let_another_lead(raft.term)
+    }
+
     /// Takes a proposal, or says why not. Seconds never fall within a set.
     pub(crate) fn propose(&mut self, mut proposal: Proposal, wishes: &mut Wishes) {
         // What a leader before decided must be known first: ids, definitions, seconds. One that hands over takes nothing any more.

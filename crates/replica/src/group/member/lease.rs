@@ -39,6 +39,14 @@ pub(super) struct LeaseTerms {
     handed_over_term: u64,
 }
 
+impl LeaseTerms {
+    /// Whether another member was asked to lead, in a term or in the one before it.
+    pub(super) fn let_another_lead(&self, term: u64) -> bool {
+        let asked = self.handed_over_term;
+        asked != 0 && (asked == term || asked + 1 == term)
+    }
+}
+
 impl Member {
     /// It was started again: what it promised before is kept.
     pub(crate) fn keep_promises(&mut self) {
