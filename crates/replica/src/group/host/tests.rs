@@ -3,6 +3,7 @@
 
 mod batches;
 mod broken;
+mod doubts;
 mod driving;
 mod members;
 mod splits;
