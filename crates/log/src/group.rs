@@ -142,10 +142,24 @@ pub struct GroupState {
     pub range: Option<RingRange>,
     /// The set that it was split from, and by which entry of that set's log.
     pub split_from: Option<(SetId, u64)>,
+    /// Why the member's rows count for nothing, if so.
+    pub doubt: Option<Doubt>,
 }
 
-/// The first byte of a state.
-const STATE_VERSION: u8 = 3;
+/// A member applied something else than others did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// The entry whose sums were compared.
+    pub index: u64,
+    /// `None` while the member takes part in nothing. Otherwise an operator said that the rows of this member count: the one in
+    /// doubt keeps the log and votes, answers nobody, and is replaced.
+    pub kept: Option<ReplicaId>,
+}
+
+/// The first byte of the state of a member in doubt.
+const STATE_VERSION: u8 = 4;
+/// That of all others: who never doubted writes what the version before reads.
+const STATE_VERSION_UNDOUBTED: u8 = 3;
 /// As it was before sets could be split.
 const STATE_VERSION_UNSPLIT: u8 = 2;
 /// As it was before configurations said the highest number.
@@ -153,6 +167,8 @@ const STATE_VERSION_FIRST: u8 = 1;
 /// In the flags of a state: a range follows, the set that it was split from follows.
 const STATE_HAS_RANGE: u8 = 1;
 const STATE_IS_SPLIT: u8 = 2;
+/// Since version 4: the member is in doubt.
+const STATE_IS_DOUBTED: u8 = 4;
 
 impl GroupState {
     /// A member that knows nothing but who belongs to its set. The log of a set begins behind entry 1, which nobody has:
@@ -170,6 +186,7 @@ impl GroupState {
             configuration,
             range: None,
             split_from: None,
+            doubt: None,
         }
     }
 
@@ -203,6 +220,8 @@ impl GroupState {
             configuration,
             range: Some(range),
             split_from: Some((self.set, place.index)),
+            // Its rows are those of the left half.
+            doubt: self.doubt,
         }
     }
 
@@ -212,7 +231,10 @@ impl GroupState {
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(STATE_VERSION);
+        out.push(match self.doubt {
+            Some(_) => STATE_VERSION,
+            None => STATE_VERSION_UNDOUBTED,
+        });
         out.extend_from_slice(&self.set.0.to_be_bytes());
         let EntryPlace { index, term } = self.cut;
         for number in [self.replica.0, self.term, self.vote, self.commit, index, term] {
@@ -221,7 +243,9 @@ impl GroupState {
         out.extend_from_slice(&self.now_s.to_be_bytes());
         self.configuration.encode(out);
         let has_range = if self.range.is_some() { STATE_HAS_RANGE } else { 0 };
-        out.push(has_range | if self.split_from.is_some() { STATE_IS_SPLIT } else { 0 });
+        let is_split = if self.split_from.is_some() { STATE_IS_SPLIT } else { 0 };
+        let is_doubted = if self.doubt.is_some() { STATE_IS_DOUBTED } else { 0 };
+        out.push(has_range | is_split | is_doubted);
         if let Some(RingRange { start, last }) = self.range {
             out.extend_from_slice(&start.to_bytes());
             out.extend_from_slice(&last.to_bytes());
@@ -229,6 +253,10 @@ impl GroupState {
         if let Some((set, index)) = self.split_from {
             out.extend_from_slice(&set.0.to_be_bytes());
             out.extend_from_slice(&index.to_be_bytes());
+        }
+        if let Some(Doubt { index, kept }) = self.doubt {
+            out.extend_from_slice(&index.to_be_bytes());
+            out.extend_from_slice(&kept.unwrap_or_default().0.to_be_bytes());
         }
     }
 
@@ -244,16 +272,21 @@ impl GroupState {
             cut: EntryPlace { index: take_u64(bytes)?, term: take_u64(bytes)? },
             now_s: u32::from_be_bytes(take(bytes)?),
             configuration: match version {
-                STATE_VERSION | STATE_VERSION_UNSPLIT => Configuration::decode(bytes)?,
+                STATE_VERSION | STATE_VERSION_UNDOUBTED | STATE_VERSION_UNSPLIT => {
+                    Configuration::decode(bytes)?
+                }
                 STATE_VERSION_FIRST => Configuration::decode_first(bytes)?,
                 _ => return None,
             },
             range: None,
             split_from: None,
+            doubt: None,
         };
-        if version == STATE_VERSION {
+        if version == STATE_VERSION || version == STATE_VERSION_UNDOUBTED {
             let [flags] = take::<1>(bytes)?;
-            if flags & !(STATE_HAS_RANGE | STATE_IS_SPLIT) != 0 {
+            let is_doubted = flags & STATE_IS_DOUBTED != 0;
+            let are_known = flags & !(STATE_HAS_RANGE | STATE_IS_SPLIT | STATE_IS_DOUBTED) == 0;
+            if !are_known || is_doubted != (version == STATE_VERSION) {
                 return None;
             }
             if flags & STATE_HAS_RANGE != 0 {
@@ -264,6 +297,11 @@ impl GroupState {
             if flags & STATE_IS_SPLIT != 0 {
                 state.split_from =
                     Some((SetId(u32::from_be_bytes(take(bytes)?)), take_u64(bytes)?));
+            }
+            if is_doubted {
+                let (index, kept) = (take_u64(bytes)?, ReplicaId(take_u64(bytes)?));
+                let kept = Some(kept).filter(|kept| *kept != ReplicaId::default());
+                state.doubt = Some(Doubt { index, kept });
             }
         }
         bytes.is_empty().then_some(state)

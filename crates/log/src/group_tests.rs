@@ -10,7 +10,7 @@ use types::{NodeId, ReplicaId, RingRange, RingToken, SetId};
 use crate::disk::Disk;
 use crate::frame::{Frame, Position, RecordKind, SEGMENT_HEAD_BYTES, SegmentHead, read_frame};
 use crate::frame::{SetState, decode_states, encode_states};
-use crate::group::{Configuration, EntryPlace, Gap, GroupState, GroupTable, Put, Slot};
+use crate::group::{Configuration, Doubt, EntryPlace, Gap, GroupState, GroupTable, Put, Slot};
 use crate::group_append::{GroupAppend, GroupEntry};
 use crate::options::{CommitMode, Driver, LogOptions};
 use crate::recovery::{Recovered, Replayed, recover, replay_groups};
@@ -80,6 +80,33 @@ fn a_state_of_before_sets_could_be_split_is_read() {
     assert_eq!(bytes.pop(), Some(0), "no flags");
     bytes[0] = 2;
     assert_eq!(GroupState::decode(&bytes), Some(state(7)));
+}
+
+#[test]
+fn a_member_in_doubt_is_kept_and_no_other_is_written_otherwise_than_before() {
+    let bytes_of = |state: &GroupState| {
+        let mut bytes = Vec::new();
+        state.encode(&mut bytes);
+        bytes
+    };
+    let mut said = state(7);
+    let before = bytes_of(&said);
+    assert_eq!(before.first(), Some(&3), "the version before reads it");
+    for kept in [None, Some(ReplicaId(3))] {
+        said.doubt = Some(Doubt { index: 1024, kept });
+        let bytes = bytes_of(&said);
+        assert_eq!(
+            (bytes.len(), bytes[0]),
+            (before.len() + 16, 4),
+            "the version before refuses it"
+        );
+        assert_eq!(GroupState::decode(&bytes), Some(said.clone()));
+        for length in 0..bytes.len() {
+            assert_eq!(GroupState::decode(&bytes[..length]), None);
+        }
+        let undoubted = [&[3], &bytes[1..]].concat();
+        assert_eq!(GroupState::decode(&undoubted), None, "version 3 has no such flag");
+    }
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub use gather::{
     AppendError, Appended, Appending, Cut, Elapsed, Log, NewEntry, NewRecord, Shortage,
     segment_name,
 };
-pub use group::{Configuration, EntryPlace, GroupState, GroupTable, RecoveredGroup, Slot};
+pub use group::{Configuration, Doubt, EntryPlace, GroupState, GroupTable, RecoveredGroup, Slot};
 pub use group_append::{GroupAppend, GroupEntry};
 pub use options::{CommitMode, Driver, LogOptions};
 pub use timings::{TIMING_BOUNDS_US, TimingSum, Timings};

@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::nodes::NodeOrder;
+use crate::skip::AskedSkip;
 
 const SOCKET: &str = "admin.sock";
 /// The longest question that is read: a split at a key has the key in it.
@@ -55,6 +56,8 @@ pub(crate) enum Question {
         lost: Vec<u64>,
         is_unsafe: bool,
     },
+    /// The members of a set differ: whose rows count.
+    Skip(AskedSkip),
 }
 
 /// A split by hand.
@@ -98,6 +101,11 @@ impl Question {
                 let how = if *is_unsafe { "unsafe" } else { "look" };
                 let head = ["recover".to_owned(), how.to_owned()].into_iter();
                 head.chain(lost.iter().map(u64::to_string)).collect()
+            }
+            Question::Skip(AskedSkip { set, index, kept, is_unsafe }) => {
+                let how = if *is_unsafe { "unsafe" } else { "look" };
+                let numbers = [u64::from(*set), *index, *kept].map(|it| it.to_string());
+                ["skip".to_owned(), how.to_owned()].into_iter().chain(numbers).collect()
             }
             Question::Sets(set) => {
                 std::iter::once("sets".to_owned()).chain(set.map(|set| set.to_string())).collect()
@@ -167,6 +175,11 @@ impl Question {
             ["recover", how @ ("look" | "unsafe"), lost @ ..] => {
                 let lost = lost.iter().map(|node| node.parse().ok()).collect::<Option<_>>()?;
                 Some(Question::Recover { lost, is_unsafe: *how == "unsafe" })
+            }
+            ["skip", how @ ("look" | "unsafe"), set, index, kept] => {
+                let (set, index) = (set.parse().ok()?, index.parse().ok()?);
+                let (kept, is_unsafe) = (kept.parse().ok()?, *how == "unsafe");
+                Some(Question::Skip(AskedSkip { set, index, kept, is_unsafe }))
             }
             ["sets"] => Some(Question::Sets(None)),
             ["sets", set] => set.parse().ok().map(|set| Question::Sets(Some(set))),
@@ -329,6 +342,8 @@ mod tests {
             Question::Job(12),
             Question::Recover { lost: vec![3, 4], is_unsafe: true },
             Question::Recover { lost: Vec::new(), is_unsafe: false },
+            Question::Skip(AskedSkip { set: 7, index: 1024, kept: 2, is_unsafe: false }),
+            Question::Skip(AskedSkip { set: 7, index: 1024, kept: 2, is_unsafe: true }),
             Question::Partitions(Some("ks".to_owned())),
             split(AskedPlace::Best),
             split(AskedPlace::Token(-7)),

@@ -13,6 +13,7 @@ use crate::handbook;
 use crate::jobs::Manner;
 use crate::nodes::NodeOrder;
 use crate::nodes::joining::{Join, Token};
+use crate::skip::AskedSkip;
 use crate::transfer::{self, AskedNode, Transfer};
 use crate::upkeep::{self, Upkeep};
 use crate::version;
@@ -29,6 +30,8 @@ pub(crate) enum Order {
     Remove { node: u64, manner: Manner },
     /// Nodes are lost for good, and sets have no quorum.
     Recover { lost: Vec<u64>, is_unsafe: bool, json: bool },
+    /// The members of a set differ, and one node's rows count.
+    Skip { asked: AskedSkip, json: bool },
     /// Join one more node to a demo that runs.
     DemoAdd(Demo),
     /// Run a cluster on this machine.
@@ -173,6 +176,15 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
                 matches.get_many::<u64>("lost").map_or_else(Vec::new, |it| it.copied().collect());
             let (is_unsafe, json) = (matches.get_flag("unsafe"), matches.get_flag("json"));
             settled(Order::Recover { lost, is_unsafe, json }, matches)
+        }
+        Some(("skip", matches)) => {
+            let asked = AskedSkip {
+                set: matches.get_one::<u32>("set").copied().unwrap_or_default(),
+                index: matches.get_one::<u64>("index").copied().unwrap_or_default(),
+                kept: matches.get_one::<u64>("keep").copied().unwrap_or_default(),
+                is_unsafe: matches.get_flag("unsafe"),
+            };
+            settled(Order::Skip { asked, json: matches.get_flag("json") }, matches)
         }
         Some(("config", matches)) => settled(Order::Config, matches),
         Some(("status", matches)) => {
@@ -346,6 +358,7 @@ pub(crate) fn command() -> Command {
                 .args(setting_arguments()),
         )
         .subcommands(node_commands())
+        .subcommand(skip_command())
         .subcommand(
             Command::new("set")
                 .about("Show the members of a replica set: who leads, how far each is")
@@ -428,6 +441,19 @@ fn node_commands() -> [Command; 5] {
             .arg(json())
             .args(setting_arguments()),
     ]
+}
+
+fn skip_command() -> Command {
+    let number = |name: &'static str| Arg::new(name).required(true);
+    Command::new("skip")
+        .about("When a set is frozen because its members differ and no majority tells who is right: have it go on with the rows of one node")
+        .after_help("Examples:\n  helenus set 7                                where it is frozen, and at which entry\n  helenus skip 7 2048 --keep 2                 what would become of it; nothing is changed\n  helenus skip 7 2048 --keep 2 --unsafe        the rows of node 2 count, the other members are replaced\n\nFirst look at the rows on each node (`helenus check`, the node's log), and keep a snapshot of what is not kept.\nNo member's log is thrown away: what was acknowledged since is applied on node 2 as well. Ask again for nodes that did not answer.")
+        .arg(number("set").value_name("SET").value_parser(clap::value_parser!(u32)).help("Its number, as `helenus set` shows it"))
+        .arg(number("index").value_name("INDEX").value_parser(clap::value_parser!(u64)).help("The entry at which it froze, as `helenus set` shows it"))
+        .arg(number("keep").long("keep").value_name("ID").value_parser(clap::value_parser!(u64)).help("The node whose rows count"))
+        .arg(Arg::new("unsafe").long("unsafe").action(ArgAction::SetTrue).help("Do it, though what that node has wrong stays wrong"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As a JSON object"))
+        .args(setting_arguments())
 }
 
 fn partitions_command() -> Command {

@@ -42,6 +42,7 @@ mod recover;
 mod reply;
 mod session;
 mod sets;
+mod skip;
 mod spans;
 mod start;
 mod statements;
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         Order::Recover { lost, is_unsafe, json } => {
             recover::run(data_dir, &Question::Recover { lost, is_unsafe }, json)
         }
+        Order::Skip { asked, json } => skip::run(data_dir, asked, json),
         Order::Config => say(&config::print(&loaded)),
         Order::Print(text) => say(&text),
         Order::Status { json, node } => {

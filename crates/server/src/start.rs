@@ -34,6 +34,7 @@ use crate::nodes::joining::{Join, JoinRequest, read_answer};
 use crate::partitions;
 use crate::recover;
 use crate::sets;
+use crate::skip;
 use crate::statements::TICK;
 use crate::status::{self, Started};
 use crate::tls::{self, Certificates, OwnNames, TlsError};
@@ -567,6 +568,7 @@ fn answer(node: &Node, started: &Started, question: Question) -> Value {
         Question::Remove(other) => return jobs::remove_node(node, other),
         Question::Job(id) => return jobs::tell_job(node, id),
         Question::Recover { lost, is_unsafe } => return recover::answer(node, &lost, is_unsafe),
+        Question::Skip(asked) => return skip::answer(node, asked),
     };
     match outcome {
         Ok(()) => json!({ "done": true }),

@@ -321,6 +321,11 @@ impl Storage {
         }
     }
 
+    /// The last entry that was applied.
+    pub fn group_applied(&self, set: SetId) -> u64 {
+        self.core.groups.0.lock().get(&set).map_or(0, |standing| standing.applied)
+    }
+
     /// The second of the last entry that was applied.
     pub fn group_now_s(&self, set: SetId) -> u32 {
         self.core.groups.0.lock().get(&set).map_or(0, |standing| standing.now_s)

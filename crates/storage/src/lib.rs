@@ -82,8 +82,8 @@ pub use index::check::IndexComparison;
 pub use maintenance::TableStatistics;
 pub use node_log::broken;
 pub use node_log::{
-    Configuration, Disk, EntryHead, EntryPlace, GroupAppend, GroupEntry, GroupState, GroupTable,
-    LogFile, Position, RealDisk, RecoveredGroup, Slot, TIMING_BOUNDS_US, TimingSum,
+    Configuration, Disk, Doubt, EntryHead, EntryPlace, GroupAppend, GroupEntry, GroupState,
+    GroupTable, LogFile, Position, RealDisk, RecoveredGroup, Slot, TIMING_BOUNDS_US, TimingSum,
 };
 pub use options::{CommitMode, Driver, Options};
 pub use promise::{AnswerTo, Mailbox};

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use slog::{Discard, Logger, o};
-use storage::{EntryPlace, GroupAppend, GroupState, GroupTable, RecoveredGroup, Slot};
+use storage::{Doubt, EntryPlace, GroupAppend, GroupState, GroupTable, RecoveredGroup, Slot};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::entries::Wanted;
@@ -252,9 +252,24 @@ impl Core {
         }
     }
 
+    /// Whether the rows of a member count; returns the state that is to be kept.
+    pub(crate) fn set_doubt(&mut self, set: SetId, doubt: Option<Doubt>) -> Option<GroupState> {
+        self.members.get_mut(&set).map(|member| member.set_doubt(doubt))
+    }
+
+    /// The number of the turn that comes next.
+    pub(crate) fn next_turn(&self) -> u64 {
+        self.turn + 1
+    }
+
     /// Whether this node has a member of a set.
     pub fn contains(&self, set: SetId) -> bool {
         self.members.contains_key(&set)
+    }
+
+    /// Whether it has one that is not frozen: others answer nobody.
+    fn takes_part(&self, set: SetId) -> bool {
+        self.members.get(&set).is_some_and(|member| member.frozen.is_none())
     }
 
     /// Whether this node's member leads its set, and is ready to propose.
@@ -390,7 +405,7 @@ impl Core {
                 });
             }
             Input::Propose { set, ticket, kind, now_s, body, before } => {
-                if !self.contains(set) {
+                if !self.takes_part(set) {
                     let answer = |ticket| (ticket, Answer::NotLeader(None));
                     outputs.answers.extend(ticket.map(answer));
                 }
@@ -398,7 +413,7 @@ impl Core {
                 self.with(set, outputs, |member, wishes| member.propose(proposal, wishes));
             }
             Input::Read { set, ticket } => {
-                if !self.contains(set) {
+                if !self.takes_part(set) {
                     outputs.answers.push((ticket, Answer::NotLeader(None)));
                 }
                 self.with(set, outputs, |member, wishes| member.read(ticket, wishes));

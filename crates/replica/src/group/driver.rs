@@ -32,8 +32,8 @@ use crate::witness::TraceContext;
 
 use super::behind::Behind;
 use super::host::{
-    HeldRanges, Host, HostOptions, NodeMessage, Now, OnNote, OnSplit, Persisted, Places, RingMap,
-    ServedRead, SetRanges, Wanted,
+    HeldRanges, Host, HostOptions, NodeMessage, Now, OnNote, OnSkipped, OnSplit, Persisted, Places,
+    RingMap, ServedRead, SetRanges, Wanted,
 };
 use super::leases::Leases;
 use super::load::Traffic;
@@ -43,6 +43,7 @@ use super::recovery::MemberRecord;
 use super::requests::{WriteDone, WriteOutcome};
 use super::seats::{Seat, Seats};
 use super::serving::{Servants, Tell};
+use super::skipping::Skip;
 use apart::{Apart, result_of};
 use traced::Traced;
 
@@ -121,6 +122,7 @@ enum Question {
     Meet(Vec<NodeId>),
     Members(Box<dyn FnOnce(Vec<MemberRecord>) + Send>),
     Standings(Vec<(NodeId, u64)>),
+    Skip(Skip, OnSkipped),
 }
 
 /// What is asked of one set.
@@ -755,6 +757,7 @@ impl Driver {
             Question::Lead(set, node) => self.host.hand_leadership(set, node),
             Question::Members(done) => done(self.host.member_records()),
             Question::Standings(known) => self.host.know_standings(&known),
+            Question::Skip(skip, done) => self.host.skip(&skip, done),
         }
     }
 

@@ -198,6 +198,8 @@ impl Entries {
         self.state.commit = self.state.commit.max(place.index);
         self.state.now_s = self.state.now_s.max(now_s);
         self.state.configuration = configuration;
+        // Whatever its rows were, others come.
+        self.state.doubt = None;
     }
 
     /// Members that need an image.

@@ -4,6 +4,7 @@
 mod alive;
 mod batches;
 mod between;
+mod doubts;
 mod grants;
 mod incoming;
 mod intents;
@@ -38,15 +39,15 @@ use types::{NodeId, ReplicaId, RingRange, SetId};
 use super::changes::Goal;
 use super::core::{Core, Input, Outputs, Random};
 use super::entries::KIND_EMPTY;
-use super::member::{
-    Answer, CommittedEntries, Member, MemberStatus, Pending, Settings, Ticket, is_of_set,
-};
+use super::member::{Answer, CommittedEntries, MemberStatus, Pending, Settings, Ticket, is_of_set};
 use super::reads::Reads;
 use super::requests::{Attempt, Requests, WriteDone, WriteOutcome};
 use super::seats::Seats;
 use batches::Batches;
 pub use batches::{Knows, RingMap};
 use between::Between;
+use doubts::Doubts;
+pub use doubts::OnSkipped;
 use grants::Sharing;
 use intents::Intents;
 pub(super) use persisted::Persisted;
@@ -244,6 +245,7 @@ pub struct Host {
     /// Why nobody listens to this node, if so.
     refused: Option<u64>,
     comparison: Comparison,
+    doubts: Doubts,
     batches: Batches,
     between: Between,
     intents: Intents,
@@ -331,6 +333,7 @@ impl Host {
             goals: BTreeMap::new(),
             refused: None,
             comparison: Comparison::default(),
+            doubts: Doubts::default(),
             splits: Splits::default(),
             ranges: Arc::default(),
             batches: Batches::default(),
@@ -346,23 +349,7 @@ impl Host {
             if breaks(Rule::ForgetVote) {
                 recovered.state.vote = 0;
             }
-            host.hear_of(&recovered.state);
-            let unapplied = recovered.state.commit + 1..=recovered.table.last().index;
-            let slots = unapplied.filter_map(|index| recovered.table.slot(index));
-            let bodies: Result<Vec<Bytes>, _> =
-                slots.map(|slot| host.storage.read_group_body(&slot)).collect();
-            let (set, unknown) = (recovered.state.set, host.unknown_to_state(&recovered)?);
-            host.core.add(recovered, bodies.map_err(|error| error.to_string())?)?;
-            host.core.tell(set, Member::keep_promises);
-            if !unknown.is_empty() {
-                let (stays, split_off) = host.core.catch_up(set, unknown);
-                if !stays {
-                    host.leave_later(set);
-                }
-                births.extend(split_off.into_iter().map(|birth| (set, birth)));
-                host.meet_members(set);
-            }
-            host.tell_range(set);
+            births.extend(host.add_member(recovered)?);
         }
         host.begin_again(births);
         host.storage.settle_installs();
@@ -414,7 +401,11 @@ impl Host {
 
     /// Asks a member of another node to lead a set.
     pub fn hand_leadership(&mut self, set: SetId, to: NodeId) {
-        self.core.hand_leadership(set, to);
+        let heir = self.core.state(set).and_then(|state| state.configuration.replica_on(to));
+        // Who is wrong does not lead: nobody would for as long as it is waited for.
+        if heir.is_none_or(|heir| !self.comparison.is_wrong(set, heir)) {
+            self.core.hand_leadership(set, to);
+        }
     }
 
     /// How the members are.
@@ -531,6 +522,7 @@ impl Host {
         self.remove_left();
         self.ask_whether_member();
         self.freeze_wrong();
+        self.tick_doubts();
         self.say_frozen();
         self.tick_transfers();
         self.tick_splits();

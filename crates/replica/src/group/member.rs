@@ -1,6 +1,7 @@
 //! One member of one set: what consensus needs around it so that nothing is said before it is on disk, nobody is answered twice,
 //! and nothing that a peer sends can end the process.
 
+mod doubt;
 mod leading;
 mod lease;
 mod moves;
@@ -426,7 +427,7 @@ impl Member {
                 false => TICKS_PER_RANK * self.rank_behind(raft.leader_id),
             };
             // Who waits for its rows could answer nobody.
-            let rows = if self.installing.is_some() { INSTALLING_TICKS } else { 0 };
+            let rows = if self.lacks_rows() { INSTALLING_TICKS } else { 0 };
             self.timeout = self.settings.election_ticks + 2 + later + rows;
             self.seen = seen;
         }
@@ -503,7 +504,7 @@ impl Member {
         }
         // Nor does one lead that waits for its rows.
         let is_told_to_lead = message.get_msg_type() == MessageType::MsgTimeoutNow;
-        let may_lead = self.installing.is_none() && self.may_ask_for_votes();
+        let may_lead = !self.lacks_rows() && self.may_ask_for_votes();
         if self.is_early_vote(&message) || is_told_to_lead && !may_lead {
             return;
         }
@@ -574,7 +575,8 @@ impl Member {
         if breaks(Rule::ProposeEarly) {
             return self.is_leader();
         }
-        self.is_leader() && self.log().table.term(self.applied) == Some(self.raw.raft.term)
+        let is_in_term = self.log().table.term(self.applied) == Some(self.raw.raft.term);
+        self.is_leader() && is_in_term && !self.is_overruled()
     }
 
     /// Whether something of it was not on disk before a turn was.

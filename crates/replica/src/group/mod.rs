@@ -16,7 +16,8 @@
 //! Reading order: [`wire`] and `node_wire` for what crosses between nodes, [`entries`] for a member's log as consensus sees it, [`member`] for one
 //! member, [`core`] for all of a node, [`rests`] for those that have nothing to do, [`host`] for what surrounds the core: log, trees, answers; [`requests`] for a
 //! coordinator's requests on their way to leaders, [`reads`] for its reads of rows on other nodes and [`serving`] for who reads
-//! them there; [`driver`] for the thread that drives a host in a real process; [`recovery`] for sets that lost their quorum for good.
+//! them there; [`driver`] for the thread that drives a host in a real process; [`recovery`] for sets that lost their quorum for good, and
+//! [`skipping`] for those whose members differ.
 
 mod behind;
 mod changes;
@@ -39,6 +40,7 @@ mod requests;
 mod rests;
 mod seats;
 mod serving;
+mod skipping;
 pub mod transfer;
 pub mod wire;
 
@@ -50,7 +52,7 @@ pub use changes::{ChangeState, Goal};
 pub use documents::{Document, Replaced, SYSTEM_SET, SYSTEM_TABLE, SharedDocuments, system_table};
 pub use driver::{Clock, Driver, Groups, OnApplied, TICK_MS, Told, Transport};
 pub use host::{
-    HeldRanges, Host, HostOptions, Knows, NodeMessage, Now, OnNote, OnSplit, Places,
+    HeldRanges, Host, HostOptions, Knows, NodeMessage, Now, OnNote, OnSkipped, OnSplit, Places,
     ProposalAnswer, RingMap, ServedRead, SetRanges, SplitOff, Start, Wanted, WantedMembers,
 };
 pub use leases::Leases;
@@ -62,5 +64,6 @@ pub use requests::{WriteDone, WriteOutcome};
 pub use rests::Beat;
 pub use seats::{Seat, Seats};
 pub use serving::serve;
+pub use skipping::{Skip, SkipPlan, Skipped, plan_skip};
 pub use transfer::{Taken, TransferMessage};
 pub use wire::PeerMessage;

@@ -13,6 +13,7 @@ mod paces;
 mod record;
 pub(crate) mod recovery;
 mod roster;
+mod skipping;
 mod standings;
 mod steward;
 mod telling;

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
-use replica::group::{MemberRecord, RecoveryPlan, SYSTEM_SET, SetRecovery, plan_recovery};
+use replica::group::{MemberRecord, RecoveryPlan, SYSTEM_SET, SetRecovery, Skip, plan_recovery};
 use serde_json::{Value, json};
 use storage::{Configuration, DataDir, EntryPlace, GroupState, Storage};
-use types::{NodeId, SetId};
+use types::{NodeId, ReplicaId, SetId};
 
 use super::Nodes;
 use super::facts::Note;
@@ -46,6 +46,8 @@ pub(super) enum Step {
     Forget,
     /// It keeps what is to be done, and starts again.
     Do(Vec<Todo>),
+    /// It keeps what an operator said about a set whose members differ.
+    Skip(Skip),
 }
 
 /// What becomes of one set.
@@ -66,7 +68,7 @@ pub(super) enum RecoveryNote {
 /// What a node has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
-    members: Vec<MemberRecord>,
+    pub(super) members: Vec<MemberRecord>,
     /// It gave nodes up before.
     is_begun: bool,
 }
@@ -122,6 +124,21 @@ impl Todo {
     }
 }
 
+fn encode_skip(skip: &Skip) -> Value {
+    let others: Vec<u64> = skip.others.iter().map(|replica| replica.0).collect();
+    json!([skip.set.0, skip.index, skip.kept.0, others])
+}
+
+fn decode_skip(value: &Value) -> Option<Skip> {
+    let [set, index, kept, others] = value.as_array()?.as_slice() else { return None };
+    Some(Skip {
+        set: SetId(u32::try_from(set.as_u64()?).ok()?),
+        index: index.as_u64()?,
+        kept: ReplicaId(kept.as_u64()?),
+        others: list(others, |replica| replica.as_u64().map(ReplicaId))?,
+    })
+}
+
 fn numbers(nodes: impl IntoIterator<Item = NodeId>) -> Vec<u64> {
     nodes.into_iter().map(|node| node.0).collect()
 }
@@ -143,6 +160,7 @@ impl RecoveryNote {
                     Step::GiveUp => ("give up", Value::Null),
                     Step::Forget => ("forget", Value::Null),
                     Step::Do(sets) => ("do", sets.iter().map(Todo::encode).collect()),
+                    Step::Skip(skip) => ("skip", encode_skip(skip)),
                 };
                 let lost = numbers(lost.iter().copied());
                 json!({ "number": number, "step": name, "lost": lost, "sets": sets })
@@ -173,6 +191,7 @@ impl RecoveryNote {
             "give up" => Step::GiveUp,
             "forget" => Step::Forget,
             "do" => Step::Do(list(value.get("sets")?, Todo::decode)?),
+            "skip" => Step::Skip(decode_skip(value.get("sets")?)?),
             _ => return None,
         };
         Some(RecoveryNote::Ask { number, lost: nodes_of(value.get("lost")?)?, step })
@@ -354,6 +373,7 @@ impl Nodes {
         let given_up = Kept { lost: lost.iter().copied().collect(), ..Kept::default() };
         match step {
             Step::Look => {}
+            Step::Skip(skip) => self.groups.skip(skip.clone())?,
             Step::GiveUp => {
                 self.recovery.keep(&self.storage, given_up)?;
                 self.unpin_banned();
@@ -409,7 +429,11 @@ impl Nodes {
     }
 
     /// Asks all nodes that are left, this one too, and waits for their answers.
-    fn ask_all(&self, lost: &[NodeId], step: &Step) -> Result<BTreeMap<NodeId, Told>, String> {
+    pub(super) fn ask_all(
+        &self,
+        lost: &[NodeId],
+        step: &Step,
+    ) -> Result<BTreeMap<NodeId, Told>, String> {
         let recovery = &self.recovery;
         let own = self.own();
         let members = &self.membership().members;
@@ -529,7 +553,6 @@ fn plan(told: BTreeMap<NodeId, Told>, sets: &[SetId]) -> Result<RecoveryPlan, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::ReplicaId;
 
     #[test]
     fn notes_and_what_is_kept_come_back() {
@@ -541,7 +564,9 @@ mod tests {
         let led = MemberRecord { leader: Some(NodeId(2)), ..member.clone() };
         let told = Told { members: vec![member, led], is_begun: true };
         let lost = vec![NodeId(3), NodeId(4)];
-        let steps = [Step::Look, Step::GiveUp, Step::Forget, Step::Do(vec![todo.clone()])];
+        let (kept, others) = (ReplicaId(1), vec![ReplicaId(2)]);
+        let skip = Step::Skip(Skip { set: SetId(5), index: 1024, kept, others });
+        let steps = [Step::Look, Step::GiveUp, Step::Forget, Step::Do(vec![todo.clone()]), skip];
         let mut notes: Vec<RecoveryNote> = steps
             .into_iter()
             .map(|step| RecoveryNote::Ask { number: 8, lost: lost.clone(), step })

@@ -294,6 +294,17 @@ impl Journal {
         );
     }
 
+    /// An operator said that the rows of one node count in a set whose members differ: its member is not replaced.
+    pub(super) fn skip(&mut self, now_ms: i64, set: SetId, index: u64, kept: NodeId) {
+        let seen = Seen { now_ms, alive: Some(BTreeSet::new()), ..Seen::default() };
+        let why = format!("its members differed at entry {index}");
+        self.begin_replacing(set, kept, &why, &seen);
+        let is_it = |job: &&Job| job.is_running() && (job.set, job.node) == (Some(set), Some(kept));
+        let ids: Vec<u64> = self.jobs.iter().filter(is_it).map(|job| job.id).collect();
+        let how = format!("an operator skipped entry {index}: the rows of node {} count", kept.0);
+        ids.into_iter().for_each(|id| self.end(id, now_ms, JobState::Cancelled, &how));
+    }
+
     fn follow_job(&mut self, job: &Job, seen: &Seen) {
         let (id, now_ms) = (job.id, seen.now_ms);
         match (job.kind, job.node, job.set) {
@@ -335,7 +346,11 @@ impl Journal {
                     let progress = "the node does not answer".to_owned();
                     self.set_progress(id, now_ms, job.remaining, progress);
                 } else if !seen.frozen.contains_key(&(set, node)) {
-                    self.end(id, now_ms, JobState::Done, "a new member is in its place");
+                    self.end(id, now_ms, JobState::Done, "a member takes part there again");
+                } else if let Some(why) = seen.frozen.get(&(set, node))
+                    && *why != job.reason
+                {
+                    self.set_progress(id, now_ms, job.remaining, why.clone());
                 }
             }
             (JobKind::Move | JobKind::Heal, _, Some(set)) => self.follow_move(job, set, seen),
@@ -581,7 +596,7 @@ mod tests {
         silent.follow(&Seen { alive: Some([1, 3, 4].map(NodeId).into()), ..seen(2) });
         assert_eq!(jobs(&silent)[0], "heal running 1/1: the node does not answer");
         journal.follow(&seen(2));
-        assert_eq!(jobs(&journal)[0], "heal done 0/1: a new member is in its place");
+        assert_eq!(jobs(&journal)[0], "heal done 0/1: a member takes part there again");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use super::*;
 use crate::witness::Witness;
 
+/// So long a node may take to keep what an operator said about a set.
+const SKIPPED_WITHIN: Duration = Duration::from_secs(10);
 /// Of so many voters one can be done without.
 const SPARE_VOTERS_MIN: usize = 3;
 
@@ -82,6 +84,19 @@ impl Groups {
         };
         self.ask(Question::Members(Box::new(done))).ok()?;
         receiver.recv().ok()
+    }
+
+    /// An operator said whose rows of a set count: returns when that is on this node's disk and in force. Not for threads that serve
+    /// others.
+    pub fn skip(&self, skip: Skip) -> Result<(), String> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let done = move |done| {
+            let _ = sender.send(done);
+        };
+        let too_many = |_| "its members have too much to do".to_owned();
+        self.ask(Question::Skip(skip, Box::new(done))).map_err(too_many)?;
+        let late = |_| "its disk or its members do not answer".to_owned();
+        receiver.recv_timeout(SKIPPED_WITHIN).map_err(late)?
     }
 
     /// What was known of the logs of other nodes before this one started: before anything is heard of them.

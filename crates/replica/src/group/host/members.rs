@@ -142,18 +142,8 @@ impl Host {
         self.is_unawaited = true;
         self.seats.disturb(set);
         self.forget_transfers(set);
-        let (waiting, proposed) = self.core.remove(set);
-        for ticket in waiting {
-            match self.asked.remove(&ticket) {
-                Some(Asked::Read(done)) => done(false),
-                Some(Asked::Write(_, _, done)) => done(super::ProposalAnswer::NotLeader(None)),
-                None => {}
-            }
-        }
-        // They may be done by those who are left: whoever asked finds out, or its time is up.
-        proposed.iter().for_each(|ticket| {
-            self.asked.remove(ticket);
-        });
+        self.forget_waiting(set);
+        self.forget_doubts(set);
         self.stalled.retain(|(known, _)| *known != set);
         self.known_by_all.remove(&set);
         self.last_proposed_s.remove(&set);
@@ -167,6 +157,22 @@ impl Host {
         *gone = (*gone).max(replica);
         self.has_news = true;
         true
+    }
+
+    /// A member ends, or begins anew: nobody waits for it any more.
+    pub(super) fn forget_waiting(&mut self, set: SetId) {
+        let (waiting, proposed) = self.core.remove(set);
+        for ticket in waiting {
+            match self.asked.remove(&ticket) {
+                Some(Asked::Read(done)) => done(false),
+                Some(Asked::Write(_, _, done)) => done(super::ProposalAnswer::NotLeader(None)),
+                None => {}
+            }
+        }
+        // They may be done by those who are left: whoever asked finds out, or its time is up.
+        proposed.iter().for_each(|ticket| {
+            self.asked.remove(ticket);
+        });
     }
 
     /// A member found in its log that it does not belong to its set any more. Others may not know yet that this is committed, and need

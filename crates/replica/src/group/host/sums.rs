@@ -13,7 +13,7 @@ use storage::CommittedEntry;
 use storage::broken::{Rule, breaks};
 use types::{NodeId, ReplicaId, SetId};
 
-use super::{Host, Input, NodeMessage};
+use super::{Host, Input, MemberStatus, NodeMessage};
 use crate::group::node_wire::KIND_SUM;
 
 /// The kind of an entry that says which sums are compared: those of the entry with the number in its body, or its own if that is
@@ -93,6 +93,11 @@ impl Comparison {
         keep_newest(&mut sums.own);
     }
 
+    /// Whether another node's member is to be replaced, as far as this node knows.
+    pub(super) fn is_wrong(&self, set: SetId, replica: ReplicaId) -> bool {
+        self.strangers.contains(&(set, replica))
+    }
+
     /// Rows were handed over, or the member is gone: what was noted is of another time.
     pub(super) fn forget(&mut self, set: SetId) {
         self.sets.remove(&set);
@@ -141,7 +146,8 @@ impl Host {
         let compares_nothing = self.compares_nothing();
         let Some(sums) = self.comparison.sets.get_mut(&set) else { return };
         sums.asked = sums.asked.max(index);
-        if compares_nothing {
+        let is_overruled = self.core.ask(set, |member| Some(member.is_overruled()));
+        if compares_nothing || is_overruled == Some(true) {
             return;
         }
         let sum = sums.own.get(&index).copied();
@@ -237,7 +243,8 @@ impl Host {
         if !self.ticks.is_multiple_of(SAID_TICKS) {
             return;
         }
-        let frozen: Vec<_> = self.core.status().filter(|it| it.frozen.is_some()).collect();
+        let is_to_be_said = |it: &MemberStatus| it.frozen.is_some() && self.is_doubt_kept(it.set);
+        let frozen: Vec<_> = self.core.status().filter(is_to_be_said).collect();
         for status in frozen {
             let (set, replica, index) = (status.set, status.replica, status.applied);
             let Some(state) = self.core.state(set) else { continue };
@@ -270,11 +277,7 @@ impl Host {
                 Some(heir) if self.core.leads(set) => {
                     self.core.tell(set, |member| member.hand_leadership_to_member(heir));
                 }
-                _ => {
-                    let why =
-                        format!("what it applied up to entry {index} is not what most members did");
-                    self.core.freeze(set, &why);
-                }
+                _ => self.freeze_for_good(set, index),
             }
         }
         let core = &self.core;

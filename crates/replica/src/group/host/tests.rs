@@ -4,6 +4,7 @@
 mod batches;
 mod between;
 mod broken;
+mod doubts;
 mod driving;
 mod members;
 mod splits;

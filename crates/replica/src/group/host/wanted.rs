@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use storage::Configuration;
 use types::{NodeId, ReplicaId, SetId};
 
 use super::Host;
@@ -23,7 +24,22 @@ pub struct WantedMembers {
 /// Tells who is to belong to a set; `None` where nobody wants anything.
 pub type Wanted = Box<dyn Fn(SetId) -> Option<WantedMembers> + Send>;
 
+/// What becomes of members that are wrong.
+enum Replaced {
+    /// New ones take their places.
+    Members(BTreeSet<ReplicaId>),
+    /// What is on this node goes.
+    Goes(NodeId),
+}
+
 impl WantedMembers {
+    fn without(&self, node: NodeId) -> WantedMembers {
+        let mut left = self.clone();
+        left.voters.retain(|it| *it != node);
+        left.learners.retain(|it| *it != node);
+        left
+    }
+
     /// Members of nodes that have one stay what they are, unless they are `wrong`; others get numbers that nobody had.
     fn goal(&self, now: &storage::Configuration, wrong: &BTreeSet<ReplicaId>) -> Goal {
         let mut next = now.highest().0;
@@ -69,14 +85,41 @@ impl Host {
     /// Which nodes are to have the members of a set, as [`Host::change_members`]. Members that are wrong are replaced by new ones.
     pub fn change_nodes(&mut self, set: SetId, wanted: &WantedMembers) -> ChangeState {
         let Some(state) = self.core.state(set) else { return ChangeState::NotLeader(None) };
+        let goal = match self.replaced_now(set, &state.configuration) {
+            Replaced::Members(wrong) => wanted.goal(&state.configuration, &wrong),
+            Replaced::Goes(node) => wanted.without(node).goal(&state.configuration, &[].into()),
+        };
+        self.change_members(set, goal)
+    }
+
+    /// Which wrong members of a set are replaced next. A member goes as soon as the one that takes its place is spoken to, so those
+    /// who are left must be able to decide without it: where most are wrong, but vote, one after the other is replaced.
+    fn replaced_now(&self, set: SetId, configuration: &Configuration) -> Replaced {
         let wrong = self.wrong_members().into_iter();
         let wrong: BTreeSet<ReplicaId> = wrong.filter(|it| it.0 == set).map(|it| it.1).collect();
-        // Who is replaced must not be needed to decide it.
-        let voters = &state.configuration.voters;
-        let left = voters.iter().filter(|voter| !wrong.contains(voter)).count();
-        let wrong = if left * 2 > voters.len() { wrong } else { BTreeSet::new() };
-        let goal = wanted.goal(&state.configuration, &wrong);
-        self.change_members(set, goal)
+        let voters = &configuration.voters;
+        let answers = |replica: ReplicaId| {
+            // One whose node has a newer member went when that was spoken to.
+            let node = configuration.node_of(replica);
+            let node = node.filter(|node| configuration.replica_on(*node) == Some(replica));
+            let has_answered = self.core.ask(set, |member| Some(member.has_answered(replica)));
+            node.is_some_and(|node| self.is_alive(node)) && has_answered == Some(true)
+        };
+        let mut replaced: BTreeSet<ReplicaId> =
+            wrong.iter().copied().filter(|it| !voters.contains(it)).collect();
+        for voter in wrong.iter().copied().filter(|it| voters.contains(it)) {
+            let left = voters.iter().copied().filter(|it| *it != voter && !replaced.contains(it));
+            if left.filter(|it| answers(*it)).count() * 2 > voters.len() {
+                replaced.insert(voter);
+            }
+        }
+        // Of two neither can do without the other: it goes first, and comes again as a new one.
+        let is_pair = |voter: &&ReplicaId| voters.len() == 2 && answers(**voter);
+        let goes = voters.iter().find(|it| wrong.contains(it)).filter(is_pair);
+        match goes.and_then(|voter| configuration.node_of(*voter)) {
+            Some(node) => Replaced::Goes(node),
+            None => Replaced::Members(replaced),
+        }
     }
 
     /// Whether the members of a set are being changed by this node.

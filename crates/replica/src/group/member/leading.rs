@@ -37,7 +37,8 @@ impl Member {
     /// Asks for votes now, and again as long as nobody leads.
     pub(crate) fn campaign(&mut self) {
         // Who does not decide, or knows nobody yet, would be elected by nobody. And who heard a leader lets nobody else lead for a while.
-        if !self.raw.raft.promotable() || self.is_promised() || !self.may_ask_for_votes() {
+        let may = !self.is_promised() && !self.is_overruled() && self.may_ask_for_votes();
+        if !self.raw.raft.promotable() || !may {
             return;
         }
         self.is_eager = true;
@@ -65,6 +66,8 @@ impl Member {
             && raft.promotable()
             && !self.is_promised()
             && self.may_ask_for_votes()
+            // There may be several of them: they would ask at once, again and again.
+            && !self.is_overruled()
     }
 
     /// Whether a proposal would be taken now: it leads, knows what was decided before, and is not handing over.

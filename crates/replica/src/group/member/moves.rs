@@ -295,7 +295,7 @@ impl Member {
     pub(crate) fn image_place(&self) -> Option<(EntryPlace, Configuration)> {
         let index = self.applied;
         let term = self.log().table.term(index)?;
-        let is_ready = self.is_leader() && self.handed_over == index;
+        let is_ready = self.is_leader() && self.handed_over == index && !self.is_overruled();
         is_ready.then(|| (EntryPlace { index, term }, self.state().configuration.clone()))
     }
 

@@ -18,6 +18,9 @@ pub(super) struct ReadBatch {
 impl Member {
     /// Somebody wants to read what is committed by now.
     pub(crate) fn read(&mut self, ticket: Ticket, wishes: &mut Wishes) {
+        if self.is_overruled() {
+            return wishes.answers.push((ticket, Answer::NotLeader(None)));
+        }
         let waiting: usize = self.reads.iter().map(|batch| batch.tickets.len()).sum();
         if waiting + self.unasked_reads.len() >= self.settings.reads_max {
             wishes.answers.push((ticket, Answer::Busy));

@@ -46,8 +46,10 @@ impl Member {
             silent_ticks: self.silent_ticks(),
             has_heard: self.has_heard,
             is_cut_off: self.unconfirmed_since.is_some_and(|it| self.ticks >= it + CUT_OFF_TICKS),
-            is_whole: !configuration.voters.is_empty() && self.installing.is_none(),
-            frozen: self.frozen.clone(),
+            is_whole: !configuration.voters.is_empty()
+                && self.frozen.is_none()
+                && !self.lacks_rows(),
+            frozen: self.frozen.clone().or_else(|| self.overruled_text()),
         }
     }
 }
