@@ -143,7 +143,8 @@ impl Question {
             | Question::Split(_)
             | Question::Order(_)
             | Question::Remove(_)
-            | Question::Recover { .. } => DONE_WITHIN,
+            | Question::Recover { .. }
+            | Question::Skip(_) => DONE_WITHIN,
         }
     }
 
