@@ -202,7 +202,10 @@ mod tests {
     const SET: SetId = SetId(7);
 
     /// Four members, frozen at entry 1024, the last one of them further than the others.
-    fn frozen() -> BTreeMap<NodeId, Vec<MemberRecord>> {
+    /// What each node tells of its members.
+    type Told = BTreeMap<NodeId, Vec<MemberRecord>>;
+
+    fn frozen() -> Told {
         let nodes = (1..=4).map(|it| (ReplicaId(it * 10), NodeId(it)));
         let configuration = Configuration::of_voters(nodes);
         let record = |node: u64| {
@@ -217,21 +220,19 @@ mod tests {
 
     #[test]
     fn what_is_said_about_a_set_is_checked_first() {
-        let ask = |told: &BTreeMap<_, _>, index, node| plan_skip(told, (SET, index), NodeId(node));
+        let ask = |told: &Told, index, node| plan_skip(told, (SET, index), NodeId(node));
         let plan = ask(&frozen(), 1024, 2).unwrap();
         let others = [10, 30, 40].map(ReplicaId).to_vec();
         assert_eq!(plan.skip, Skip { set: SET, index: 1024, kept: ReplicaId(20), others });
         let kept: Vec<bool> = plan.members.iter().map(|it| it.is_kept).collect();
         assert_eq!((kept, plan.silent), (vec![false, true, false, false], vec![]));
 
-        let refused = |change: &dyn Fn(&mut BTreeMap<NodeId, Vec<MemberRecord>>), index, node| {
+        let refused = |change: &dyn Fn(&mut Told), index, node| {
             let mut told = frozen();
             change(&mut told);
             ask(&told, index, node).unwrap_err()
         };
-        let of = |told: &mut BTreeMap<NodeId, Vec<MemberRecord>>,
-                  node: u64,
-                  change: &dyn Fn(&mut MemberRecord)| {
+        let of = |told: &mut Told, node: u64, change: &dyn Fn(&mut MemberRecord)| {
             told.get_mut(&NodeId(node)).unwrap().iter_mut().for_each(change);
         };
         let free = |it: &mut MemberRecord| (it.state.doubt, it.is_whole) = (None, true);

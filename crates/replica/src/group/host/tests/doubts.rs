@@ -108,8 +108,7 @@ fn may_read(fleet: &mut Fleet, node: NodeId) -> Option<bool> {
     let answer = Arc::clone(&told);
     fleet.host(node).read(SET, Box::new(move |it| *answer.lock() = Some(it)));
     fleet.tick(20);
-    let told = *told.lock();
-    told
+    *told.lock()
 }
 
 #[test]
@@ -289,8 +288,7 @@ fn what_an_operator_says_is_refused_where_it_is_not_so_and_done_once() {
         let answer = Arc::clone(&told);
         fleet.host(NodeId(node)).skip(skip, Box::new(move |it| *answer.lock() = Some(it)));
         until(&mut fleet, "answered", |_| told.lock().is_some());
-        let told = told.lock().take().unwrap();
-        told
+        told.lock().take().unwrap()
     };
     assert!(answer(1, &Skip { index: index + 1, ..said.clone() }).is_err(), "another entry");
     assert_eq!(answer(2, &said), Ok(()));
