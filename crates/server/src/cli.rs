@@ -179,7 +179,7 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         }
         Some(("skip", matches)) => {
             let asked = AskedSkip {
-                set: matches.get_one::<u32>("set").copied().unwrap_or_default(),
+                set: matches.get_one::<u32>("id").copied().unwrap_or_default(),
                 index: matches.get_one::<u64>("index").copied().unwrap_or_default(),
                 kept: matches.get_one::<u64>("keep").copied().unwrap_or_default(),
                 is_unsafe: matches.get_flag("unsafe"),
@@ -448,7 +448,7 @@ fn skip_command() -> Command {
     Command::new("skip")
         .about("When a set is frozen because its members differ and no majority tells who is right: have it go on with the rows of one node")
         .after_help("Examples:\n  helenus set 7                                where it is frozen, and at which entry\n  helenus skip 7 2048 --keep 2                 what would become of it; nothing is changed\n  helenus skip 7 2048 --keep 2 --unsafe        the rows of node 2 count, the other members are replaced\n\nFirst look at the rows on each node (`helenus check`, the node's log), and keep a snapshot of what is not kept.\nNo member's log is thrown away: what was acknowledged since is applied on node 2 as well. Ask again for nodes that did not answer.")
-        .arg(number("set").value_name("SET").value_parser(clap::value_parser!(u32)).help("Its number, as `helenus set` shows it"))
+        .arg(number("id").value_name("SET").value_parser(clap::value_parser!(u32)).help("Its number, as `helenus set` shows it"))
         .arg(number("index").value_name("INDEX").value_parser(clap::value_parser!(u64)).help("The entry at which it froze, as `helenus set` shows it"))
         .arg(number("keep").long("keep").value_name("ID").value_parser(clap::value_parser!(u64)).help("The node whose rows count"))
         .arg(Arg::new("unsafe").long("unsafe").action(ArgAction::SetTrue).help("Do it, though what that node has wrong stays wrong"))
