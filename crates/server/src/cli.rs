@@ -168,7 +168,7 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
             settled(Order::Node { order, manner: asked_manner(matches) }, matches)
         }
         Some(("remove", matches)) => {
-            let node = matches.get_one::<u64>("id").copied().unwrap_or_default();
+            let node = required(matches, "id");
             settled(Order::Remove { node, manner: asked_manner(matches) }, matches)
         }
         Some(("recover", matches)) => {
@@ -179,9 +179,9 @@ pub(crate) fn parse() -> Result<(Order, Loaded), CommandError> {
         }
         Some(("skip", matches)) => {
             let asked = AskedSkip {
-                set: matches.get_one::<u32>("id").copied().unwrap_or_default(),
-                index: matches.get_one::<u64>("index").copied().unwrap_or_default(),
-                kept: matches.get_one::<u64>("keep").copied().unwrap_or_default(),
+                set: required(matches, "id"),
+                index: required(matches, "index"),
+                kept: required(matches, "keep"),
                 is_unsafe: matches.get_flag("unsafe"),
             };
             settled(Order::Skip { asked, json: matches.get_flag("json") }, matches)
@@ -305,6 +305,14 @@ fn settled(order: Order, matches: &ArgMatches) -> Result<(Order, Loaded), Comman
     }
     let loaded = load(&sources).map_err(CommandError::Config)?;
     Ok((order, loaded))
+}
+
+/// The value of an argument that the command demands: none in its place could be meant.
+fn required<T: Copy + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> T {
+    match matches.get_one::<T>(name) {
+        Some(value) => *value,
+        None => unreachable!("a command without its {name} is refused when it is read"),
+    }
 }
 
 fn number(name: &'static str, help: &'static str) -> Arg {

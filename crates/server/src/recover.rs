@@ -60,7 +60,8 @@ fn describe(recovered: &Recovered, is_done: bool) -> Value {
     })
 }
 
-fn number(value: &Value, name: &str) -> u64 {
+/// A number of an answer, for people.
+pub(crate) fn number(value: &Value, name: &str) -> u64 {
     value.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 

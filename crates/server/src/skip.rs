@@ -10,6 +10,7 @@ use types::{NodeId, SetId};
 
 use crate::admin::{self, Question};
 use crate::node::Node;
+use crate::recover::number;
 use crate::sets::{ALONE, table};
 use crate::{fail, say, world};
 
@@ -62,10 +63,6 @@ fn describe(plan: &SkipPlan, kept: NodeId, is_done: bool) -> Value {
         "silent": plan.silent.iter().map(|it| it.0).collect::<Vec<_>>(),
         "done": is_done,
     })
-}
-
-fn number(value: &Value, name: &str) -> u64 {
-    value.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
 fn lines(answer: &Value) -> String {

@@ -201,10 +201,10 @@ mod tests {
 
     const SET: SetId = SetId(7);
 
-    /// Four members, frozen at entry 1024, the last one of them further than the others.
     /// What each node tells of its members.
     type Told = BTreeMap<NodeId, Vec<MemberRecord>>;
 
+    /// Four members, frozen at entry 1024, the last one of them further than the others.
     fn frozen() -> Told {
         let nodes = (1..=4).map(|it| (ReplicaId(it * 10), NodeId(it)));
         let configuration = Configuration::of_voters(nodes);

@@ -7,10 +7,9 @@ use super::broken::needs;
 use super::*;
 use crate::group::transfer::{Taken, TransferMessage};
 
-/// Entries that a member lacks are not there any more: it gets the rows.
-#[test]
-fn a_member_that_is_too_far_behind_gets_the_rows() {
-    // The log is shortened as soon as it holds anything.
+/// A fleet whose log is shortened as soon as it holds anything; who leads, and a node that was stopped when its counter was 5. It is 25 by
+/// now, and the entries are gone.
+fn far_behind() -> (Fleet, NodeId, NodeId) {
     let options = HostOptions { log_bytes_kept: 1, log_bytes_max: 1, ..HostOptions::default() };
     let mut fleet = Fleet::with(3, options);
     fleet.begin(SET, 3);
@@ -27,6 +26,14 @@ fn a_member_that_is_too_far_behind_gets_the_rows() {
         fleet.storage(node).flush(None).unwrap();
     }
     fleet.tick(4);
+    (fleet, leader, late)
+}
+
+/// Entries that a member lacks are not there any more: it gets the rows.
+#[test]
+fn a_member_that_is_too_far_behind_gets_the_rows() {
+    let (mut fleet, leader, late) = far_behind();
+    let (key, _) = two_keys();
     let cut = fleet.host(leader).core.state(SET).unwrap().cut.index;
     assert!(cut > 20, "the entries are gone: {cut}");
     fleet.start(late);
@@ -69,22 +76,8 @@ fn rows_of_a_table_that_the_leader_does_not_know_are_handed_over_too() {
 /// While the rows of another set are on their way into the trees, consensus does not hear of a second image: the log of all sets would wait.
 #[test]
 fn a_second_image_waits_and_keeps_nobody_waiting() {
-    let options = HostOptions { log_bytes_kept: 1, log_bytes_max: 1, ..HostOptions::default() };
-    let mut fleet = Fleet::with(3, options);
-    fleet.begin(SET, 3);
-    fleet.tick(20);
-    let leader = fleet.leader(SET).unwrap();
-    let late = NodeId(leader.0 % 3 + 1);
+    let (mut fleet, leader, late) = far_behind();
     let (key, _) = two_keys();
-    fleet.add(leader, SET, key, 5);
-    fleet.stop(late);
-    for _ in 0..20 {
-        fleet.add(leader, SET, key, 1);
-    }
-    for node in fleet.nodes().into_iter().filter(|node| *node != late) {
-        fleet.storage(node).flush(None).unwrap();
-    }
-    fleet.tick(4);
     fleet.start(late);
     let other = SetId(77);
     fleet.host(late).pretend_to_install(other, true);
@@ -217,22 +210,8 @@ fn what_comes_while_an_image_is_synced_waits_and_is_bounded() {
 /// The last sync of an image takes so long that its last chunk comes again, and then the answer that all of it is there is lost.
 #[test]
 fn that_an_image_is_there_is_asked_again() {
-    let options = HostOptions { log_bytes_kept: 1, log_bytes_max: 1, ..HostOptions::default() };
-    let mut fleet = Fleet::with(3, options);
-    fleet.begin(SET, 3);
-    fleet.tick(20);
-    let leader = fleet.leader(SET).unwrap();
-    let late = NodeId(leader.0 % 3 + 1);
+    let (mut fleet, leader, late) = far_behind();
     let (key, _) = two_keys();
-    fleet.add(leader, SET, key, 5);
-    fleet.stop(late);
-    for _ in 0..20 {
-        fleet.add(leader, SET, key, 1);
-    }
-    for node in fleet.nodes().into_iter().filter(|node| *node != late) {
-        fleet.storage(node).flush(None).unwrap();
-    }
-    fleet.tick(4);
     fleet.start(late);
     fleet.host(late).transfers.is_slow_to_sync = true;
     fleet.tick(20);
