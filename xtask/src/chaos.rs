@@ -1,14 +1,19 @@
 //! Everything at once, from one seed: real processes, many clients, all faults.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::process::{cargo, run_visibly};
 use crate::{Outcome, place};
 
 /// `cargo xtask chaos [ARGUMENT]...`; the arguments are those of the tool, `testkit/src/bin/chaos.rs`.
 pub(crate) fn command(arguments: &[String]) -> Outcome {
+    run(&build()?, arguments)
+}
+
+/// Chaos with a binary that is there already.
+pub(crate) fn run(binary: &Path, arguments: &[String]) -> Outcome {
     let mut command = cargo(&["run", "-q", "--locked", "-p", "testkit", "--bin", "chaos", "--"]);
-    command.arg("--binary").arg(build()?).args(arguments);
+    command.arg("--binary").arg(binary).args(arguments);
     run_visibly(&mut command)
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Reading order: [`kit`] (what is installed, and how), [`driver`] (which scenarios there are), [`server`] (the node
 //! under test), [`scenario`] (running one program and counting its checks), [`guide`] (the programs printed in
-//! `docs/guide`), [`tls`], [`cluster`], [`dashboard`] (in a browser), [`package`] (for Debian).
+//! `docs/guide`), [`tls`], [`cluster`], [`dashboard`] (in a browser), [`package`] (for Debian), [`chaos`]
+//! (every fault at once).
 
+mod chaos;
 mod cluster;
 mod dashboard;
 mod driver;
@@ -30,6 +32,7 @@ const TLS: &str = "tls";
 const CLUSTER: &str = "cluster";
 const DASHBOARD: &str = "dashboard";
 const PACKAGE: &str = "package";
+const CHAOS: &str = "chaos";
 
 /// What of the end-to-end tests is wanted.
 pub(crate) struct Parts {
@@ -39,6 +42,7 @@ pub(crate) struct Parts {
     cluster: bool,
     dashboard: bool,
     package: bool,
+    chaos: bool,
 }
 
 impl Parts {
@@ -50,12 +54,14 @@ impl Parts {
             cluster: wanted(CLUSTER),
             dashboard: wanted(DASHBOARD),
             package: wanted(PACKAGE),
+            chaos: wanted(CHAOS),
         }
     }
 
     fn is_empty(&self) -> bool {
         self.drivers.is_empty()
-            && !(self.guide || self.tls || self.cluster || self.dashboard || self.package)
+            && !(self.guide || self.tls || self.cluster)
+            && !(self.dashboard || self.package || self.chaos)
     }
 
     fn kits(&self) -> Vec<Kit> {
@@ -94,7 +100,7 @@ pub(crate) fn part_names() -> Vec<String> {
     DRIVERS
         .iter()
         .map(|driver| driver.name)
-        .chain([GUIDE, TLS, CLUSTER, DASHBOARD, PACKAGE])
+        .chain([GUIDE, TLS, CLUSTER, DASHBOARD, PACKAGE, CHAOS])
         .map(String::from)
         .collect()
 }
@@ -204,11 +210,12 @@ fn run_parts(report: &mut Report, parts: &Parts, kits: &BTreeMap<Kit, KitState>,
     if parts.guide {
         guide::run(report, target, &mut |report, kit, name| is_ready(report, kits, kit, name));
     }
-    let own: [(bool, &str, OwnPart); 4] = [
+    let own: [(bool, &str, OwnPart); 5] = [
         (parts.tls, TLS, tls::run),
         (parts.cluster, CLUSTER, cluster::run),
         (parts.dashboard, DASHBOARD, dashboard::run),
         (parts.package, PACKAGE, package::run),
+        (parts.chaos, CHAOS, chaos::run),
     ];
     for (_, name, run) in own.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
         match target {

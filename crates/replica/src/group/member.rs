@@ -268,8 +268,8 @@ pub(crate) struct Member {
     /// Since which tick no read was confirmed, while some wait.
     unconfirmed_since: Option<u64>,
     unpersisted: VecDeque<Unpersisted>,
-    /// At which tick a state was last kept with entries.
-    kept_at: Option<u64>,
+    /// At which tick a state was last kept with entries, and the commit that it told.
+    kept: (Option<u64>, u64),
     applied: u64,
     /// Handed over to be applied.
     handed_over: u64,
@@ -354,7 +354,7 @@ impl Member {
             next_batch,
             unconfirmed_since: None,
             unpersisted: VecDeque::new(),
-            kept_at: None,
+            kept: (None, 0),
             applied,
             handed_over: applied,
             last_now_s,
@@ -673,13 +673,14 @@ impl Member {
             let is_change = |entry: &Entry| entry.get_entry_type() != EntryType::EntryNormal;
             // That more is committed is said once in a tick: nobody relies on it, and who starts with less hears the rest of its leader. While
             // members change it is said every time, as the model has it.
-            let is_told = self.kept_at == Some(self.ticks)
+            let is_told = self.kept.0 == Some(self.ticks)
                 && !has_voted
                 && !is_behind_image
                 && !self.state().configuration.is_joint();
-            let has_state = ready.hs().is_some() && !is_told || entries.iter().any(is_change);
+            let is_news = ready.hs().is_some() || self.state().commit > self.kept.1;
+            let has_state = is_news && !is_told || entries.iter().any(is_change);
             if has_state {
-                self.kept_at = Some(self.ticks);
+                self.kept = (Some(self.ticks), self.state().commit);
             }
             let state = has_state.then(|| self.state().clone());
             let entries = self.raw.mut_store().append(entries);

@@ -558,3 +558,26 @@ fn that_more_is_committed_is_kept_once_in_a_tick() {
     assert_eq!(kept_commit(5, true), Some(4), "in the next tick");
     assert_eq!(kept_commit(6, false), None);
 }
+
+/// What came by itself, without entries, is on disk with the next ones: a folder of a node that stopped tells nearly all that is committed.
+#[test]
+fn what_a_heartbeat_said_is_committed_is_kept_with_the_next_entries() {
+    let mut core = Core::new(Settings::default(), 1);
+    core.add(member(1, 3), Vec::new()).unwrap();
+    let mut kept_commit = |message: PeerMessage| {
+        let outputs = core.turn([Input::Tick, Input::Message { from: NodeId(2), message }]);
+        core.turn([Input::Persisted(outputs.turn)]);
+        outputs.appends.iter().find_map(|(_, append)| append.state.as_ref()).map(|it| it.commit)
+    };
+    let append = |index: u64, commit: u64| {
+        message(MessageType::MsgAppend, 2, |it| {
+            let log_term = if index == 2 { 1 } else { 2 };
+            (it.index, it.log_term, it.commit) = (index - 1, log_term, commit);
+            it.set_entries(vec![entry(index, 2)].into());
+        })
+    };
+    assert_eq!(kept_commit(append(2, 1)), Some(1), "with the term");
+    assert_eq!(kept_commit(message(MessageType::MsgHeartbeat, 2, |it| it.commit = 2)), None);
+    assert_eq!(kept_commit(append(3, 2)), Some(2));
+    assert_eq!(kept_commit(append(4, 2)), None, "nothing is new");
+}

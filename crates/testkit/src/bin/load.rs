@@ -5,7 +5,7 @@
 //!
 //! Of a cluster the processes of all nodes, with commas between them.
 //!
-//! The workloads: insert, read, update, slice. `insert` makes the table the others need.
+//! The workloads: insert, read, update, scan (1/512 of the ring a request) over rows that `insert` makes; append, and slice of what it made.
 
 #![allow(
     clippy::print_stdout,
@@ -22,11 +22,15 @@ use testkit::{Client, Execution, OwnedValue};
 const CONNECTIONS: usize = 2;
 const IN_FLIGHT: usize = 64;
 const ROWS_PER_PARTITION: i64 = 100;
+/// A scan asks for one of so many parts of the ring.
+const SCANS_OF_RING: i64 = 512;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, process, workload, count] = arguments.as_slice() else {
-        return Err("usage: load ADDRESS:PORT PID insert|read|update|append|slice COUNT".into());
+        return Err(
+            "usage: load ADDRESS:PORT PID insert|read|update|scan|append|slice COUNT".into()
+        );
     };
     let count: i64 = count.parse()?;
     set_up(address)?;
@@ -71,6 +75,7 @@ fn run(address: &str, workload: &str, part: i64, count: i64) -> Result<(), Box<d
         "insert" => "INSERT INTO load.kv (k, a, b, c) VALUES (?, ?, ?, ?)",
         "read" => "SELECT a, b, c FROM load.kv WHERE k = ?",
         "update" => "UPDATE load.kv SET c = ? WHERE k = ?",
+        "scan" => "SELECT k, a, b, c FROM load.kv WHERE token(k) > ? AND token(k) <= ?",
         "append" => "INSERT INTO load.series (k, t, v) VALUES (?, ?, ?)",
         "slice" => "SELECT t, v FROM load.series WHERE k = ? LIMIT 100",
         _ => return Err("an unknown workload".into()),
@@ -93,6 +98,16 @@ fn run(address: &str, workload: &str, part: i64, count: i64) -> Result<(), Box<d
                 }
                 "read" => vec![bytes(&key.to_be_bytes())],
                 "update" => vec![bytes(&[1, 2, 3, 4]), bytes(&key.to_be_bytes())],
+                "scan" => {
+                    let part = next % SCANS_OF_RING;
+                    let token = |part: i64| bytes(&(i64::MIN + part * (1 << 55)).to_be_bytes());
+                    let last = if part == SCANS_OF_RING - 1 {
+                        bytes(&i64::MAX.to_be_bytes())
+                    } else {
+                        token(part + 1)
+                    };
+                    vec![token(part), last]
+                }
                 "append" => vec![
                     bytes(&(next / ROWS_PER_PARTITION).to_be_bytes()),
                     bytes(&(next % ROWS_PER_PARTITION).to_be_bytes()),
