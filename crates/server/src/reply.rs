@@ -75,6 +75,8 @@ pub(crate) enum Failure {
     TruncateUnavailable,
     /// A TRUNCATE took too long; it goes on.
     TruncateTimedOut,
+    /// A node could not do its part of a TRUNCATE, for this reason.
+    TruncateFailed(String),
     /// It asks for more than a guardrail allows.
     Guardrail {
         text: String,
@@ -200,6 +202,9 @@ impl Failure {
             Failure::TruncateTimedOut => {
                 let text = "Truncate timed out - received only 0 responses";
                 ErrorResponse::new(ErrorKind::Truncate, text)
+            }
+            Failure::TruncateFailed(why) => {
+                ErrorResponse::new(ErrorKind::Truncate, format!("Error during truncate: {why}"))
             }
             Failure::Guardrail { text, .. } => ErrorResponse::new(ErrorKind::Invalid, text.clone()),
             Failure::TooFast(TooFast { statements_per_second, wait }, role) => {

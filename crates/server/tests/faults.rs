@@ -510,3 +510,21 @@ fn a_clock_that_is_set_back_takes_nothing_away() {
     }
     bench.restart();
 }
+
+/// What TRUNCATE empties is kept first. Where there is no room for that nothing is emptied, and the error is the one of a TRUNCATE.
+#[test]
+fn a_truncate_that_finds_the_disk_full_changes_nothing() {
+    let mut bench = Bench::new("truncate");
+    bench.fail(Call::Write, 1, ENOSPC, true, "/tables/");
+    let answer = bench.client.query("TRUNCATE f.t", &Execution::default()).unwrap().response;
+    let Response::Error(error) = answer else { panic!("{answer:?}") };
+    assert!(matches!(error.kind, ErrorKind::Truncate), "{error:?}");
+    assert!(error.message.starts_with("Error during truncate: "), "{error:?}");
+    assert!(error.message.contains("No space left on device"), "{error:?}");
+    assert_eq!(bench.rows(), bench.acknowledged);
+    bench.board.clear(Call::Write).unwrap();
+    bench.ask("TRUNCATE f.t").unwrap();
+    assert!(bench.rows().is_empty());
+    bench.acknowledged.clear();
+    bench.restart();
+}

@@ -18,7 +18,7 @@ use protocol::{
     Version, WriteType,
 };
 use replica::{Asking, CommitError, Reach, WithoutRoom};
-use schema::Schema;
+use schema::{Schema, SchemaError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use units::{Charge, ReadStrength, Work};
 
@@ -717,6 +717,9 @@ impl Inner {
             }
             Err(ExecuteError::Commit(CommitError::TimedOut)) if is_truncate => {
                 return Err(Failure::TruncateTimedOut);
+            }
+            Err(ExecuteError::Schema(SchemaError::Server(why))) if is_truncate => {
+                return Err(Failure::TruncateFailed(why));
             }
             Err(ExecuteError::Crowded) => return Err(self.too_much(Overload::Memory)),
             executed => executed.map_err(|error| self.failure(error, write_type, needs))?,

@@ -57,6 +57,9 @@ impl Table {
     }
 }
 
+/// What errors of definitions say while the disk of their node is full.
+const DISK_FULL: [&str; 2] = ["no storage space", "No space left on device"];
+
 /// What became of a request.
 #[derive(Debug)]
 pub(crate) enum Told {
@@ -143,6 +146,10 @@ impl<'a> Caller<'a> {
                 | ErrorKind::WriteFailure { .. }
                 | ErrorKind::ReadFailure { .. }
                 | ErrorKind::Truncate => Told::Unknown,
+                // What is dropped is kept first, and there may be no room for that.
+                ErrorKind::Server if DISK_FULL.iter().any(|it| error.message.contains(it)) => {
+                    Told::Unknown
+                }
                 ref kind => {
                     let said = format!("{text}: {} (0x{:04x})", error.message, kind.code());
                     self.strange.push((begun_ns / 1_000_000, said));
