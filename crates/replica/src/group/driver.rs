@@ -632,6 +632,8 @@ impl Drop for FailDart<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.has_failed.store(true, Ordering::Release);
+            // A node whose members are gone is of no use: it stops, and is started again.
+            self.0.storage.give_up(|| "a bug: driving the members panicked".to_owned());
             self.0.wake();
         }
     }

@@ -39,13 +39,15 @@ fn nobody_goes_on_with_members_after_a_panic() {
     let fleet = Fleet::with(1, HostOptions::default());
     let (now, storage) = (fleet.now(), Arc::clone(fleet.storage(NodeId(1))));
     let clock: Clock = Arc::new(move || now);
-    let opened = Groups::open(NodeId(1), storage, HostOptions::default(), clock, 1_000);
+    let opened =
+        Groups::open(NodeId(1), Arc::clone(&storage), HostOptions::default(), clock, 1_000);
     let (groups, driver) = opened.unwrap();
     driver.start(Arc::new(Nowhere)).unwrap();
     assert!(!groups.has_failed());
     groups.confirm(SET, Box::new(|_| panic!("on purpose")));
     groups.close();
     assert!(groups.has_failed());
+    assert!(storage.poisoned().is_some(), "the node stops, and is started again");
     let (sender, receiver) = sync_channel(1);
     groups.confirm(SET, Box::new(move |is_confirmed| sender.send(is_confirmed).unwrap()));
     assert_eq!(receiver.recv(), Ok(false), "and who asks is answered");
