@@ -272,6 +272,16 @@ impl Core {
         self.members.get(&set).is_some_and(|member| member.frozen.is_none())
     }
 
+    /// Behind which entry a member goes on, frozen or not, while its image is on its way into the trees.
+    pub(crate) fn installing(&self, set: SetId) -> Option<EntryPlace> {
+        self.members.get(&set).and_then(Member::installing)
+    }
+
+    /// Whether a member goes on behind an image that is not in the trees, nor will be before the next start.
+    pub(crate) fn could_not_install(&self, set: SetId) -> bool {
+        self.members.get(&set).is_some_and(|it| it.frozen.is_some() && it.installing().is_some())
+    }
+
     /// Whether this node's member leads its set, and is ready to propose.
     pub fn leads(&self, set: SetId) -> bool {
         self.members.get(&set).is_some_and(Member::is_ready_to_lead)

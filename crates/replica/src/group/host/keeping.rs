@@ -63,7 +63,7 @@ impl Host {
     /// From where on the log is needed for a set: not before everything that says so is in it.
     pub(super) fn note_needed(&mut self, set: SetId) {
         let is_said = !self.stalled.iter().any(|(stalled, _)| *stalled == set);
-        let is_installing = self.is_installing(set);
+        let is_installing = self.is_installing(set) || self.core.could_not_install(set);
         if is_said && !is_installing {
             let needed = self.core.table(set).and_then(|table| table.needed_from());
             self.storage.set_group_needed(set, needed);
