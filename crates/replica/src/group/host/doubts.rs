@@ -93,6 +93,7 @@ impl Host {
         match self.doubt_after(skip) {
             Err(why) => done(Err(why)),
             Ok(next) => {
+                self.comparison.trust(skip.set, skip.kept);
                 if let Some(doubt) = next {
                     let why = format!("entry {} of it is skipped", skip.index);
                     self.seats.disturb(skip.set);

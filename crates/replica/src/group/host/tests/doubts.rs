@@ -301,3 +301,21 @@ fn what_an_operator_says_is_refused_where_it_is_not_so_and_done_once() {
     assert!(is_frozen(&mut fleet, NodeId(3)), "it was not said of this member");
     assert!(fleet.host(NodeId(3)).core.state(SET).unwrap().doubt.unwrap().kept.is_none());
 }
+
+#[test]
+fn the_member_that_is_kept_is_not_replaced_whoever_leads_later() {
+    let (mut fleet, index) = frozen(4);
+    let nodes = fleet.nodes();
+    let found = |it: &NodeId| !fleet.host(*it).wrong_members().is_empty();
+    let before = nodes.iter().copied().find(found).expect("it led, and found that they differ");
+    let kept = nodes.iter().copied().find(|it| *it != before).unwrap();
+    skip(&mut fleet, index, kept);
+    want(&mut fleet);
+    until(&mut fleet, "replaced", |fleet| are_new(fleet, kept));
+    fleet.host(kept).hand_leadership(SET, before);
+    until(&mut fleet, "led", |fleet| fleet.leader(SET) == Some(before));
+    for _ in 0..200 {
+        fleet.tick(1);
+        assert_eq!(fleet.host(kept).core.replica(SET), Some(replica_on(kept)));
+    }
+}
