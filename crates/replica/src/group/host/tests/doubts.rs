@@ -5,6 +5,8 @@ use crate::group::{Skip, WantedMembers, plan_skip};
 
 /// Members compare what they applied every so many entries.
 const COMPARED_EVERY: u64 = 8;
+/// Where a set is split; no key lies behind it.
+const AT: RingToken = RingToken(u128::MAX);
 /// Nothing here takes longer.
 const TICKS_MAX: usize = 4_000;
 
@@ -318,4 +320,56 @@ fn the_member_that_is_kept_is_not_replaced_whoever_leads_later() {
         fleet.tick(1);
         assert_eq!(fleet.host(kept).core.replica(SET), Some(replica_on(kept)));
     }
+}
+
+#[test]
+fn what_is_split_off_a_member_in_doubt_is_in_doubt_at_once() {
+    let (mut fleet, index) = frozen(4);
+    let (kept, other) = (NodeId(3), NodeId(1));
+    skip(&mut fleet, index, kept);
+    until(&mut fleet, "led", |fleet| fleet.leader(SET) == Some(kept));
+    let split = fleet.split(RIGHT, AT);
+    assert!(fleet.ask(kept, SET, split).is_done());
+    fleet.tick(20);
+    assert_eq!(fleet.leader(RIGHT), Some(kept));
+    assert!(fleet.host(kept).seats.of(RIGHT).is_some());
+    assert_eq!(fleet.host(other).seats.of(RIGHT), None, "nobody reads there");
+
+    // It may learn at a start only that there is a second half.
+    let (mut fleet, _) = frozen(4);
+    let state = fleet.host(other).core.state(SET).unwrap().clone();
+    let right = RingRange { start: AT, ..RingRange::FULL };
+    let place = fleet.host(other).core.table(SET).unwrap().last();
+    let born = state.split_off(RIGHT, right, place, EPOCH_S);
+    fleet.host(other).begin_split_off(&born).unwrap();
+    assert!(fleet.status(other, RIGHT).frozen.is_some(), "it takes part in nothing");
+    assert_eq!(fleet.host(other).seats.of(RIGHT), None);
+}
+
+/// In its place another one could begin, of the same number, that forgot what this one promised.
+#[test]
+fn a_member_that_cannot_begin_anew_stays_frozen() {
+    let (mut fleet, leader) = comparing(4);
+    let split = fleet.split(RIGHT, AT);
+    assert!(fleet.ask(leader, SET, split).is_done());
+    [3, 4].iter().for_each(|it| fleet.storage(NodeId(*it)).spoil_checksum(SET, COUNTERS));
+    until_found(&mut fleet, leader);
+    let index = until_frozen(&mut fleet);
+    let (kept, other) = (NodeId(3), NodeId(4));
+    let told = fleet.nodes();
+    let told = told.iter().map(|it| (*it, fleet.host(*it).member_records())).collect();
+    let skip = plan_skip(&told, (SET, index), kept).unwrap().skip;
+    let answer = Arc::new(Mutex::new(None));
+    let done = Arc::clone(&answer);
+    fleet.host(other).skip(&skip, Box::new(move |it| *done.lock() = Some(it)));
+    // It is kept. And then what a start has to know of the split is not readable any more.
+    fleet.settle();
+    let folder = fleet.machine(other).folder.0.join("log");
+    for file in std::fs::read_dir(&folder).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    until(&mut fleet, "answered", |_| answer.lock().is_some());
+    assert!(answer.lock().take().unwrap().is_err());
+    assert_eq!(fleet.host(other).core.replica(SET), Some(replica_on(other)));
+    assert!(is_frozen(&mut fleet, other));
 }
