@@ -268,7 +268,7 @@ impl Core {
     }
 
     /// Whether it has one that is not frozen: others answer nobody.
-    fn takes_part(&self, set: SetId) -> bool {
+    pub(crate) fn takes_part(&self, set: SetId) -> bool {
         self.members.get(&set).is_some_and(|member| member.frozen.is_none())
     }
 
@@ -287,9 +287,9 @@ impl Core {
         self.members.get(&set).is_some_and(Member::is_ready_to_lead)
     }
 
-    /// Who leads a set, as far as this node's member knows.
+    /// Who leads a set, as far as this node's member knows. One that is frozen hears of nobody any more.
     pub fn leader(&self, set: SetId) -> Option<NodeId> {
-        self.members.get(&set).and_then(Member::leader)
+        self.ask(set, Member::leader)
     }
 
     /// How the members are.

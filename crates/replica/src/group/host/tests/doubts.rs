@@ -1,6 +1,7 @@
 //! Members that differ, where nobody can tell who is right: they stay frozen, and an operator says whose rows count.
 
 use super::*;
+use crate::group::requests::{WriteDone, WriteOutcome};
 use crate::group::{Skip, WantedMembers, plan_skip};
 
 /// Members compare what they applied every so many entries.
@@ -372,4 +373,69 @@ fn a_member_that_cannot_begin_anew_stays_frozen() {
     assert!(answer.lock().take().unwrap().is_err());
     assert_eq!(fleet.host(other).core.replica(SET), Some(replica_on(other)));
     assert!(is_frozen(&mut fleet, other));
+}
+
+/// What becomes of something that a node is asked for, within a while.
+fn outcome(
+    fleet: &mut Fleet,
+    ask: impl FnOnce(&mut Fleet, u64, WriteDone),
+) -> Option<WriteOutcome> {
+    const TICKS: u64 = 100;
+    let told = Arc::new(Mutex::new(None));
+    let answer = Arc::clone(&told);
+    let deadline_ms = fleet.now_ms + TICKS * TICK_MS;
+    ask(fleet, deadline_ms, Box::new(move |it| *answer.lock() = Some(it)));
+    fleet.settle();
+    fleet.tick(TICKS as usize + 1);
+    told.lock().take()
+}
+
+fn is_done(outcome: &Option<WriteOutcome>) -> bool {
+    matches!(outcome, Some(WriteOutcome::Done(Ok(_))))
+}
+
+/// It does not hear who leads any more; and whoever takes it for the leader is told that it is not.
+#[test]
+fn requests_of_a_node_whose_member_is_frozen_are_done_by_others() {
+    let mut fleet = Fleet::new(5);
+    fleet.begin(SET, 4);
+    fleet.tick(20);
+    let before = fleet.leader(SET).unwrap();
+    fleet.host(before).core.freeze(SET, "on purpose");
+    until(&mut fleet, "another one leads", |fleet| fleet.leader(SET).is_some());
+    let without = NodeId(5);
+    fleet.host(without).set_places(Arc::new(|_| ((1..=4).map(NodeId).collect(), 4)));
+    fleet.host(without).hints.insert(SET, before);
+    for node in [before, without] {
+        let request = fleet.request(vec![add(1, 1)]);
+        let told = outcome(&mut fleet, |fleet, deadline_ms, done| {
+            fleet.host(node).submit(SET, request, deadline_ms, done);
+        });
+        assert!(is_done(&told), "node {}: {told:?}", node.0);
+    }
+    let leader = fleet.leader(SET).unwrap();
+    assert_eq!(fleet.read(leader, SET, 1), Some(2));
+}
+
+/// Before a batch is decided its sets are asked how far they are: this node's member cannot tell, others can.
+#[test]
+fn batches_through_a_node_whose_rows_do_not_count_are_done() {
+    let (mut fleet, index) = frozen(4);
+    let kept = NodeId(3);
+    skip(&mut fleet, index, kept);
+    fleet.begin(RIGHT, 4);
+    let everything = [(COUNTERS, RingRange::FULL, SET), (OTHERS, RingRange::FULL, RIGHT)];
+    *fleet.map.0.lock() = (2, everything.to_vec());
+    until(&mut fleet, "led", |fleet| {
+        fleet.leader(SET) == Some(kept) && fleet.leader(RIGHT).is_some()
+    });
+    for node in fleet.nodes() {
+        // It has its time from its sets.
+        let request = fleet.request(vec![add(1, 1), put(2, 1, 3)]);
+        let request = Request { timed_us: Some(1), ..request };
+        let told = outcome(&mut fleet, |fleet, deadline_ms, done| {
+            fleet.host(node).submit_batch(request, deadline_ms, done);
+        });
+        assert!(is_done(&told), "node {}: {told:?}", node.0);
+    }
 }
