@@ -142,7 +142,10 @@ impl Host {
         if state.replica != skip.kept && !skip.others.contains(&state.replica) {
             return Ok(None);
         }
-        if let Some(Doubt { kept: Some(kept), .. }) = state.doubt {
+        // What was said of one that is lost for good is said anew.
+        if let Some(Doubt { kept: Some(kept), .. }) = state.doubt
+            && (kept == skip.kept || state.configuration.node_of(kept).is_some())
+        {
             return match kept == skip.kept {
                 true => Ok(None),
                 false => Err(format!(

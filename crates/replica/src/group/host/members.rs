@@ -291,7 +291,8 @@ impl Host {
                 is_whole: status.is_whole
                     && status.frozen.is_none()
                     && !self.leaving.contains_key(&status.set),
-                leader: status.leader,
+                // One that is frozen remembers who led when it froze.
+                leader: self.core.leader(status.set),
                 state: GroupState { commit: status.applied, ..state },
             })
         };
