@@ -660,7 +660,8 @@ impl<J: Send + 'static> Log<J> {
         }
     }
 
-    fn may_fit(&self, bytes: usize) -> bool {
+    /// Whether a record of so many bytes fits now, or is refused at once: nobody waits for room then.
+    pub(crate) fn may_fit(&self, bytes: usize) -> bool {
         let shared = &self.shared;
         let gathering = shared.gathering.lock();
         let is_over =

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use types::{ReplicaId, SetId};
 
 use crate::frame::{
-    ENTRY_HEAD_BYTES, EntryHead, Position, RECORD_HEAD_BYTES, RecordKind, record_bytes,
+    ENTRY_HEAD_BYTES, EntryHead, MARK_BYTES, Position, RECORD_HEAD_BYTES, RecordKind, record_bytes,
 };
 use crate::gather::{AppendError, Appended, Log};
 use crate::group::{Gone, GroupState, Slot};
@@ -36,6 +36,18 @@ pub struct GroupAppend {
     pub is_birth: bool,
 }
 
+/// A state has fewer bytes: its members are bounded.
+const STATE_BYTES_MAX: usize = 4 * 1024;
+
+impl GroupAppend {
+    /// It takes no more bytes of the log than these.
+    fn bytes_max(&self) -> usize {
+        let state = if self.state.is_some() { STATE_BYTES_MAX } else { 0 };
+        let of_entry = |entry: &GroupEntry| record_bytes(ENTRY_HEAD_BYTES, entry.body.len());
+        state + self.entries.iter().map(of_entry).sum::<usize>()
+    }
+}
+
 impl<J: Send + 'static> Log<J> {
     /// Appends what came for a set. Returns where each entry is. After an error a part of it may be in the log: appended again,
     /// that part is a copy.
@@ -55,6 +67,12 @@ impl<J: Send + 'static> Log<J> {
             entries = later;
         }
         Ok(slots)
+    }
+
+    /// Whether that, and that it is awaited, waits for no room.
+    pub fn has_room_for(&self, append: &GroupAppend) -> bool {
+        let bytes = append.bytes_max() + record_bytes(0, MARK_BYTES);
+        bytes as u64 <= self.shared.segment_bytes / 2 && self.may_fit(bytes)
     }
 
     /// A member begins.
@@ -158,7 +176,7 @@ impl<J: Send + 'static> Log<J> {
         wakes: bool,
         job: impl FnOnce(Position) -> J,
     ) -> Result<(), AppendError> {
-        let mut gathering = self.make_room(0, crate::frame::MARK_BYTES, true)?;
+        let mut gathering = self.make_room(0, MARK_BYTES, true)?;
         if gathering.marked_oldest.is_none() {
             let synced = self.shared.synced.load(Ordering::Acquire);
             gathering.push_mark(synced);

@@ -238,6 +238,11 @@ impl Storage {
         Ok(())
     }
 
+    /// Whether [`Storage::append_group`] of this, and to await it, waits for no room in the log.
+    pub fn log_has_room_for(&self, append: &GroupAppend) -> bool {
+        self.log.has_room_for(append)
+    }
+
     /// Appends what came for a set. It is durable when what is awaited after it is.
     pub fn append_group(&self, set: SetId, append: &GroupAppend) -> Result<Vec<Slot>, CommitError> {
         Ok(self.log.append_group(set, append)?)

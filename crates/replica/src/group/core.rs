@@ -268,8 +268,18 @@ impl Core {
     }
 
     /// Whether it has one that is not frozen: others answer nobody.
-    fn takes_part(&self, set: SetId) -> bool {
+    pub(crate) fn takes_part(&self, set: SetId) -> bool {
         self.members.get(&set).is_some_and(|member| member.frozen.is_none())
+    }
+
+    /// Behind which entry a member goes on, frozen or not, while its image is on its way into the trees.
+    pub(crate) fn installing(&self, set: SetId) -> Option<EntryPlace> {
+        self.members.get(&set).and_then(Member::installing)
+    }
+
+    /// Whether a member goes on behind an image that is not in the trees, nor will be before the next start.
+    pub(crate) fn could_not_install(&self, set: SetId) -> bool {
+        self.members.get(&set).is_some_and(|it| it.frozen.is_some() && it.installing().is_some())
     }
 
     /// Whether this node's member leads its set, and is ready to propose.
@@ -277,9 +287,9 @@ impl Core {
         self.members.get(&set).is_some_and(Member::is_ready_to_lead)
     }
 
-    /// Who leads a set, as far as this node's member knows.
+    /// Who leads a set, as far as this node's member knows. One that is frozen hears of nobody any more.
     pub fn leader(&self, set: SetId) -> Option<NodeId> {
-        self.members.get(&set).and_then(Member::leader)
+        self.ask(set, Member::leader)
     }
 
     /// How the members are.

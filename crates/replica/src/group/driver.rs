@@ -137,6 +137,8 @@ struct Asks {
 #[derive(Default)]
 struct Inbox {
     questions: Vec<Question>,
+    /// Some of it is about rows that are handed over.
+    has_rows: bool,
     is_woken: bool,
     is_closing: bool,
 }
@@ -291,17 +293,26 @@ impl Groups {
 
     /// Another node said something. It waits until somebody calls [`Groups::attend`].
     pub fn receive(&self, from: NodeId, messages: Vec<NodeMessage>) {
+        let has_rows = messages.iter().any(|it| matches!(it, NodeMessage::Transfer(_)));
         // Whoever sent it sends it again.
-        drop(self.put(Question::Receive { from, messages }));
+        if let Ok(mut inbox) = self.put(Question::Receive { from, messages }) {
+            inbox.has_rows |= has_rows;
+        }
     }
 
     /// Sees to what was received and asked, unless somebody does just now: that one, or the thread behind it, sees to this as well. The
     /// caller holds no lock that anything here could want. Where the disk is quick and nobody else writes, it also has the log written and
     /// sees to what follows from it: to wake two threads for that takes longer.
     pub fn attend(&self) {
-        if self.0.inbox.lock().questions.is_empty() {
+        let inbox = self.0.inbox.lock();
+        if inbox.questions.is_empty() {
             return;
         }
+        if inbox.has_rows {
+            // They are read from the disk and written there: the thread may wait for that, whoever serves others may not.
+            return self.0.ring(inbox);
+        }
+        drop(inbox);
         let Some(persisted) = self.0.persisted.get() else { return };
         for round in 0..ATTENDED_ROUNDS_MAX {
             // Who has it looks again at what waits when it gave it back.
@@ -313,6 +324,8 @@ impl Groups {
             };
             let (mut unwritten, mut woken) = (0, 0);
             if let Some(driver) = driver.as_mut().filter(|_| !self.has_failed()) {
+                // Whoever serves others waits for no room: the thread does.
+                driver.host.wait_for_log(false);
                 woken = driver.pass(false);
                 unwritten = driver.host.take_unwritten();
             }
@@ -544,6 +557,7 @@ impl Shared {
             }
             let has_failed = || self.has_failed.load(Ordering::Acquire);
             if let Some(driver) = self.driver.lock().as_mut().filter(|_| !has_failed()) {
+                driver.host.wait_for_log(true);
                 // A panic is told by its hook and noted by [`FailDart`]; who waits for an answer gets one below.
                 let _ = catch_unwind(AssertUnwindSafe(|| driver.pass(is_tick)));
                 // Ticks go on while the disk hangs.
@@ -618,6 +632,8 @@ impl Drop for FailDart<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.has_failed.store(true, Ordering::Release);
+            // A node whose members are gone is of no use: it stops, and is started again.
+            self.0.storage.give_up(|| "a bug: driving the members panicked".to_owned());
             self.0.wake();
         }
     }
@@ -674,7 +690,11 @@ impl Driver {
         let _dart = FailDart(&shared);
         self.host.set_now((shared.clock)());
         // Taken by who drives, so that nothing overtakes what was asked before.
-        let questions = std::mem::take(&mut shared.inbox.lock().questions);
+        let questions = {
+            let mut inbox = shared.inbox.lock();
+            inbox.has_rows = false;
+            std::mem::take(&mut inbox.questions)
+        };
         let applied_before = self.applied();
         for question in questions {
             self.take(question);

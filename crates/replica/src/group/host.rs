@@ -217,6 +217,8 @@ pub struct Host {
     /// See [`Host::leave_writing_to_caller`].
     is_written_by_caller: bool,
     unwritten: usize,
+    /// See [`Host::wait_for_log`].
+    waits_for_log: bool,
     wake: Arc<dyn Fn() + Send + Sync>,
     /// What the log had no room for, in order.
     stalled: VecDeque<(SetId, GroupAppend)>,
@@ -316,6 +318,7 @@ impl Host {
             persisted: Persisted::default(),
             is_written_by_caller: false,
             unwritten: 0,
+            waits_for_log: true,
             wake,
             stalled: VecDeque::new(),
             is_unawaited: false,
@@ -597,7 +600,10 @@ impl Host {
 
     /// Takes turns until nothing is left to do but to wait. Returns what is to be sent.
     pub fn turn(&mut self) -> Vec<(NodeId, NodeMessage)> {
-        self.catch_up_behind_images();
+        if self.waits_for_log {
+            // They are read from the log.
+            self.catch_up_behind_images();
+        }
         loop {
             self.take_persisted();
             self.take_synced();

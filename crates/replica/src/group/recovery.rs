@@ -96,8 +96,13 @@ pub fn plan_recovery(
     let mut plan = RecoveryPlan::default();
     for (set, members) in &of_set {
         // Who was made empty, or is being handed rows, has nothing to go on with.
-        let whole: Vec<(NodeId, &MemberRecord)> =
+        let mut whole: Vec<(NodeId, &MemberRecord)> =
             members.iter().copied().filter(|(_, member)| member.is_whole).collect();
+        if whole.is_empty() {
+            // Where members differ all have rows. Which of them count is said afterwards (`helenus skip`): it takes a quorum.
+            let differ = members.iter().copied().filter(|(_, it)| it.state.doubt.is_some());
+            whole.extend(differ);
+        }
         let Some(newest) = whole.iter().max_by_key(|(_, it)| it.state.configuration.index) else {
             return Err(format!(
                 "no node that is left has rows of set {}: start those that have, or begin a new cluster with what was exported",
@@ -277,6 +282,19 @@ mod tests {
         right.state.split_from = Some((SetId(5), 88));
         let told = [(1, member(5, 1, 4, (3, 90))), (1, right), (2, late)];
         assert!(plan(&told).unwrap_err().contains("was split off set 5"));
+    }
+
+    /// It takes a quorum to say whose rows count, and nothing else of the cluster waits for that.
+    #[test]
+    fn a_set_whose_members_differ_gets_a_quorum_and_is_in_doubt_still() {
+        let differs = |node, index| {
+            let it = member(5, node, 4, (3, index));
+            let doubt = Some(storage::Doubt { index: 64, kept: None });
+            MemberRecord { is_whole: false, state: GroupState { doubt, ..it.state }, ..it }
+        };
+        let plan = plan(&[(1, differs(1, 90)), (2, differs(2, 80))]).unwrap();
+        let [set] = plan.sets.as_slice() else { panic!("{plan:?}") };
+        assert_eq!((set.chosen, set.last.index), (NodeId(1), 90));
     }
 
     #[test]

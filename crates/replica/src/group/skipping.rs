@@ -143,7 +143,15 @@ fn check_frozen(
 ) -> Result<(), String> {
     let Some(own) = members.get(&kept) else { return Ok(()) };
     let (node, number) = (kept.0, set.0);
-    let word = members.values().find_map(|it| it.state.doubt.filter(|doubt| doubt.kept.is_some()));
+    let newest = members.values().max_by_key(|it| it.state.configuration.index);
+    // Whom it was said of may be lost for good, and with it all rows that counted.
+    let is_lost = |kept: ReplicaId| {
+        let is_member = newest.is_some_and(|it| it.state.configuration.node_of(kept).is_some());
+        !is_member && !members.values().any(|it| it.is_whole)
+    };
+    let said = members.values().filter_map(|it| it.state.doubt);
+    let mut said = said.filter(|doubt| doubt.kept.is_some_and(|kept| !is_lost(kept)));
+    let word = said.next();
     match (own.state.doubt, word) {
         // Not everybody heard what was said before.
         (None, Some(word)) if (word.kept, word.index) == (Some(own.state.replica), index) => Ok(()),
@@ -299,6 +307,27 @@ mod tests {
         (kept.state.doubt, kept.is_whole) = (None, true);
         let plan = plan_skip(&told, (SET, 1024), NodeId(2)).unwrap();
         assert_eq!(plan.skip.others, [10, 30, 40].map(ReplicaId));
+    }
+
+    #[test]
+    fn where_the_one_that_was_kept_is_lost_for_good_another_one_is() {
+        let mut told = frozen();
+        let lost = told.remove(&NodeId(3)).unwrap()[0].state.replica;
+        for members in told.values_mut() {
+            members[0].state.doubt = Some(Doubt { index: 1024, kept: Some(lost) });
+        }
+        let why = plan_skip(&told, (SET, 1024), NodeId(2)).unwrap_err();
+        assert!(why.contains("the rows of another node count"), "it may come back: {why}");
+        for members in told.values_mut() {
+            let left = [1, 2, 4].map(|it| (ReplicaId(it * 10), NodeId(it)));
+            let configuration = Configuration { index: 1040, ..Configuration::of_voters(left) };
+            members[0].state.configuration = configuration;
+        }
+        let plan = plan_skip(&told, (SET, 1024), NodeId(2)).unwrap();
+        assert_eq!(plan.skip.others, [ReplicaId(10), ReplicaId(40)]);
+        // One that got its rows is there.
+        told.get_mut(&NodeId(4)).unwrap()[0].is_whole = true;
+        assert!(plan_skip(&told, (SET, 1024), NodeId(2)).is_err());
     }
 
     #[test]

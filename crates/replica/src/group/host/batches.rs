@@ -245,7 +245,9 @@ impl Host {
 
     /// Asks a set of a batch up to which time it was given anything: this node's member, or one of another node.
     fn ask_set(&mut self, number: u64, set: SetId, sets: &[SetId]) {
-        let is_here = self.core.contains(set);
+        // One that is frozen, or whose rows do not count, can tell nothing.
+        let status = self.core.status_of(set);
+        let is_here = status.is_some_and(|it| it.is_whole && it.frozen.is_none());
         let is_asked =
             is_here || self.readers_of(set).is_empty() || !self.lookers_of(set).is_empty();
         let looked = Arc::clone(&self.batches.looked);

@@ -10,7 +10,6 @@ use storage::Request;
 use types::SetId;
 
 use super::{Host, ProposalAnswer};
-use crate::group::Role;
 
 type WriteAnswer = Box<dyn FnOnce(ProposalAnswer) + Send>;
 
@@ -48,9 +47,10 @@ impl Host {
 
     /// Why this node's member does not take a request.
     fn refusal(&self, set: SetId) -> ProposalAnswer {
-        match self.core.status_of(set).map(|it| it.role) {
-            Some(Role::Leader) => ProposalAnswer::Busy,
-            _ => ProposalAnswer::NotLeader(self.core.leader(set)),
+        // One that is frozen leads nobody, whatever it was before.
+        match self.core.ask(set, |member| Some(member.is_leader())) {
+            Some(true) => ProposalAnswer::Busy,
+            Some(false) | None => ProposalAnswer::NotLeader(self.core.leader(set)),
         }
     }
 

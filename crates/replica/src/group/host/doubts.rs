@@ -13,7 +13,7 @@ use storage::{Doubt, GroupAppend, GroupState, RecoveredGroup};
 use types::SetId;
 
 use super::Host;
-use crate::group::member::Member;
+use crate::group::member::{Member, Pending};
 use crate::group::skipping::Skip;
 
 /// Told when what an operator said is on this node's disk and in force.
@@ -28,25 +28,46 @@ pub(super) struct Doubts {
     reopening: BTreeMap<SetId, Vec<OnSkipped>>,
 }
 
+/// What a member needs of its log: its entries that are not applied, and what the others say of the set itself that its state does not
+/// know.
+struct Kept {
+    bodies: Vec<Bytes>,
+    unknown: Vec<Pending>,
+}
+
 /// For people.
 fn frozen_text(index: u64) -> String {
     format!("what it applied up to entry {index} is not what most members applied")
 }
 
 impl Host {
-    /// A member that recovery found begins, or one that is here begins anew. Returns what was split off it.
+    /// A member that recovery found begins. Returns what was split off it.
     pub(super) fn add_member(
         &mut self,
         recovered: RecoveredGroup,
     ) -> Result<Vec<(SetId, GroupAppend)>, String> {
-        self.hear_of(&recovered.state);
-        let doubt = recovered.state.doubt;
+        let kept = self.read_kept(&recovered)?;
+        self.begin_over(recovered, kept)
+    }
+
+    /// What a member needs of its log to begin.
+    fn read_kept(&self, recovered: &RecoveredGroup) -> Result<Kept, String> {
         let unapplied = recovered.state.commit + 1..=recovered.table.last().index;
         let slots = unapplied.filter_map(|index| recovered.table.slot(index));
         let bodies: Result<Vec<Bytes>, _> =
             slots.map(|slot| self.storage.read_group_body(&slot)).collect();
-        let (set, unknown) = (recovered.state.set, self.unknown_to_state(&recovered)?);
-        self.core.add(recovered, bodies.map_err(|error| error.to_string())?)?;
+        let bodies = bodies.map_err(|error| error.to_string())?;
+        Ok(Kept { bodies, unknown: self.unknown_to_state(recovered)? })
+    }
+
+    fn begin_over(
+        &mut self,
+        recovered: RecoveredGroup,
+        Kept { bodies, unknown }: Kept,
+    ) -> Result<Vec<(SetId, GroupAppend)>, String> {
+        self.hear_of(&recovered.state);
+        let set = recovered.state.set;
+        self.core.add(recovered, bodies)?;
         self.core.tell(set, Member::keep_promises);
         let mut births = Vec::new();
         if !unknown.is_empty() {
@@ -58,13 +79,17 @@ impl Host {
             self.meet_members(set);
         }
         self.tell_range(set);
-        if let Some(doubt) = doubt {
-            self.seats.disturb(set);
-            if doubt.kept.is_none() {
-                self.core.freeze(set, &frozen_text(doubt.index));
-            }
-        }
+        self.heed_doubt(set);
         Ok(births)
+    }
+
+    /// A member begins whose state may say that its rows are in doubt: then nobody reads them, whoever else takes part.
+    pub(super) fn heed_doubt(&mut self, set: SetId) {
+        let Some(doubt) = self.core.state(set).and_then(|state| state.doubt) else { return };
+        self.seats.disturb(set);
+        if doubt.kept.is_none() {
+            self.core.freeze(set, &frozen_text(doubt.index));
+        }
     }
 
     /// What a member applied up to an entry is not what others did: it takes part in nothing, now and after every start.
@@ -93,6 +118,7 @@ impl Host {
         match self.doubt_after(skip) {
             Err(why) => done(Err(why)),
             Ok(next) => {
+                self.comparison.trust(skip.set, skip.kept);
                 if let Some(doubt) = next {
                     let why = format!("entry {} of it is skipped", skip.index);
                     self.seats.disturb(skip.set);
@@ -116,7 +142,10 @@ impl Host {
         if state.replica != skip.kept && !skip.others.contains(&state.replica) {
             return Ok(None);
         }
-        if let Some(Doubt { kept: Some(kept), .. }) = state.doubt {
+        // What was said of one that is lost for good is said anew.
+        if let Some(Doubt { kept: Some(kept), .. }) = state.doubt
+            && (kept == skip.kept || state.configuration.node_of(kept).is_some())
+        {
             return match kept == skip.kept {
                 true => Ok(None),
                 false => Err(format!(
@@ -176,13 +205,24 @@ impl Host {
     fn reopen(&mut self, set: SetId) -> Result<(), String> {
         let (state, table) = (self.core.state(set).cloned(), self.core.table(set).cloned());
         let Some((state, table)) = state.zip(table) else { return Ok(()) };
-        self.forget_waiting(set);
-        self.comparison.forget(set);
+        if self.core.could_not_install(set) {
+            let node = self.node.0;
+            return Err(format!(
+                "the rows that node {node} was handed are not in its files yet: start it again"
+            ));
+        }
         // What was applied is known to be committed; the rest is heard of again.
         let commit = self.storage.group_applied(set).max(table.cut().index);
         let is_trusted = state.doubt.is_none();
-        let state = GroupState { commit, ..state };
-        let births = self.add_member(RecoveredGroup { state, table })?;
+        let recovered = RecoveredGroup { state: GroupState { commit, ..state }, table };
+        // First, because the log may not be readable: the member stays then, and takes part in nothing.
+        let kept = self.read_kept(&recovered)?;
+        self.forget_waiting(set);
+        self.comparison.forget(set);
+        let births = self.begin_over(recovered, kept).inspect_err(|why| {
+            // Without it somebody could begin in its place who forgot what it promised.
+            self.storage.give_up(|| format!("a member of set {} cannot begin anew: {why}", set.0));
+        })?;
         self.stalled.extend(births);
         if is_trusted {
             self.seats.settle(set);

@@ -77,7 +77,8 @@ impl Host {
         let now_ms = self.now.ms;
         let mut over = Vec::new();
         for (set, receiving) in &self.transfers.receiving {
-            let is_installing = self.core.ask(*set, |member| member.installing()).is_some();
+            // Also where that failed: the next start tries it again, and takes an image that is not there for one that is in sorted files.
+            let is_installing = self.core.installing(*set).is_some();
             let is_late = receiving.heard_ms + 2 * GIVEN_UP_MS <= now_ms;
             let commit = self.core.status_of(*set).map_or(u64::MAX, |status| status.commit);
             let is_past = commit >= receiving.head.place.index;
@@ -110,7 +111,7 @@ impl Host {
         }
         let is_wanted = is_for_it
             && status.is_some_and(|status| status.commit < head.place.index)
-            && self.core.ask(set, |member| member.installing()).is_none()
+            && self.core.installing(set).is_none()
             && !self.is_installing(set);
         // Of a member that was here before, trees may hold more than a new leader has applied.
         let is_old = self.storage.applied_in_trees(set) > head.place.index;

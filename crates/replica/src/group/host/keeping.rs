@@ -63,7 +63,7 @@ impl Host {
     /// From where on the log is needed for a set: not before everything that says so is in it.
     pub(super) fn note_needed(&mut self, set: SetId) {
         let is_said = !self.stalled.iter().any(|(stalled, _)| *stalled == set);
-        let is_installing = self.is_installing(set);
+        let is_installing = self.is_installing(set) || self.core.could_not_install(set);
         if is_said && !is_installing {
             let needed = self.core.table(set).and_then(|table| table.needed_from());
             self.storage.set_group_needed(set, needed);
@@ -75,6 +75,9 @@ impl Host {
         self.is_unawaited |= !self.stalled.is_empty();
         while let Some((set, append)) = self.stalled.front() {
             let set = *set;
+            if !self.may_append(append) {
+                return;
+            }
             if append.is_install
                 && let Some(state) = append.state.clone()
             {
@@ -126,7 +129,7 @@ impl Host {
         if breaks(Rule::TellBeforeSync) && self.is_unawaited {
             self.persisted.note(turn, true);
         }
-        if self.is_unawaited {
+        if self.is_unawaited && self.may_append(&GroupAppend::default()) {
             let (persisted, wake) = (self.persisted.clone(), Arc::clone(&self.wake));
             let done = Box::new(move |is_durable| {
                 if !persisted.note(turn, is_durable) {
@@ -151,6 +154,16 @@ impl Host {
     /// From now on whoever has the host take a turn has the log written ([`Host::take_unwritten`]).
     pub fn leave_writing_to_caller(&mut self) {
         self.is_written_by_caller = true;
+    }
+
+    /// Whether the next turns wait until the log has room. What is not appended for want of it comes again: [`Host::is_stalled`].
+    pub fn wait_for_log(&mut self, waits: bool) {
+        self.waits_for_log = waits;
+    }
+
+    /// Whether something goes into the log now, or may be waited for.
+    pub(super) fn may_append(&self, append: &GroupAppend) -> bool {
+        self.waits_for_log || self.storage.log_has_room_for(append)
     }
 
     pub(in crate::group) fn persisted(&self) -> &Persisted {

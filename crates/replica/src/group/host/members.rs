@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use raft::eraftpb::MessageType;
 use storage::broken::{Rule, breaks};
-use storage::{EntryPlace, GroupState, RecoveredGroup};
+use storage::{EntryPlace, GroupAppend, GroupState, RecoveredGroup};
 use types::{NodeId, ReplicaId, SetId};
 
 use super::{Asked, BEATS_MAX, Host, Input, NodeMessage, Peer};
@@ -99,7 +99,8 @@ impl Host {
 
     /// A member begins that a leader speaks to. It knows nothing, and is handed everything.
     fn create(&mut self, set: SetId, replica: ReplicaId, leader: (ReplicaId, NodeId)) -> bool {
-        if self.core.contains(set) && !self.remove_member(set) {
+        let is_free = self.may_append(&GroupAppend::default());
+        if !is_free || self.core.contains(set) && !self.remove_member(set) {
             return false;
         }
         self.seats.disturb(set);
@@ -126,7 +127,7 @@ impl Host {
     /// A member goes; `false` if the log takes nothing now.
     fn remove_member(&mut self, set: SetId) -> bool {
         let Some(replica) = self.core.replica(set) else { return true };
-        if self.is_busy(set) {
+        if self.is_busy(set) || !self.may_append(&GroupAppend::default()) {
             return false;
         }
         // What was split off it and waits for room in the log has nothing but its entries.
@@ -290,7 +291,8 @@ impl Host {
                 is_whole: status.is_whole
                     && status.frozen.is_none()
                     && !self.leaving.contains_key(&status.set),
-                leader: status.leader,
+                // One that is frozen remembers who led when it froze.
+                leader: self.core.leader(status.set),
                 state: GroupState { commit: status.applied, ..state },
             })
         };

@@ -67,7 +67,7 @@ impl Host {
         if let Some(leader) = self.core.leader(set) {
             return Some(leader);
         }
-        if self.core.contains(set) {
+        if self.core.takes_part(set) {
             return None;
         }
         let hint = self.hints.get(&set).copied();
@@ -82,7 +82,8 @@ impl Host {
             // A set that was split off just now, which the map does not know yet.
             alive.extend(self.peers.keys());
         }
-        alive.retain(|node| self.is_alive(*node) && self.is_connected(*node));
+        // This node's own, if it has one, takes part in nothing.
+        alive.retain(|it| *it != self.node && self.is_alive(*it) && self.is_connected(*it));
         let count = u32::try_from(alive.len()).unwrap_or(1).max(1);
         alive.get((tries % count) as usize).copied()
     }
@@ -90,7 +91,7 @@ impl Host {
     /// A node that was asked said who leads.
     pub(super) fn note_leader(&mut self, set: SetId, leader: Option<NodeId>) {
         match leader {
-            _ if self.core.contains(set) => {
+            _ if self.core.takes_part(set) => {
                 self.hints.remove(&set);
             }
             Some(leader) => {
@@ -195,7 +196,7 @@ impl Host {
         if let (Some((set, _)), ProposalAnswer::Done(Ok(_))) =
             (self.requests.waiting(number), &answer)
             && from != self.node
-            && self.core.contains(set)
+            && self.core.takes_part(set)
         {
             self.requests.note_done(number);
         }
@@ -341,6 +342,8 @@ impl Host {
         let is_stalled = self.is_stalled();
         let known = |set| match is_stalled {
             true => None,
+            // One that is frozen applies nothing more: nobody waits for it.
+            false if !self.core.takes_part(set) => None,
             false => Some((self.core.commit(set)?, self.core.applied(set)?)),
         };
         self.requests.behind.settle(&self.requests.touched, known);

@@ -288,6 +288,7 @@ impl Host {
             tracing::error!(set = set.0, %error, "a set that was split off cannot begin");
             return Ok(());
         }
+        self.heed_doubt(set);
         if let (Some(on_split), Some(split)) = (&self.splits.on_split, split_off(state)) {
             on_split(split);
         }

@@ -98,6 +98,11 @@ impl Comparison {
         self.strangers.contains(&(set, replica))
     }
 
+    /// An operator said that the rows of another node's member count: whoever leads here later does not have it replaced.
+    pub(super) fn trust(&mut self, set: SetId, replica: ReplicaId) {
+        self.strangers.remove(&(set, replica));
+    }
+
     /// Rows were handed over, or the member is gone: what was noted is of another time.
     pub(super) fn forget(&mut self, set: SetId) {
         self.sets.remove(&set);

@@ -647,8 +647,9 @@ impl Host {
                     }
                 }
                 Err(error) => {
-                    self.end_catching_up(set);
+                    // First, so that what the next start tries again stays in the log.
                     self.core.freeze(set, &error.to_string());
+                    self.end_catching_up(set);
                 }
             }
         }

@@ -1,10 +1,13 @@
 //! Members that differ, where nobody can tell who is right: they stay frozen, and an operator says whose rows count.
 
 use super::*;
+use crate::group::requests::{WriteDone, WriteOutcome};
 use crate::group::{Skip, WantedMembers, plan_skip};
 
 /// Members compare what they applied every so many entries.
 const COMPARED_EVERY: u64 = 8;
+/// Where a set is split; no key lies behind it.
+const AT: RingToken = RingToken(u128::MAX);
 /// Nothing here takes longer.
 const TICKS_MAX: usize = 4_000;
 
@@ -300,4 +303,139 @@ fn what_an_operator_says_is_refused_where_it_is_not_so_and_done_once() {
     assert_eq!(answer(3, &newer), Ok(()));
     assert!(is_frozen(&mut fleet, NodeId(3)), "it was not said of this member");
     assert!(fleet.host(NodeId(3)).core.state(SET).unwrap().doubt.unwrap().kept.is_none());
+}
+
+#[test]
+fn the_member_that_is_kept_is_not_replaced_whoever_leads_later() {
+    let (mut fleet, index) = frozen(4);
+    let nodes = fleet.nodes();
+    let found = |it: &NodeId| !fleet.host(*it).wrong_members().is_empty();
+    let before = nodes.iter().copied().find(found).expect("it led, and found that they differ");
+    let kept = nodes.iter().copied().find(|it| *it != before).unwrap();
+    skip(&mut fleet, index, kept);
+    want(&mut fleet);
+    until(&mut fleet, "replaced", |fleet| are_new(fleet, kept));
+    fleet.host(kept).hand_leadership(SET, before);
+    until(&mut fleet, "led", |fleet| fleet.leader(SET) == Some(before));
+    for _ in 0..200 {
+        fleet.tick(1);
+        assert_eq!(fleet.host(kept).core.replica(SET), Some(replica_on(kept)));
+    }
+}
+
+#[test]
+fn what_is_split_off_a_member_in_doubt_is_in_doubt_at_once() {
+    let (mut fleet, index) = frozen(4);
+    let (kept, other) = (NodeId(3), NodeId(1));
+    skip(&mut fleet, index, kept);
+    until(&mut fleet, "led", |fleet| fleet.leader(SET) == Some(kept));
+    let split = fleet.split(RIGHT, AT);
+    assert!(fleet.ask(kept, SET, split).is_done());
+    fleet.tick(20);
+    assert_eq!(fleet.leader(RIGHT), Some(kept));
+    assert!(fleet.host(kept).seats.of(RIGHT).is_some());
+    assert_eq!(fleet.host(other).seats.of(RIGHT), None, "nobody reads there");
+
+    // It may learn at a start only that there is a second half.
+    let (mut fleet, _) = frozen(4);
+    let state = fleet.host(other).core.state(SET).unwrap().clone();
+    let right = RingRange { start: AT, ..RingRange::FULL };
+    let place = fleet.host(other).core.table(SET).unwrap().last();
+    let born = state.split_off(RIGHT, right, place, EPOCH_S);
+    fleet.host(other).begin_split_off(&born).unwrap();
+    assert!(fleet.status(other, RIGHT).frozen.is_some(), "it takes part in nothing");
+    assert_eq!(fleet.host(other).seats.of(RIGHT), None);
+}
+
+/// In its place another one could begin, of the same number, that forgot what this one promised.
+#[test]
+fn a_member_that_cannot_begin_anew_stays_frozen() {
+    let (mut fleet, leader) = comparing(4);
+    let split = fleet.split(RIGHT, AT);
+    assert!(fleet.ask(leader, SET, split).is_done());
+    [3, 4].iter().for_each(|it| fleet.storage(NodeId(*it)).spoil_checksum(SET, COUNTERS));
+    until_found(&mut fleet, leader);
+    let index = until_frozen(&mut fleet);
+    let (kept, other) = (NodeId(3), NodeId(4));
+    let told = fleet.nodes();
+    let told = told.iter().map(|it| (*it, fleet.host(*it).member_records())).collect();
+    let skip = plan_skip(&told, (SET, index), kept).unwrap().skip;
+    let answer = Arc::new(Mutex::new(None));
+    let done = Arc::clone(&answer);
+    fleet.host(other).skip(&skip, Box::new(move |it| *done.lock() = Some(it)));
+    // It is kept. And then what a start has to know of the split is not readable any more.
+    fleet.settle();
+    let folder = fleet.machine(other).folder.0.join("log");
+    for file in std::fs::read_dir(&folder).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    until(&mut fleet, "answered", |_| answer.lock().is_some());
+    assert!(answer.lock().take().unwrap().is_err());
+    assert_eq!(fleet.host(other).core.replica(SET), Some(replica_on(other)));
+    assert!(is_frozen(&mut fleet, other));
+}
+
+/// What becomes of something that a node is asked for, within a while.
+fn outcome(
+    fleet: &mut Fleet,
+    ask: impl FnOnce(&mut Fleet, u64, WriteDone),
+) -> Option<WriteOutcome> {
+    const TICKS: u64 = 100;
+    let told = Arc::new(Mutex::new(None));
+    let answer = Arc::clone(&told);
+    let deadline_ms = fleet.now_ms + TICKS * TICK_MS;
+    ask(fleet, deadline_ms, Box::new(move |it| *answer.lock() = Some(it)));
+    fleet.settle();
+    fleet.tick(TICKS as usize + 1);
+    told.lock().take()
+}
+
+fn is_done(outcome: &Option<WriteOutcome>) -> bool {
+    matches!(outcome, Some(WriteOutcome::Done(Ok(_))))
+}
+
+/// It does not hear who leads any more; and whoever takes it for the leader is told that it is not.
+#[test]
+fn requests_of_a_node_whose_member_is_frozen_are_done_by_others() {
+    let mut fleet = Fleet::new(5);
+    fleet.begin(SET, 4);
+    fleet.tick(20);
+    let before = fleet.leader(SET).unwrap();
+    fleet.host(before).core.freeze(SET, "on purpose");
+    until(&mut fleet, "another one leads", |fleet| fleet.leader(SET).is_some());
+    let without = NodeId(5);
+    fleet.host(without).set_places(Arc::new(|_| ((1..=4).map(NodeId).collect(), 4)));
+    fleet.host(without).hints.insert(SET, before);
+    for node in [before, without] {
+        let request = fleet.request(vec![add(1, 1)]);
+        let told = outcome(&mut fleet, |fleet, deadline_ms, done| {
+            fleet.host(node).submit(SET, request, deadline_ms, done);
+        });
+        assert!(is_done(&told), "node {}: {told:?}", node.0);
+    }
+    let leader = fleet.leader(SET).unwrap();
+    assert_eq!(fleet.read(leader, SET, 1), Some(2));
+}
+
+/// Before a batch is decided its sets are asked how far they are: this node's member cannot tell, others can.
+#[test]
+fn batches_through_a_node_whose_rows_do_not_count_are_done() {
+    let (mut fleet, index) = frozen(4);
+    let kept = NodeId(3);
+    skip(&mut fleet, index, kept);
+    fleet.begin(RIGHT, 4);
+    let everything = [(COUNTERS, RingRange::FULL, SET), (OTHERS, RingRange::FULL, RIGHT)];
+    *fleet.map.0.lock() = (2, everything.to_vec());
+    until(&mut fleet, "led", |fleet| {
+        fleet.leader(SET) == Some(kept) && fleet.leader(RIGHT).is_some()
+    });
+    for node in fleet.nodes() {
+        // It has its time from its sets.
+        let request = fleet.request(vec![add(1, 1), put(2, 1, 3)]);
+        let request = Request { timed_us: Some(1), ..request };
+        let told = outcome(&mut fleet, |fleet, deadline_ms, done| {
+            fleet.host(node).submit_batch(request, deadline_ms, done);
+        });
+        assert!(is_done(&told), "node {}: {told:?}", node.0);
+    }
 }

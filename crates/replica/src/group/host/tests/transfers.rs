@@ -29,6 +29,15 @@ fn far_behind() -> (Fleet, NodeId, NodeId) {
     (fleet, leader, late)
 }
 
+/// Whether a member is told to go on behind its image.
+fn tells_of_image(message: &NodeMessage) -> bool {
+    let kind = match message {
+        NodeMessage::Consensus(it) => Some(it.message.get_msg_type()),
+        _ => None,
+    };
+    kind == Some(MessageType::MsgSnapshot)
+}
+
 /// Entries that a member lacks are not there any more: it gets the rows.
 #[test]
 fn a_member_that_is_too_far_behind_gets_the_rows() {
@@ -89,6 +98,68 @@ fn a_second_image_waits_and_keeps_nobody_waiting() {
     fleet.host(late).pretend_to_install(other, false);
     fleet.settle();
     assert_eq!(fleet.host(late).transfers.installed, 1, "as soon as it may: nobody says it again");
+    assert_eq!(fleet.read(late, SET, key), Some(25));
+}
+
+/// Without the file the next start would take the rows for being in the trees. An image that could not be put there is tried again then.
+#[test]
+fn rows_that_the_log_counts_on_stay_though_their_member_is_frozen() {
+    let (mut fleet, _, late) = far_behind();
+    let (key, _) = two_keys();
+    fleet.loses = |_, _, message| tells_of_image(message);
+    fleet.start(late);
+    fleet.tick(60);
+    fleet.slow_disks.push(late);
+    fleet.loses = |_, _, _| false;
+    fleet.tick(60);
+    assert!(fleet.host(late).core.ask(SET, |member| member.installing()).is_some());
+    fleet.host(late).core.freeze(SET, "on purpose");
+    fleet.tick(1);
+    fleet.slow_disks.clear();
+    fleet.tick(4);
+    fleet.restart(late);
+    fleet.tick(60);
+    assert_eq!(fleet.status(late, SET).frozen, None);
+    assert_eq!(fleet.read(late, SET, key), Some(25));
+}
+
+/// The disk may have been full for a moment: what the log counts on stays, and so does what the log says of it, until the next start.
+#[test]
+fn an_image_that_cannot_be_put_into_the_trees_is_tried_again_at_the_next_start() {
+    let (mut fleet, _, late) = far_behind();
+    let (key, _) = two_keys();
+    let folder = fleet.machine(late).folder.0.join("log");
+    let staged = || {
+        let files = std::fs::read_dir(&folder).unwrap().map(|it| it.unwrap());
+        files.map(|it| it.path()).find(|it| it.to_string_lossy().contains("00000001-"))
+    };
+    fleet.loses = |_, _, message| tells_of_image(message);
+    fleet.start(late);
+    fleet.tick(60);
+    let file = staged().expect("it is here");
+    let rows = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &rows[..rows.len() / 2]).unwrap();
+    fleet.loses = |_, _, _| false;
+    fleet.tick(60);
+    assert!(fleet.status(late, SET).frozen.is_some(), "its rows are not readable");
+    // The log goes on, and forgets what nobody needs.
+    let other = SetId(77);
+    let state =
+        GroupState::born(other, ReplicaId(5), Configuration::of_voters([(ReplicaId(5), late)]));
+    fleet.host(late).begin(state).unwrap();
+    fleet.tick(20);
+    let value = Bytes::from(vec![7; 64 * 1024]);
+    for round in 0..20 {
+        let action = CellAction::Set { path: None, value: value.clone(), expiry: None };
+        let request = fleet.request(vec![mutation(OTHERS, 9, row(round, action))]);
+        assert!(fleet.ask(late, other, request).is_done());
+    }
+    fleet.storage(late).flush(None).unwrap();
+    fleet.tick(40);
+    std::fs::write(staged().expect("it stays"), rows).unwrap();
+    fleet.restart(late);
+    fleet.tick(60);
+    assert_eq!(fleet.status(late, SET).frozen, None);
     assert_eq!(fleet.read(late, SET, key), Some(25));
 }
 
