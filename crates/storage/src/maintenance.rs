@@ -30,7 +30,7 @@ use tree::engine::too_many_runs;
 
 /// With this many nothing is flushed until some were merged, long before a tree refuses it. Writes are refused when
 /// memory is full meanwhile.
-const UNSORTED_RUNS_MAX: usize = 128;
+pub(crate) const UNSORTED_RUNS_MAX: usize = 128;
 /// Old deletions of a logical partition wait so long for a place among those that leaders are to take away.
 const SWEEP_WAIT: Duration = Duration::from_millis(5);
 /// How often the flusher looks around by itself.
@@ -698,9 +698,14 @@ fn release(opened: &OpenStore) -> Result<(), TreeError> {
 
 /// Frees memory while the log is replayed: every record that was applied is synced already.
 pub(crate) fn flush_while_recovering(core: &Core) -> Result<(), OpenError> {
-    let Some(store) = core.largest_in_memory() else {
-        return Ok(());
-    };
+    core.largest_in_memory().map_or(Ok(()), |store| flush_store_while_recovering(core, &store))
+}
+
+/// As [`flush_while_recovering`], of one store.
+pub(crate) fn flush_store_while_recovering(
+    core: &Core,
+    store: &TableStore,
+) -> Result<(), OpenError> {
     let Some(opened) = store.if_open() else {
         return Ok(());
     };
