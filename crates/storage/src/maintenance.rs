@@ -47,13 +47,13 @@ const WAITING_COMPACTIONS_MAX: usize = 4096;
 
 /// How far the flusher stands back behind requests: it gets a quarter of a busy core. Writers that it
 /// keeps waiting leave it more.
-const FLUSHER_NICE: i32 = 5;
+pub(crate) const FLUSHER_NICE: i32 = 5;
 /// How far the other chores do: a tenth.
 const CHORE_NICE: i32 = 10;
 
 /// Has the scheduler prefer the threads of requests to this one, so that a merge that runs for seconds
 /// does not hold a core against them.
-fn stand_back(nice: i32) {
+pub(crate) fn stand_back(nice: i32) {
     // Elsewhere the call would slow down the whole process.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(nice) {
