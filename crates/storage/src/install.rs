@@ -135,7 +135,11 @@ impl Ingest<'_> {
         };
         let (mut some, bytes) = gather(&mut next, bytes_min)?;
         if bytes >= bytes_min && self.may_bring(bounds.get(kind.space), aid) {
-            self.bring(some, &mut next)?;
+            match self.bring(some, &mut next) {
+                // It is nobody's any more.
+                Err(_) if self.store.is_dropped() => while next()?.is_some() {},
+                brought => brought?,
+            }
             return Ok(true);
         }
         while !some.is_empty() {

@@ -31,6 +31,10 @@ pub(super) struct Receiving {
     /// Chunks that came while the file was away, and whether they are the last.
     pub(super) held: VecDeque<(Bytes, bool)>,
     pub(super) heard_ms: u64,
+    begun_ms: u64,
+    /// When all of it was here, and how much that is.
+    whole_ms: u64,
+    bytes: u64,
 }
 
 enum Stage {
@@ -73,6 +77,11 @@ fn write(
 }
 
 impl Receiving {
+    /// How long it waited, and took, since all of it was here.
+    pub(super) fn since_whole_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.whole_ms)
+    }
+
     /// Whether all of it is here, on the disk.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self.stage, Stage::Whole)
@@ -151,9 +160,20 @@ impl Host {
             Ok(staging) => {
                 let (stage, held) = (Stage::Coming(Some(staging)), VecDeque::new());
                 let (member, count, heard_ms) = (to, 0, self.now.ms);
-                let away = 0;
-                let receiving =
-                    Receiving { number, from, member, head, stage, count, away, held, heard_ms };
+                let receiving = Receiving {
+                    number,
+                    from,
+                    member,
+                    head,
+                    stage,
+                    count,
+                    away: 0,
+                    held,
+                    heard_ms,
+                    begun_ms: heard_ms,
+                    whole_ms: 0,
+                    bytes: 0,
+                };
                 self.transfers.receiving.insert(set, receiving);
                 Taken::Chunks(0)
             }
@@ -189,6 +209,7 @@ impl Host {
         if receiving.held.len() + receiving.away as usize >= CHUNKS_MAX {
             return None;
         }
+        receiving.bytes += chunk.0.len() as u64;
         receiving.held.push_back(chunk);
         self.write_held(set);
         None
@@ -248,6 +269,10 @@ impl Host {
                     receiving.count = receiving.count.saturating_add(count);
                     receiving.held.clear();
                     receiving.stage = Stage::Whole;
+                    receiving.whole_ms = self.now.ms;
+                    let (bytes, took_ms) =
+                        (receiving.bytes, self.now.ms.saturating_sub(receiving.begun_ms));
+                    tracing::info!(set = set.0, bytes, took_ms, "the rows of a set came");
                     let ImageHead { place, now_s, range, .. } = receiving.head;
                     let staged = StagedPlace { place, now_s, range };
                     self.core.tell(set, |member| member.set_staged(Some(staged)));

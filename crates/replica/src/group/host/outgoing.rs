@@ -21,7 +21,7 @@ const PAUSE_MS: u64 = 500;
 /// So many bytes of images are on their way to a node, and a chunk of each: the queue for bulk holds as many.
 const ON_THEIR_WAY_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// So many chunks are read at once, while fewer wait to be sent.
-const READ_CHUNKS: usize = 8;
+pub(super) const READ_CHUNKS: usize = 8;
 
 /// An image on its way out.
 pub(super) struct Sending {
@@ -87,6 +87,12 @@ impl Sending {
             TransferMessage::Offer { .. } | TransferMessage::Answer { .. } => 0,
         };
         self.unanswered.iter().map(bytes_of).sum()
+    }
+
+    /// What is on its way, and what was read and is not.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.unanswered.len(), self.read.len())
     }
 
     /// So many chunks are there. Whether that is news.

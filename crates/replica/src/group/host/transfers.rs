@@ -459,7 +459,10 @@ impl Host {
             match installed {
                 Ok(()) => {
                     self.seats.settle(set);
-                    self.transfers.receiving.remove(&set);
+                    if let Some(came) = self.transfers.receiving.remove(&set) {
+                        let took_ms = came.since_whole_ms(self.now.ms);
+                        tracing::info!(set = set.0, took_ms, "the rows that came are in place");
+                    }
                     self.transfers.installed += 1;
                     self.comparison.forget(set);
                     self.inbox.push_back(Input::Installed { set, index });
