@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use bytes::Bytes;
 use storage::{
     CommitMode, CommittedEntry, Configuration, EntryHead, EntryPlace, GroupAppend, GroupEntry,
-    GroupState, Options, Request, Storage,
+    GroupState, Options, Position, Request, Storage,
 };
 use support::*;
 use types::{
@@ -119,11 +119,20 @@ impl Node {
     }
 
     /// Its rows come to another node, and its log says so. Where the log has it there.
-    fn hand_to(&self, to: &Node) -> storage::Position {
+    fn hand_to(&self, to: &Node) -> Position {
+        self.hand_in_order(to, |_| ())
+    }
+
+    fn hand_in_order(&self, to: &Node, order: impl Fn(&mut Vec<Bytes>)) -> Position {
         let place = EntryPlace { index: self.last, term: 1 };
         let mut image = self.storage.image(GROUP, place, &[TABLE], RingRange::FULL).unwrap();
         let mut staging = to.storage.stage(to.replica, image.head()).unwrap();
+        let mut chunks = Vec::new();
         while let Some(chunk) = image.next_chunk(1_000).unwrap() {
+            chunks.push(chunk);
+        }
+        order(&mut chunks);
+        for chunk in chunks {
             staging.put(&chunk).unwrap();
         }
         staging.finish().unwrap();
@@ -188,5 +197,24 @@ fn rows_that_come_take_the_place_of_all_that_was_there() {
         to.storage.settle_installs();
         let to = to.again();
         check(&to);
+    }
+}
+
+/// Sorted files are made of what comes as it comes: keys that do not rise are refused, and so are those of no table.
+#[test]
+fn an_image_out_of_order_is_damaged() {
+    for (what, order) in [
+        ("backwards", (|chunks: &mut Vec<Bytes>| chunks.reverse()) as fn(&mut Vec<Bytes>)),
+        ("twice", |chunks| chunks.insert(1, chunks[0].clone())),
+        ("of no table", |chunks| chunks.push(Bytes::from_static(&[0, 0, 0, 1]))),
+    ] {
+        let mut from = Node::new(1, 1);
+        for number in 0..ROWS {
+            from.write(row(number, Bytes::from(vec![number; 100]), 10));
+        }
+        let to = Node::new(2, 1);
+        let position = from.hand_in_order(&to, order);
+        let installed = to.storage.install(GROUP, to.replica, from.last, position);
+        assert!(installed.is_err(), "{what}");
     }
 }
