@@ -18,6 +18,7 @@ use crate::apply::once::Asked;
 use crate::commit::{CommitResult, Durable, Outcomes, apply_entry, validate};
 use crate::entry::{EntryBody, Request};
 use crate::error::{CommitError, OpenError};
+use crate::maintenance::{FLUSHER_NICE, stand_back};
 use crate::options::Driver;
 use crate::storage::Storage;
 use crate::tree::store::{OpenStore, TableStore};
@@ -376,7 +377,8 @@ impl Storage {
         }
     }
 
-    /// Has something done on a thread of its own, where there are threads: it may take long. It is told whether it is.
+    /// Has something done on a thread of its own, where there are threads: it may take long, and goes behind requests. It is told whether
+    /// it is.
     pub fn do_apart(&self, name: &str, work: Work) {
         if self.core.options.driver == Driver::Steps {
             return work(false);
@@ -384,6 +386,7 @@ impl Storage {
         let work = Arc::new(Mutex::new(Some(work)));
         let apart = Arc::clone(&work);
         let run = move || {
+            stand_back(FLUSHER_NICE);
             let work = apart.lock().take();
             if let Some(work) = work {
                 work(true);

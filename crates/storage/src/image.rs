@@ -153,18 +153,22 @@ pub(crate) fn bounds_of_set(set: SetId, range: RingRange) -> [(Vec<u8>, Vec<u8>)
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) table: usize,
-    pub(crate) pairs: Vec<(Bytes, Bytes)>,
+    pairs: Decoder,
 }
 
 impl Chunk {
     pub(crate) fn decode(bytes: Bytes) -> Result<Chunk, Malformed> {
-        let mut decoder = Decoder::new(bytes);
-        let table = usize::try_from(decoder.u32()?).map_err(|_| Malformed)?;
-        let mut pairs = Vec::new();
-        while !decoder.is_done() {
-            pairs.push((decoder.counted()?, decoder.counted()?));
-        }
+        let mut pairs = Decoder::new(bytes);
+        let table = usize::try_from(pairs.u32()?).map_err(|_| Malformed)?;
         Ok(Chunk { table, pairs })
+    }
+
+    /// The next key with its value.
+    pub(crate) fn next(&mut self) -> Result<Option<(Bytes, Bytes)>, Malformed> {
+        if self.pairs.is_done() {
+            return Ok(None);
+        }
+        Ok(Some((self.pairs.counted()?, self.pairs.counted()?)))
     }
 }
 

@@ -18,11 +18,12 @@ use crate::core::{Core, PoisonDart};
 use crate::entry::Truncate;
 use crate::error::{Affected, CommitError, OpenError, TreeError};
 use crate::heads::Unfit;
-use crate::image::{Chunk, ImageHead, SetImage, TableHead, bounds_of_set};
-use crate::maintenance;
-use crate::staging::{Staged, Staging, is_staged_name, staged_name};
+use crate::image::{ImageHead, SPACES, SetImage, TableHead, bounds_of_set};
+use crate::maintenance::{self, UNSORTED_RUNS_MAX};
+use crate::staging::{Kind, Staged, StagedPairs, Staging, is_staged_name, staged_name};
 use crate::storage::Storage;
 use crate::sure::tail;
+use crate::tree::answers::Answers;
 use crate::tree::keys::{self, SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS};
 use crate::tree::purge::PurgeHold;
 use crate::tree::store::{OpenStore, TableStore};
@@ -30,6 +31,8 @@ use tree::engine::{LATEST, TreeBytes};
 
 /// So many keys are removed while the memtable cannot be frozen.
 const KEYS_PER_MOMENT: usize = 1024;
+/// About so many bytes are put into it.
+const PUT_BYTES: u64 = 512 * 1024;
 
 /// An image that is in the trees, and perhaps not in sorted files yet.
 #[derive(Debug)]
@@ -42,10 +45,36 @@ fn unreadable() -> TreeError {
     TreeError::Corrupt("an image that was handed over is not readable".into())
 }
 
+/// A key with its value.
+type TreePair = (TreeBytes, TreeBytes);
+
+/// Pairs of about so many bytes, and of how many; fewer where there are no more.
+fn gather(
+    next: &mut dyn FnMut() -> Result<Option<TreePair>, TreeError>,
+    bytes_min: u64,
+) -> Result<(Vec<TreePair>, u64), TreeError> {
+    let (mut pairs, mut bytes) = (Vec::new(), 0);
+    while bytes < bytes_min
+        && let Some((key, value)) = next()?
+    {
+        bytes += (key.len() + value.len()) as u64;
+        pairs.push((key, value));
+    }
+    Ok((pairs, bytes))
+}
+
+/// What whoever puts images into trees does for it.
+struct Aid<'a> {
+    /// Called now and then, when memory may be short.
+    relieve: &'a dyn Fn() -> Result<(), TreeError>,
+    /// Writes what is in memory of a table into sorted files.
+    flush: &'a dyn Fn(&Arc<TableStore>) -> Result<(), TreeError>,
+}
+
 /// Puts keys of one set into one tree, or takes them away, and what is kept of them elsewhere.
 struct Ingest<'i> {
     core: &'i Core,
-    store: &'i TableStore,
+    store: &'i Arc<TableStore>,
     opened: &'i OpenStore,
     set: SetId,
     position: Position,
@@ -60,13 +89,8 @@ impl Ingest<'_> {
         let seqno = self.opened.tree.draw_seqno();
         let mut grown = 0;
         for (key, value) in pairs {
-            let is_there = value.is_some();
-            if key.first() == Some(&SPACE_DELETIONS)
-                && is_there
-                && let Some((prefix, _)) = keys::split_prefix(&key)
-            {
-                // Known before it is there, so that no reader overlooks it.
-                self.opened.deleted.add(tail(prefix, 1));
+            if value.is_some() {
+                self.note_deletion(&key);
             }
             grown += match value {
                 Some(value) => self.opened.tree.insert(&key, value, seqno),
@@ -96,12 +120,85 @@ impl Ingest<'_> {
         }
     }
 
+    /// Takes the pairs of a kind: into sorted files of their own where they are many, and into memory where not. Whether into files.
+    fn take(
+        &mut self,
+        kind: Kind,
+        bounds: &[(Vec<u8>, Vec<u8>); SPACES],
+        pairs: &mut StagedPairs<'_>,
+        aid: &Aid<'_>,
+    ) -> Result<bool, TreeError> {
+        let bytes_min = self.core.options.ingest_bytes_min;
+        let mut next = || {
+            let pair = pairs.next_of(kind).map_err(of_io)?;
+            Ok(pair.map(|(key, value)| (TreeBytes::from(&*key), TreeBytes::from(&*value))))
+        };
+        let (mut some, bytes) = gather(&mut next, bytes_min)?;
+        if bytes >= bytes_min && self.may_bring(bounds.get(kind.space), aid) {
+            match self.bring(some, &mut next) {
+                // It is nobody's any more.
+                Err(_) if self.store.is_dropped() => while next()?.is_some() {},
+                brought => brought?,
+            }
+            return Ok(true);
+        }
+        while !some.is_empty() {
+            self.put(some.into_iter().map(|(key, value)| (key, Some(value))));
+            (aid.relieve)()?;
+            some = gather(&mut next, PUT_BYTES)?.0;
+        }
+        Ok(false)
+    }
+
+    /// Whether keys may come past memory: what is there of them would be taken for newer.
+    fn may_bring(&self, bounds: Option<&(Vec<u8>, Vec<u8>)>, aid: &Aid<'_>) -> bool {
+        let Some((start, end)) = bounds else { return false };
+        let tree = &self.opened.tree;
+        if tree.unsorted_runs() >= UNSORTED_RUNS_MAX {
+            return false;
+        }
+        if tree.is_buffered(start, end)
+            && let Err(error) = (aid.flush)(self.store)
+        {
+            tracing::debug!(%error, "what is in memory cannot be written, so more comes there");
+        }
+        !tree.is_buffered(start, end)
+    }
+
+    /// Brings pairs into sorted files of their own.
+    fn bring(
+        &self,
+        some: Vec<TreePair>,
+        next: &mut dyn FnMut() -> Result<Option<TreePair>, TreeError>,
+    ) -> Result<(), TreeError> {
+        let _dart = PoisonDart(&self.core.poison);
+        let rest = std::iter::from_fn(|| next().transpose());
+        let look = |pair: &Result<TreePair, TreeError>| {
+            if let Ok((key, _)) = pair {
+                self.note_deletion(key);
+            }
+        };
+        let mut pairs = some.into_iter().map(Ok).chain(rest).inspect(look);
+        self.opened.tree.ingest(&mut pairs, self.opened.watermark())
+    }
+
+    /// Of deletions it is known before they are there, so that no reader overlooks them.
+    fn note_deletion(&self, key: &[u8]) {
+        if key.first() == Some(&SPACE_DELETIONS)
+            && let Some((prefix, _)) = keys::split_prefix(key)
+        {
+            self.opened.deleted.add(tail(prefix, 1));
+        }
+    }
+
     /// Takes away everything of the set.
     fn empty(
         &mut self,
         range: RingRange,
         relieve: &dyn Fn() -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
+        // What is known of its requests beside the tree would come into it with the next flush.
+        *self.opened.progress(self.set).answers() = Answers::default();
         self.empty_bounds(bounds_of_set(self.set, range), relieve)
     }
 
@@ -152,12 +249,41 @@ impl Ingest<'_> {
     }
 }
 
-/// Puts a whole image into those trees that do not hold it. `relieve` is called now and then, when memory may be short.
+fn of_io(error: io::Error) -> TreeError {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => unreadable(),
+        _ => TreeError::Io(Arc::new(error)),
+    }
+}
+
+/// What caches hold of rows that were brought past memory is not true any more. Only now: who looked for one before it was there may have
+/// kept that it is not.
+fn forget_brought<'i>(
+    pairs: StagedPairs<'_>,
+    brought: &[Kind],
+    with: &dyn Fn(usize) -> Result<Option<Ingest<'i>>, TreeError>,
+) -> Result<(), TreeError> {
+    if brought.is_empty() {
+        return Ok(());
+    }
+    let mut pairs = pairs.again();
+    while let Some(kind) = pairs.kind().map_err(of_io)? {
+        let mut ingest = with(kind.table)?.filter(|_| brought.contains(&kind));
+        while let Some((key, _)) = pairs.next_of(kind).map_err(of_io)? {
+            if let Some(ingest) = &mut ingest {
+                ingest.forget(&key);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts a whole image into those trees that do not hold it.
 fn ingest(
     core: &Core,
     position: Position,
-    (mut staged, head): (Staged, ImageHead),
-    relieve: &dyn Fn() -> Result<(), TreeError>,
+    (staged, head): (Staged, ImageHead),
+    aid: &Aid<'_>,
 ) -> Result<ImageHead, TreeError> {
     let mut stores: Vec<Option<Arc<TableStore>>> = Vec::new();
     for table in &head.tables {
@@ -190,33 +316,23 @@ fn ingest(
         if let Some(mut ingest) = with(number)?
             && !breaks(Rule::SkipEmptyingRange)
         {
-            ingest.empty(head.range, relieve)?;
+            ingest.empty(head.range, aid.relieve)?;
         }
     }
-    let of_io = |error: io::Error| match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => unreadable(),
-        _ => TreeError::Io(Arc::new(error)),
-    };
     let bounds = bounds_of_set(head.set, head.range);
-    while let Some(chunk) = staged.next().map_err(of_io)? {
-        let chunk = Chunk::decode(chunk).map_err(|_| unreadable())?;
-        if head.tables.get(chunk.table).is_none() {
-            return Err(unreadable());
+    let mut pairs = StagedPairs::new(staged, head.tables.len(), &bounds);
+    let mut brought = Vec::new();
+    while let Some(kind) = pairs.kind().map_err(of_io)? {
+        match with(kind.table)? {
+            Some(mut ingest) => {
+                if ingest.take(kind, &bounds, &mut pairs, aid)? {
+                    brought.push(kind);
+                }
+            }
+            None => while pairs.next_of(kind).map_err(of_io)?.is_some() {},
         }
-        let is_inside = |key: &[u8]| {
-            bounds.iter().any(|(start, end)| start.as_slice() <= key && key < end.as_slice())
-        };
-        if !chunk.pairs.iter().all(|(key, _)| is_inside(key)) {
-            return Err(unreadable());
-        }
-        if let Some(mut ingest) = with(chunk.table)? {
-            let pairs = chunk.pairs.into_iter();
-            ingest.put(
-                pairs.map(|(key, value)| (TreeBytes::from(&*key), Some(TreeBytes::from(&*value)))),
-            );
-        }
-        relieve()?;
     }
+    forget_brought(pairs, &brought, &with)?;
     for (number, table) in head.tables.iter().enumerate() {
         let Some(ingest) = with(number)? else { continue };
         // Entries of rows that are gone, and none of those that came: they are built from the rows.
@@ -317,7 +433,12 @@ pub(crate) fn redo(
                 .map_err(|error| TreeError::Corrupt(error.to_string().into())),
             false => Ok(()),
         };
-        ingest(core, *position, staged, &relieve).map_err(|_| damaged())?;
+        let flush = |store: &Arc<TableStore>| {
+            maintenance::flush_store_while_recovering(core, store)
+                .map_err(|error| TreeError::Corrupt(error.to_string().into()))
+        };
+        let aid = Aid { relieve: &relieve, flush: &flush };
+        ingest(core, *position, staged, &aid).map_err(|_| damaged())?;
         unsettled.push(Unsettled { name, tables });
     }
     if cleans == Cleans::Nothing {
@@ -392,7 +513,9 @@ impl Storage {
             }
             false => Ok(()),
         };
-        let head = ingest(&self.core, position, staged, &relieve)?;
+        let flush = |store: &Arc<TableStore>| self.flush(Some(store.id));
+        let aid = Aid { relieve: &relieve, flush: &flush };
+        let head = ingest(&self.core, position, staged, &aid)?;
         self.core.groups.installed(set, index, head.now_s, head.last_us);
         let tables = head.tables().collect();
         self.unsettled.lock().push(Unsettled { name, tables });

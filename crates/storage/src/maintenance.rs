@@ -30,7 +30,7 @@ use tree::engine::too_many_runs;
 
 /// With this many nothing is flushed until some were merged, long before a tree refuses it. Writes are refused when
 /// memory is full meanwhile.
-const UNSORTED_RUNS_MAX: usize = 128;
+pub(crate) const UNSORTED_RUNS_MAX: usize = 128;
 /// Old deletions of a logical partition wait so long for a place among those that leaders are to take away.
 const SWEEP_WAIT: Duration = Duration::from_millis(5);
 /// How often the flusher looks around by itself.
@@ -47,13 +47,13 @@ const WAITING_COMPACTIONS_MAX: usize = 4096;
 
 /// How far the flusher stands back behind requests: it gets a quarter of a busy core. Writers that it
 /// keeps waiting leave it more.
-const FLUSHER_NICE: i32 = 5;
+pub(crate) const FLUSHER_NICE: i32 = 5;
 /// How far the other chores do: a tenth.
 const CHORE_NICE: i32 = 10;
 
 /// Has the scheduler prefer the threads of requests to this one, so that a merge that runs for seconds
 /// does not hold a core against them.
-fn stand_back(nice: i32) {
+pub(crate) fn stand_back(nice: i32) {
     // Elsewhere the call would slow down the whole process.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(nice) {
@@ -698,9 +698,14 @@ fn release(opened: &OpenStore) -> Result<(), TreeError> {
 
 /// Frees memory while the log is replayed: every record that was applied is synced already.
 pub(crate) fn flush_while_recovering(core: &Core) -> Result<(), OpenError> {
-    let Some(store) = core.largest_in_memory() else {
-        return Ok(());
-    };
+    core.largest_in_memory().map_or(Ok(()), |store| flush_store_while_recovering(core, &store))
+}
+
+/// As [`flush_while_recovering`], of one store.
+pub(crate) fn flush_store_while_recovering(
+    core: &Core,
+    store: &TableStore,
+) -> Result<(), OpenError> {
     let Some(opened) = store.if_open() else {
         return Ok(());
     };

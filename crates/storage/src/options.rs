@@ -32,6 +32,9 @@ pub struct Options {
     pub block_cache_bytes: u64,
     /// Memory for what is not yet in sorted files, over all tables.
     pub memtable_bytes_max: u64,
+    /// Rows of one kind that are handed to this node go into sorted files of their own if they are so many bytes; fewer go into memory
+    /// first.
+    pub ingest_bytes_min: u64,
     /// Open sorted files over all tables.
     pub open_files_max: usize,
     /// How much the rows of a mutation weigh; nothing is weighed without.
@@ -67,6 +70,7 @@ impl Default for Options {
             head_cache_bytes: 32 * MIB,
             block_cache_bytes: 128 * MIB,
             memtable_bytes_max: 128 * MIB,
+            ingest_bytes_min: MIB,
             open_files_max: 512,
             weigh: None,
             apply_threads: 2,

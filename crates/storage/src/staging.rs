@@ -8,7 +8,7 @@ use bytes::Bytes;
 use node_log::{Disk, LogFile};
 use types::{ReplicaId, SetId};
 
-use crate::image::ImageHead;
+use crate::image::{Chunk, ImageHead, SPACES};
 
 /// What the names of such files begin with.
 const PREFIX: &str = "staged-";
@@ -99,6 +99,8 @@ pub(crate) struct Staged {
     file: Box<dyn LogFile>,
     offset: u64,
     count: u32,
+    /// Where the first chunk lies.
+    first: u64,
 }
 
 impl Staged {
@@ -111,9 +113,10 @@ impl Staged {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        let mut staged = Staged { file, offset: 0, count: 0 };
+        let mut staged = Staged { file, offset: 0, count: 0, first: 0 };
         let head = staged.next()?.ok_or(io::ErrorKind::InvalidData)?;
         let head = ImageHead::from_bytes(head).map_err(|_| io::ErrorKind::InvalidData)?;
+        staged.first = staged.offset;
         Ok(Some((staged, head)))
     }
 
@@ -141,5 +144,97 @@ impl Staged {
         self.offset += 8 + length as u64;
         self.count += 1;
         Ok(Some(Bytes::from(bytes)))
+    }
+}
+
+/// Which of the tables of an image, and which of the kinds of keys that a set has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) table: usize,
+    pub(crate) space: usize,
+}
+
+/// A pair with what it is.
+struct Pair {
+    kind: Kind,
+    key: Bytes,
+    value: Bytes,
+}
+
+/// The pairs of an image that is read back. Each was looked at: its table is one of the image, and its key one of the set, behind the one
+/// before it of the same kind.
+pub(crate) struct StagedPairs<'i> {
+    staged: Staged,
+    table_count: usize,
+    bounds: &'i [(Vec<u8>, Vec<u8>); SPACES],
+    chunk: Option<Chunk>,
+    /// What comes next; none before it was looked for, and at the end.
+    next: Option<Pair>,
+    /// The last one that was taken.
+    last: Option<(Kind, Bytes)>,
+}
+
+impl<'i> StagedPairs<'i> {
+    pub(crate) fn new(
+        staged: Staged,
+        table_count: usize,
+        bounds: &'i [(Vec<u8>, Vec<u8>); SPACES],
+    ) -> StagedPairs<'i> {
+        StagedPairs { staged, table_count, bounds, chunk: None, next: None, last: None }
+    }
+
+    /// The same once more, from the beginning.
+    pub(crate) fn again(self) -> StagedPairs<'i> {
+        let StagedPairs { mut staged, table_count, bounds, .. } = self;
+        (staged.offset, staged.count) = (staged.first, 1);
+        StagedPairs::new(staged, table_count, bounds)
+    }
+
+    /// Of which kind the next pair is; `None` when there is none.
+    pub(crate) fn kind(&mut self) -> io::Result<Option<Kind>> {
+        if self.next.is_none() {
+            self.next = self.read()?;
+        }
+        Ok(self.next.as_ref().map(|next| next.kind))
+    }
+
+    /// The next pair, if it is of that kind.
+    pub(crate) fn next_of(&mut self, kind: Kind) -> io::Result<Option<(Bytes, Bytes)>> {
+        if self.kind()? != Some(kind) {
+            return Ok(None);
+        }
+        let Some(Pair { key, value, .. }) = self.next.take() else { return Ok(None) };
+        self.last = Some((kind, key.clone()));
+        Ok(Some((key, value)))
+    }
+
+    fn read(&mut self) -> io::Result<Option<Pair>> {
+        let malformed = |_| io::Error::from(io::ErrorKind::InvalidData);
+        loop {
+            if let Some(chunk) = &mut self.chunk
+                && let Some((key, value)) = chunk.next().map_err(malformed)?
+            {
+                let table = chunk.table;
+                let space = self.space_of(&key).ok_or(io::ErrorKind::InvalidData)?;
+                let kind = Kind { table, space };
+                let is_behind = |(last, before): &(Kind, Bytes)| *last != kind || *before < key;
+                if !self.last.as_ref().is_none_or(is_behind) {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                return Ok(Some(Pair { kind, key, value }));
+            }
+            let Some(bytes) = self.staged.next()? else { return Ok(None) };
+            let chunk = Chunk::decode(bytes).map_err(malformed)?;
+            if chunk.table >= self.table_count {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            self.chunk = Some(chunk);
+        }
+    }
+
+    fn space_of(&self, key: &[u8]) -> Option<usize> {
+        let is_inside =
+            |(start, end): &(Vec<u8>, Vec<u8>)| start.as_slice() <= key && key < end.as_slice();
+        self.bounds.iter().position(is_inside)
     }
 }

@@ -24,7 +24,7 @@ use lsm_tree::{
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use crate::buffer::{BufferKey, WriteBuffer};
+use crate::buffer::{BufferKey, End, WriteBuffer};
 use crate::courtesy::Courtesy;
 use crate::files::{FileDamage, impossible_contents, read_manifest};
 use crate::layers::Layers;
@@ -76,6 +76,15 @@ pub trait SortedTree: Send + Sync + fmt::Debug {
     fn seal(&self) -> bool;
     /// Writes everything that is frozen into sorted files. Nobody reads before `watermark`.
     fn flush(&self, watermark: SeqNo) -> Result<(), TreeError>;
+    /// Whether something of these keys, a removal too, is in memory and not in sorted files.
+    fn is_buffered(&self, start: &[u8], end: &[u8]) -> bool;
+    /// Writes pairs into sorted files of their own, past memory: all of them are seen at once, and last. Their keys rise, and of none
+    /// from the first to the last of them anything is in memory, or comes there meanwhile.
+    fn ingest(
+        &self,
+        pairs: &mut dyn Iterator<Item = TreeItem>,
+        watermark: SeqNo,
+    ) -> Result<(), TreeError>;
     /// Merges sorted files where there are too many; `true` if something was done.
     fn compact(&self, watermark: SeqNo) -> Result<bool, TreeError>;
     /// Merges all sorted files into one run.
@@ -662,6 +671,57 @@ impl SortedTree for LsmTree {
             self.flush_buffer(&buffer, watermark)?;
             self.show_files(Some(&buffer));
         }
+        Ok(())
+    }
+
+    fn is_buffered(&self, start: &[u8], end: &[u8]) -> bool {
+        if start >= end {
+            return false;
+        }
+        let bounds = (Bound::Included(BufferKey::new(start)), Bound::Excluded(BufferKey::new(end)));
+        let standing = self.layers.read();
+        standing.of_reader(LATEST).any(|buffer| {
+            let mut found = VecDeque::new();
+            buffer.read((&bounds.0, &bounds.1), LATEST, End::Front, 1, &mut found);
+            !found.is_empty()
+        })
+    }
+
+    fn ingest(
+        &self,
+        pairs: &mut dyn Iterator<Item = TreeItem>,
+        watermark: SeqNo,
+    ) -> Result<(), TreeError> {
+        self.forget_before(watermark);
+        if self.files.l0_run_count() >= UNSORTED_RUNS_MAX {
+            return Err(TreeError::Io(Arc::new(too_many_runs())));
+        }
+        let (seqno, mut courtesy) = (self.seqno.next(), Courtesy::default());
+        let mut failure = None;
+        let items = pairs.map(|pair| {
+            courtesy.on_row();
+            match pair {
+                Ok((key, value)) => {
+                    Ok(InternalValue::from_components(key, value, seqno, ValueType::Value))
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    Err(lsm_tree::Error::Unrecoverable)
+                }
+            }
+        });
+        // As with a merge nothing is left of it where it fails, and no flush takes its files for its own.
+        let written = self.merge(|| match self.files.flush_to_tables(items)? {
+            Some((tables, blobs)) if !tables.is_empty() => {
+                self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark)
+            }
+            Some(_) | None => Ok(()),
+        });
+        match failure {
+            Some(error) => return Err(error),
+            None => written?,
+        }
+        self.show_files(None);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared};
 use crate::test_folder::TestFolder;
-use crate::{EVEN_SPACE, FileHome, MemoryHome, TreeHome};
+use crate::{EVEN_SPACE, FileHome, MemoryHome, TreeError, TreeHome};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -18,6 +18,8 @@ enum Step {
     /// With the watermark of the oldest reader.
     Flush,
     Compact,
+    /// So many keys from one on are set to the same, past memory, if nothing of them is there.
+    Ingest(u8, u8, u8),
     /// From now on somebody reads as of now, until [`Step::Leave`].
     Arrive,
     Leave,
@@ -30,6 +32,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Seal),
         2 => Just(Step::Flush),
         1 => Just(Step::Compact),
+        3 => (any::<u8>(), 1..12_u8, any::<u8>())
+            .prop_map(|(first, count, value)| Step::Ingest(first % 40, count, value)),
         2 => Just(Step::Arrive),
         1 => Just(Step::Leave),
     ];
@@ -130,6 +134,21 @@ fn run(home: &dyn TreeHome, folder: &Path, steps: &[Step], turns: &[bool]) {
             Step::Compact => {
                 tree.compact(oldest(&readers)).unwrap();
             }
+            Step::Ingest(first, count, value) => {
+                let mut keys: Vec<_> = (*first..(*first + *count).min(40)).map(key).collect();
+                keys.sort();
+                let mut end = keys.last().unwrap().clone();
+                end.push(0);
+                if tree.is_buffered(&keys[0], &end) {
+                    continue;
+                }
+                let seqno = tree.next_seqno();
+                let pair = |key: &Vec<u8>| Ok((TreeBytes::from(&**key), TreeBytes::from([*value])));
+                tree.ingest(&mut keys.iter().map(pair), oldest(&readers)).unwrap();
+                for key in keys {
+                    model.entry(key).or_default().push((seqno, Some(*value)));
+                }
+            }
             Step::Arrive => readers.push(tree.next_seqno()),
             Step::Leave => {
                 readers.pop();
@@ -173,6 +192,31 @@ fn what_was_flushed_is_seen_while_files_are_merged() {
         is_done.store(true, Ordering::Relaxed);
         assert_eq!(lost, None, "a key, and the flush after which it was not seen");
     });
+}
+
+/// Where not all can be read of what is to come past memory, nothing of it is there, and no file of it is left.
+#[test]
+fn what_comes_past_memory_comes_whole_or_not_at_all() {
+    let folder = TestFolder::new("ingest");
+    let shared = TreeShared::new(1 << 20, 64);
+    let path = folder.path().join("tree");
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    let pair = |number: u16| {
+        let key = TreeBytes::from(number.to_be_bytes());
+        Ok((key.clone(), key))
+    };
+    let broken = || TreeError::Corrupt("it is not readable".into());
+    let mut pairs = (0..2_000).map(pair).chain([Err(broken())]);
+    let result = tree.ingest(&mut pairs, tree.next_seqno());
+    assert!(matches!(result, Err(TreeError::Corrupt(_))), "{result:?}");
+    assert!(tree.range(&[], &[255], LATEST).next().is_none());
+    assert_eq!(std::fs::read_dir(path.join("tables")).unwrap().count(), 0);
+    tree.ingest(&mut (0..2_000).map(pair), tree.next_seqno()).unwrap();
+    tree.ingest(&mut std::iter::empty(), tree.next_seqno()).unwrap();
+    assert!(!tree.is_buffered(&[], &[255]));
+    drop(tree);
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    assert_eq!(tree.range(&[], &[255], LATEST).count(), 2_000);
 }
 
 /// However many flushes come without a merge between them, the tree can be opened again with all that was flushed.

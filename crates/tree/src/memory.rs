@@ -12,7 +12,7 @@ use lsm_tree::SequenceNumberCounter;
 use parking_lot::{Mutex, RwLock};
 
 use crate::TreeError;
-use crate::engine::{SeqNo, SortedTree, TreeBytes, TreeIter};
+use crate::engine::{SeqNo, SortedTree, TreeBytes, TreeItem, TreeIter};
 use crate::files::FileDamage;
 use crate::home::TreeHome;
 use crate::sieve::{Kept, Sieve};
@@ -229,6 +229,33 @@ impl SortedTree for MemoryTree {
                 kept.append(&mut versions);
                 forget(kept, watermark);
             }
+        }
+        Ok(())
+    }
+
+    fn is_buffered(&self, start: &[u8], end: &[u8]) -> bool {
+        if start >= end {
+            return false;
+        }
+        let bounds = (Bound::Included(start), Bound::Excluded(end));
+        let unflushed = self.unflushed.read();
+        let mut layers = std::iter::once(&unflushed.active).chain(&unflushed.frozen);
+        layers.any(|versions| versions.range::<[u8], _>(bounds).next().is_some())
+    }
+
+    fn ingest(
+        &self,
+        pairs: &mut dyn Iterator<Item = TreeItem>,
+        watermark: SeqNo,
+    ) -> Result<(), TreeError> {
+        let seqno = self.seqno.next();
+        let pairs = pairs.collect::<Result<Vec<_>, TreeError>>()?;
+        assert!(pairs.is_sorted_by(|one, next| one.0 < next.0), "keys rise");
+        let mut flushed = self.flushed.write();
+        for (key, value) in pairs {
+            let versions = flushed.entry(key.to_vec()).or_default();
+            versions.push((seqno, Some(value)));
+            forget(versions, watermark);
         }
         Ok(())
     }

@@ -88,6 +88,8 @@ pub enum Input {
     },
     /// This node's member of a set is to lead it, if others let it.
     Campaign(SetId),
+    /// A member was told something between turns: what follows from it does not wait for the next tick.
+    Look(SetId),
     /// An image is in the trees, up to this entry.
     Installed {
         /// Of which set.
@@ -439,6 +441,7 @@ impl Core {
                 self.with(set, outputs, |member, wishes| member.note_applied(index, wishes));
             }
             Input::Campaign(set) => self.with(set, outputs, |member, _| member.campaign()),
+            Input::Look(set) => self.with(set, outputs, |_, _| ()),
             Input::Installed { set, index } => {
                 self.with(set, outputs, |member, wishes| member.installed(index, wishes));
             }

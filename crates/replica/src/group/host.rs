@@ -10,6 +10,7 @@ mod incoming;
 mod intents;
 mod keeping;
 mod members;
+mod outgoing;
 mod persisted;
 mod reads;
 mod said;
@@ -606,7 +607,8 @@ impl Host {
         }
         loop {
             self.take_persisted();
-            self.take_synced();
+            self.take_written();
+            self.take_read();
             self.take_installed();
             self.tell_of_images();
             self.release_held();

@@ -1,5 +1,5 @@
-//! What nodes say to each other while the rows of a set are handed over: an offer, chunks one after the other, and after each
-//! how far the other is. The next chunk leaves when the one before it is taken, so a node that is slow is not flooded.
+//! What nodes say to each other while the rows of a set are handed over: an offer, chunks one after the other, and now and then
+//! how far the other is. Only some chunks are on their way at once, so a node that is slow is not flooded.
 
 use bytes::Bytes;
 use types::codec::{Decoder, Malformed, push_counted, push_varint};

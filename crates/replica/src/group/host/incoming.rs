@@ -1,8 +1,8 @@
 //! Images that come to this node, chunk by chunk, into files beside the log.
 //!
-//! What was written is synced after so many bytes, and at the end, on a thread of its own: members of other sets go on meanwhile, and
-//! the last sync does not take the longer the larger the image is. Chunks that come while a file is away for that wait in memory;
-//! there are no more of them than are on their way at once.
+//! They are written on threads of their own: members of all sets go on meanwhile. What was written is synced after so many bytes, and at
+//! the end, so the last sync does not take the longer the larger the image is. Chunks that come while a file is away for that wait in
+//! memory; there are no more of them than are on their way at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,29 +26,62 @@ pub(super) struct Receiving {
     stage: Stage,
     /// So many chunks are in the file.
     count: u32,
+    /// So many are on their way there.
+    away: u32,
     /// Chunks that came while the file was away, and whether they are the last.
     pub(super) held: VecDeque<(Bytes, bool)>,
     pub(super) heard_ms: u64,
+    begun_ms: u64,
+    /// When all of it was here, and how much that is.
+    whole_ms: u64,
+    bytes: u64,
 }
 
 enum Stage {
-    /// It comes; no file while that is being synced.
+    /// It comes; no file while that is being written.
     Coming(Option<Staging>),
     /// All of it is here, on the disk.
     Whole,
 }
 
-/// A file that was synced.
-pub(super) struct Synced {
+/// A file that was written.
+pub(super) struct Written {
     set: SetId,
     number: u64,
     member: ReplicaId,
     index: u64,
+    /// So many chunks more are in it.
+    count: u32,
     /// The file, if more comes.
     staging: io::Result<Option<Staging>>,
 }
 
+/// Writes chunks, and has them last if there is much, or no more.
+fn write(
+    mut staging: Staging,
+    chunks: &VecDeque<(Bytes, bool)>,
+    sync_bytes: u64,
+) -> io::Result<Option<Staging>> {
+    for (bytes, is_last) in chunks {
+        if !bytes.is_empty() {
+            staging.put(bytes)?;
+        }
+        if *is_last {
+            return staging.finish().map(|()| None);
+        }
+    }
+    if staging.unsynced_bytes() >= sync_bytes {
+        staging.sync()?;
+    }
+    Ok(Some(staging))
+}
+
 impl Receiving {
+    /// How long it waited, and took, since all of it was here.
+    pub(super) fn since_whole_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.whole_ms)
+    }
+
     /// Whether all of it is here, on the disk.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self.stage, Stage::Whole)
@@ -121,15 +154,27 @@ impl Host {
         self.drop_receiving(|known, _| known == set);
         let coming = self.transfers.receiving.values().filter(|it| !it.is_whole()).count();
         // A file of the same name may be away still.
-        if coming >= TRANSFERS_MAX || self.transfers.syncing.contains(&set) {
+        if coming >= TRANSFERS_MAX || self.transfers.writing.contains(&set) {
             return Taken::Refused;
         }
         match self.storage.stage(to, &head) {
             Ok(staging) => {
                 let (stage, held) = (Stage::Coming(Some(staging)), VecDeque::new());
                 let (member, count, heard_ms) = (to, 0, self.now.ms);
-                let receiving =
-                    Receiving { number, from, member, head, stage, count, held, heard_ms };
+                let receiving = Receiving {
+                    number,
+                    from,
+                    member,
+                    head,
+                    stage,
+                    count,
+                    away: 0,
+                    held,
+                    heard_ms,
+                    begun_ms: heard_ms,
+                    whole_ms: 0,
+                    bytes: 0,
+                };
                 self.transfers.receiving.insert(set, receiving);
                 Taken::Chunks(0)
             }
@@ -158,63 +203,38 @@ impl Host {
             return Some(Taken::Whole);
         }
         let held = u32::try_from(receiving.held.len()).unwrap_or(u32::MAX);
-        if sequence != receiving.count.saturating_add(held) {
+        if sequence != receiving.count.saturating_add(receiving.away).saturating_add(held) {
             return (sequence < receiving.count).then_some(Taken::Chunks(receiving.count));
         }
         // Nobody who keeps to the rules sends more.
-        if receiving.held.len() >= CHUNKS_MAX {
+        if receiving.held.len() + receiving.away as usize >= CHUNKS_MAX {
             return None;
         }
+        receiving.bytes += chunk.0.len() as u64;
         receiving.held.push_back(chunk);
-        self.write_held(set)
+        self.write_held(set);
+        None
     }
 
-    /// Writes what was held, if the file is here.
-    fn write_held(&mut self, set: SetId) -> Option<Taken> {
+    /// Has written what is held, if the file is here.
+    fn write_held(&mut self, set: SetId) {
         let sync_bytes = self.options.staged_sync_bytes;
-        let receiving = self.transfers.receiving.get_mut(&set)?;
-        let Stage::Coming(file) = &mut receiving.stage else { return None };
-        let staging = file.as_mut()?;
-        let mut is_last = false;
-        while let Some((bytes, ends)) = receiving.held.pop_front() {
-            if !bytes.is_empty()
-                && let Err(error) = staging.put(&bytes)
-            {
-                tracing::warn!(set = set.0, %error, "the rows of a set cannot be kept");
-                self.drop_receiving(|known, _| known == set);
-                return Some(Taken::Refused);
-            }
-            receiving.count += 1;
-            is_last = ends;
-            if is_last {
-                receiving.held.clear();
-            }
+        let Some(receiving) = self.transfers.receiving.get_mut(&set) else { return };
+        let Stage::Coming(file) = &mut receiving.stage else { return };
+        if receiving.held.is_empty() {
+            return;
         }
-        let count = receiving.count;
-        if (is_last || staging.unsynced_bytes() >= sync_bytes)
-            && let Some(staging) = file.take()
-        {
-            let (number, member) = (receiving.number, receiving.member);
-            let index = receiving.head.place.index;
-            self.sync_apart((set, number, member, index), staging, is_last);
-        }
-        (!is_last).then_some(Taken::Chunks(count))
-    }
-
-    fn sync_apart(
-        &mut self,
-        (set, number, member, index): (SetId, u64, ReplicaId, u64),
-        mut staging: Staging,
-        is_last: bool,
-    ) {
-        self.transfers.syncing.insert(set);
-        let (synced, wake) = (Arc::clone(&self.transfers.synced), Arc::clone(&self.wake));
+        let Some(staging) = file.take() else { return };
+        let chunks = std::mem::take(&mut receiving.held);
+        let count = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
+        receiving.away = count;
+        let (number, member) = (receiving.number, receiving.member);
+        let index = receiving.head.place.index;
+        self.transfers.writing.insert(set);
+        let (written, wake) = (Arc::clone(&self.transfers.written), Arc::clone(&self.wake));
         let work = move |is_apart| {
-            let staging = match is_last {
-                true => staging.finish().map(|()| None),
-                false => staging.sync().map(|()| Some(staging)),
-            };
-            synced.lock().push(Synced { set, number, member, index, staging });
+            let staging = write(staging, &chunks, sync_bytes);
+            written.lock().push(Written { set, number, member, index, count, staging });
             if is_apart {
                 wake();
             }
@@ -222,16 +242,16 @@ impl Host {
         self.storage.do_apart("helenus-staging", Box::new(work));
     }
 
-    /// Files that were synced: what came meanwhile is written.
-    pub(super) fn take_synced(&mut self) {
+    /// Files that were written: what came meanwhile comes next.
+    pub(super) fn take_written(&mut self) {
         #[cfg(test)]
-        if self.transfers.is_slow_to_sync {
+        if self.transfers.is_slow_to_write {
             return;
         }
-        while !self.transfers.syncing.is_empty() {
-            let Some(done) = self.transfers.synced.lock().pop() else { return };
-            let Synced { set, number, member, index, staging } = done;
-            self.transfers.syncing.remove(&set);
+        while !self.transfers.writing.is_empty() {
+            let Some(done) = self.transfers.written.lock().pop() else { return };
+            let Written { set, number, member, index, count, staging } = done;
+            self.transfers.writing.remove(&set);
             let receiving = self.transfers.receiving.get_mut(&set);
             let Some(receiving) = receiving.filter(|it| it.number == number) else {
                 // Nobody wants it any more.
@@ -239,28 +259,35 @@ impl Host {
                 continue;
             };
             let from = receiving.from;
+            receiving.away = 0;
             let taken = match staging {
                 Ok(Some(staging)) => {
+                    receiving.count = receiving.count.saturating_add(count);
                     receiving.stage = Stage::Coming(Some(staging));
-                    if receiving.held.is_empty() { None } else { self.write_held(set) }
+                    Taken::Chunks(receiving.count)
                 }
                 Ok(None) => {
+                    receiving.count = receiving.count.saturating_add(count);
+                    receiving.held.clear();
                     receiving.stage = Stage::Whole;
+                    receiving.whole_ms = self.now.ms;
+                    let (bytes, took_ms) =
+                        (receiving.bytes, self.now.ms.saturating_sub(receiving.begun_ms));
+                    tracing::info!(set = set.0, bytes, took_ms, "the rows of a set came");
                     let ImageHead { place, now_s, range, .. } = receiving.head;
                     let staged = StagedPlace { place, now_s, range };
                     self.core.tell(set, |member| member.set_staged(Some(staged)));
-                    Some(Taken::Whole)
+                    Taken::Whole
                 }
                 Err(error) => {
                     tracing::warn!(set = set.0, %error, "the rows of a set cannot be kept");
                     self.drop_receiving(|known, _| known == set);
                     self.storage.unstage(set, member, index);
-                    Some(Taken::Refused)
+                    Taken::Refused
                 }
             };
-            if let Some(taken) = taken {
-                self.answer_transfer(from, number, set, member, taken);
-            }
+            self.answer_transfer(from, number, set, member, taken);
+            self.write_held(set);
         }
     }
 }

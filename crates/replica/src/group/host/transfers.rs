@@ -14,10 +14,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use storage::broken::{Rule, breaks};
-use storage::{Configuration, EntryPlace, ImageHead, Position, SetImage, TreeError};
+use storage::{EntryPlace, ImageHead, Position, TreeError};
 use types::{NodeId, ReplicaId, RingRange, SetId, TableId};
 
-use super::incoming::{Receiving, Synced};
+use super::incoming::{Receiving, Written};
+use super::outgoing::{ReadAhead, Sending};
 use super::{Host, Input, NodeMessage};
 use crate::group::member::CommittedEntries;
 use crate::group::transfer::{Taken, TransferMessage};
@@ -27,14 +28,10 @@ use crate::group::wire::PeerMessage;
 pub(super) const TRANSFERS_MAX: usize = 4;
 /// So many images are put into the trees one right after the other.
 const INSTALLS_MAX: usize = 4;
-/// After so many milliseconds without an answer something is said again.
-const AGAIN_MS: u64 = 400;
-/// After a transfer that came to nothing the next one to the same member begins so many milliseconds later.
-const PAUSE_MS: u64 = 500;
 /// After so many milliseconds without any progress a transfer is given up.
 pub(super) const GIVEN_UP_MS: u64 = 5_000;
-/// So many chunks of an image are on their way at once. The queue for bulk holds as many of all images.
-pub(super) const CHUNKS_MAX: usize = 4;
+/// So many chunks of an image are on their way at once.
+pub(super) const CHUNKS_MAX: usize = 12;
 /// So many entries that waited for images are applied in one turn of the node.
 const HELD_APPLIED_PER_TURN: usize = 1024;
 /// A log that is so many times longer than it should be does not wait for a transfer.
@@ -42,26 +39,6 @@ const LOG_PATIENCE: u64 = 2;
 
 /// Tells which tables a set has, and which part of the ring; `None` if that is not known now.
 pub type SetRanges = Box<dyn Fn(SetId) -> Option<(Vec<TableId>, RingRange)> + Send>;
-
-/// An image on its way out.
-struct Sending {
-    number: u64,
-    node: NodeId,
-    /// Of the leader that it comes from.
-    term: u64,
-    place: EntryPlace,
-    configuration: Configuration,
-    /// None when all of it is there.
-    image: Option<SetImage>,
-    /// What was sent and not answered, in order: the offer, or chunks.
-    unanswered: VecDeque<TransferMessage>,
-    /// So many chunks are there.
-    taken: u32,
-    /// All chunks were sent.
-    is_sent: bool,
-    sent_ms: u64,
-    progress_ms: u64,
-}
 
 /// A member goes on behind an image when the log says so for sure.
 #[derive(Clone, Copy, Debug)]
@@ -79,19 +56,21 @@ type Installed = (Installing, Result<(), TreeError>);
 /// The images that a node hands over and takes.
 #[derive(Default)]
 pub(super) struct Transfers {
-    next: u64,
-    sending: BTreeMap<(SetId, ReplicaId), Sending>,
+    pub(super) next: u64,
+    pub(super) sending: BTreeMap<(SetId, ReplicaId), Sending>,
+    /// What was read of images that leave.
+    pub(super) read: Arc<Mutex<Vec<ReadAhead>>>,
     pub(super) receiving: BTreeMap<SetId, Receiving>,
-    /// Sets whose files are being synced, and those that were.
-    pub(super) syncing: BTreeSet<SetId>,
-    pub(super) synced: Arc<Mutex<Vec<Synced>>>,
-    /// Files that were synced do not come back yet.
+    /// Sets whose files are being written, and those that were.
+    pub(super) writing: BTreeSet<SetId>,
+    pub(super) written: Arc<Mutex<Vec<Written>>>,
+    /// Files that were written do not come back yet.
     #[cfg(test)]
-    pub(super) is_slow_to_sync: bool,
+    pub(super) is_slow_to_write: bool,
     /// What members were told of images that are here, until they hear it: who told it, and to go on behind which one.
     told: BTreeMap<SetId, (NodeId, PeerMessage)>,
     /// When the next image may be begun for a member.
-    paused: BTreeMap<(SetId, ReplicaId), u64>,
+    pub(super) paused: BTreeMap<(SetId, ReplicaId), u64>,
     pub(super) installing: Vec<Installing>,
     /// Sets whose rows are on their way into the trees, and those that came to an end.
     busy: BTreeSet<SetId>,
@@ -163,68 +142,9 @@ impl Host {
         sending.map(|(_, sending)| sending.place.index).min().unwrap_or(u64::MAX)
     }
 
-    /// A member of another node needs the rows themselves.
-    pub(super) fn begin_transfer(&mut self, set: SetId, to: ReplicaId) {
-        let sending = &self.transfers.sending;
-        let is_sent = sending.contains_key(&(set, to)) || sending.len() >= TRANSFERS_MAX;
-        if is_sent || self.is_splitting(set) {
-            return;
-        }
-        let now_ms = self.now.ms;
-        self.transfers.paused.retain(|_, until_ms| *until_ms > now_ms);
-        if self.transfers.paused.contains_key(&(set, to)) {
-            return;
-        }
-        let Some((place, configuration)) = self.core.ask(set, |member| member.image_place()) else {
-            return;
-        };
-        let Some(node) = configuration.node_of(to).filter(|node| self.is_alive(*node)) else {
-            return;
-        };
-        let Some((tables, range)) = self.held_by(set) else { return };
-        let image = match self.storage.image(set, place, &tables, range) {
-            Ok(image) => image,
-            Err(error) => {
-                tracing::warn!(set = set.0, %error, "the rows of a set cannot be handed over");
-                return;
-            }
-        };
-        self.transfers.next += 1;
-        self.transfers.begun += 1;
-        let number = self.transfers.next;
-        let offer = TransferMessage::Offer { number, to, head: image.head().to_bytes() };
-        let term = self.core.status_of(set).map_or(0, |status| status.term);
-        let (sent_ms, progress_ms) = (self.now.ms, self.now.ms);
-        self.outbox.push((node, NodeMessage::Transfer(offer.clone())));
-        let (image, unanswered) = (Some(image), VecDeque::from([offer]));
-        let sending = Sending {
-            number,
-            node,
-            term,
-            place,
-            configuration,
-            image,
-            unanswered,
-            taken: 0,
-            is_sent: false,
-            sent_ms,
-            progress_ms,
-        };
-        self.transfers.sending.insert((set, to), sending);
-    }
-
-    fn drop_sending(&mut self, is_over: impl Fn((SetId, ReplicaId), &Sending) -> bool) {
-        let over = self.transfers.sending.iter().filter(|(key, sending)| is_over(**key, sending));
-        for (set, to) in over.map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.transfers.sending.remove(&(set, to));
-            self.transfers.paused.insert((set, to), self.now.ms + PAUSE_MS);
-            self.core.tell(set, |member| member.withdraw_image(to));
-        }
-    }
-
     /// The connection to a node broke: what was on its way is lost.
     pub(super) fn break_transfers(&mut self, node: NodeId) {
-        self.drop_sending(|_, sending| sending.node == node);
+        self.break_sending(node);
         self.drop_receiving(|_, receiving| receiving.from == node && !receiving.is_whole());
         self.transfers.told.retain(|_, (from, _)| *from != node);
     }
@@ -246,45 +166,7 @@ impl Host {
         if self.transfers.busy.is_empty() {
             self.storage.settle_installs();
         }
-        let now_ms = self.now.ms;
-        let mut over = Vec::new();
-        for ((set, to), sending) in &self.transfers.sending {
-            let status = self.core.status_of(*set);
-            let leads = status.is_some_and(|it| {
-                it.term == sending.term
-                    && it.role == crate::group::Role::Leader
-                    && it.frozen.is_none()
-            });
-            let standing = self.core.ask(*set, |member| member.standing_of(*to));
-            let is_done = standing.is_some_and(|it| it.matched >= sending.place.index);
-            let is_late = sending.progress_ms + GIVEN_UP_MS <= now_ms;
-            if !leads || standing.is_none() || is_done || is_late {
-                over.push((*set, *to));
-            }
-        }
-        self.drop_sending(|key, _| over.contains(&key));
-        let mut again = Vec::new();
-        for ((set, to), sending) in &mut self.transfers.sending {
-            if sending.sent_ms + AGAIN_MS > now_ms {
-                continue;
-            }
-            sending.sent_ms = now_ms;
-            match &sending.image {
-                Some(_) => {
-                    let said = sending.unanswered.iter().cloned().map(NodeMessage::Transfer);
-                    again.extend(said.map(|message| (sending.node, message)));
-                }
-                None => {
-                    let to = *to;
-                    let is_told = |it: crate::group::member::Standing| it.is_told;
-                    let standing = self.core.ask(*set, |member| member.standing_of(to));
-                    if standing.is_some_and(is_told) {
-                        self.core.tell(*set, |member| member.report_image(to));
-                    }
-                }
-            }
-        }
-        self.outbox.extend(again);
+        self.tick_sending();
         self.tick_receiving();
     }
 
@@ -308,10 +190,11 @@ impl Host {
                 {
                     self.answer_transfer(from, number, set, member, taken);
                 }
-                self.take_synced();
+                self.take_written();
             }
             TransferMessage::Answer { number, set, member, taken } => {
                 self.take_transfer_answer(from, number, (set, member), taken);
+                self.take_read();
             }
         }
     }
@@ -344,67 +227,6 @@ impl Host {
                     && head.tables().any(|table| tables.contains(&table))
             }
         })
-    }
-
-    fn take_transfer_answer(
-        &mut self,
-        from: NodeId,
-        number: u64,
-        (set, to): (SetId, ReplicaId),
-        taken: Taken,
-    ) {
-        let now_ms = self.now.ms;
-        let chunk_bytes = self.options.chunk_bytes;
-        let Some(sending) = self.transfers.sending.get_mut(&(set, to)) else { return };
-        let is_about_it = sending.number == number || number == 0 && sending.image.is_none();
-        if sending.node != from || !is_about_it {
-            return;
-        }
-        match (taken, &mut sending.image) {
-            (Taken::Refused, _) => self.drop_sending(|key, _| key == (set, to)),
-            (Taken::Whole, Some(_)) => {
-                (sending.image, sending.progress_ms) = (None, now_ms);
-                let (place, configuration) = (sending.place, sending.configuration.clone());
-                self.core.tell(set, |member| member.offer_image(to, place, &configuration));
-            }
-            (Taken::Chunks(count), Some(image)) => {
-                let is_answered = |said: &mut TransferMessage| match said {
-                    TransferMessage::Offer { .. } => count == 0,
-                    // The last one is said again until all of it is there, also if that answer was lost.
-                    TransferMessage::Chunk { sequence, is_last, .. } => {
-                        *sequence < count && !*is_last
-                    }
-                    TransferMessage::Answer { .. } => false,
-                };
-                let before = sending.unanswered.len();
-                while sending.unanswered.pop_front_if(is_answered).is_some() {}
-                if sending.unanswered.len() == before {
-                    return;
-                }
-                (sending.taken, sending.sent_ms, sending.progress_ms) = (count, now_ms, now_ms);
-                while sending.unanswered.len() < CHUNKS_MAX && !sending.is_sent {
-                    let sequence = count + u32::try_from(sending.unanswered.len()).unwrap_or(0);
-                    let chunk = match image.next_chunk(chunk_bytes) {
-                        Ok(chunk) => chunk,
-                        Err(error) => {
-                            tracing::warn!(set = set.0, %error, "the rows of a set cannot be read");
-                            return self.drop_sending(|key, _| key == (set, to));
-                        }
-                    };
-                    let is_last = chunk.is_none();
-                    let bytes = chunk.unwrap_or_default();
-                    let sum = crc32fast::hash(&bytes);
-                    let chunk =
-                        TransferMessage::Chunk { number, set, sequence, bytes, sum, is_last };
-                    sending.is_sent = is_last;
-                    sending.unanswered.push_back(chunk.clone());
-                    self.outbox.push((from, NodeMessage::Transfer(chunk)));
-                }
-            }
-            // It waits for others to be put into the trees before it.
-            (Taken::Whole, None) => sending.progress_ms = now_ms,
-            (Taken::Chunks(_), None) => {}
-        }
     }
 
     /// Whether the member of a set has all that an image up to an entry could bring. One that is frozen says nothing of itself.
@@ -637,7 +459,10 @@ impl Host {
             match installed {
                 Ok(()) => {
                     self.seats.settle(set);
-                    self.transfers.receiving.remove(&set);
+                    if let Some(came) = self.transfers.receiving.remove(&set) {
+                        let took_ms = came.since_whole_ms(self.now.ms);
+                        tracing::info!(set = set.0, took_ms, "the rows that came are in place");
+                    }
                     self.transfers.installed += 1;
                     self.comparison.forget(set);
                     self.inbox.push_back(Input::Installed { set, index });

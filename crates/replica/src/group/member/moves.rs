@@ -308,6 +308,10 @@ impl Member {
     ) {
         let snapshot = snapshot_of(place, configuration);
         self.raw.mut_store().offered.insert(to.0, snapshot);
+        // The library would say so with its next heartbeat.
+        if self.raw.raft.state == StateRole::Leader && self.raw.raft.prs().get(to.0).is_some() {
+            self.raw.raft.send_append(to.0);
+        }
     }
 
     /// Of a leader: a member's image is of no use any more; where it was told to go on behind it, it is not waited for.

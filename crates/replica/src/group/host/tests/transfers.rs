@@ -2,6 +2,7 @@
 
 use storage::GroupEntry;
 
+use super::super::outgoing::READ_CHUNKS;
 use super::super::transfers::CHUNKS_MAX;
 use super::broken::needs;
 use super::*;
@@ -232,50 +233,70 @@ fn a_member_that_has_an_image_says_so() {
     assert_eq!(fleet.read(late, SET, key), Some(26), "and goes on");
 }
 
-/// A disk takes long to sync what came: what comes meanwhile waits, and is not more than may be on its way. Nothing of an image that
-/// was given up meanwhile stands in the way of the next one.
+/// A fleet in which a node was stopped before many rows were written, each of which is a chunk of an image; who leads, and that node, which
+/// runs again and whose disk takes long to take what comes.
+fn slow_to_write() -> (Fleet, NodeId, NodeId) {
+    let options = HostOptions {
+        log_bytes_kept: 1,
+        log_bytes_max: 1,
+        chunk_bytes: 1,
+        staged_sync_bytes: 1,
+        ..HostOptions::default()
+    };
+    let mut fleet = Fleet::with(3, options);
+    fleet.begin(SET, 3);
+    fleet.tick(20);
+    let leader = fleet.leader(SET).unwrap();
+    let late = NodeId(leader.0 % 3 + 1);
+    fleet.stop(late);
+    for key in 1..=ROWS {
+        fleet.add(leader, SET, key, 1);
+    }
+    for node in fleet.nodes().into_iter().filter(|node| *node != late) {
+        fleet.storage(node).flush(None).unwrap();
+    }
+    fleet.tick(4);
+    fleet.start(late);
+    fleet.host(late).transfers.is_slow_to_write = true;
+    fleet.tick(20);
+    (fleet, leader, late)
+}
+
+const ROWS: u8 = 40;
+
+/// What comes while a file is written waits, and is not more than may be on its way. Nothing of an image that was given up meanwhile stands
+/// in the way of the next one.
 #[test]
-fn what_comes_while_an_image_is_synced_waits_and_is_bounded() {
+fn what_comes_while_an_image_is_written_waits_and_is_bounded() {
     for breaks in [false, true] {
-        let options = HostOptions {
-            log_bytes_kept: 1,
-            log_bytes_max: 1,
-            chunk_bytes: 1,
-            staged_sync_bytes: 1,
-            ..HostOptions::default()
-        };
-        let mut fleet = Fleet::with(3, options);
-        fleet.begin(SET, 3);
-        fleet.tick(20);
-        let leader = fleet.leader(SET).unwrap();
-        let late = NodeId(leader.0 % 3 + 1);
-        fleet.stop(late);
-        for key in 1..=20 {
-            fleet.add(leader, SET, key, 1);
-        }
-        for node in fleet.nodes().into_iter().filter(|node| *node != late) {
-            fleet.storage(node).flush(None).unwrap();
-        }
-        fleet.tick(4);
-        fleet.start(late);
-        fleet.host(late).transfers.is_slow_to_sync = true;
-        fleet.tick(20);
-        let held = |fleet: &mut Fleet| fleet.host(late).transfers.receiving[&SET].held.len();
-        assert_eq!(held(&mut fleet), CHUNKS_MAX, "as many as may be on their way");
+        let (mut fleet, leader, late) = slow_to_write();
+        let held = fleet.host(late).transfers.receiving[&SET].held.len();
+        // One of them is being written.
+        assert_eq!(held + 1, CHUNKS_MAX, "as many as may be on their way");
         if breaks {
             fleet.host(late).link_broke(leader);
             fleet.tick(20);
             assert!(!fleet.host(late).transfers.receiving.contains_key(&SET), "none is taken");
         }
         assert_eq!(fleet.host(late).transfers.installed, 0);
-        fleet.host(late).transfers.is_slow_to_sync = false;
+        fleet.host(late).transfers.is_slow_to_write = false;
         fleet.tick(200);
         assert_eq!(fleet.host(late).transfers.installed, 1, "it got the rows");
-        assert!(fleet.host(late).transfers.syncing.is_empty());
-        for key in 1..=20 {
+        assert!(fleet.host(late).transfers.writing.is_empty());
+        for key in 1..=ROWS {
             assert_eq!(fleet.read(late, SET, key), Some(1));
         }
     }
+}
+
+/// Where the other node takes nothing, no more is read of an image than may be sent next.
+#[test]
+fn an_image_is_read_a_little_ahead_of_what_is_sent() {
+    let (mut fleet, leader, late) = slow_to_write();
+    let to = fleet.host(late).core.replica(SET).unwrap();
+    let (sent, read) = fleet.host(leader).transfers.sending[&(SET, to)].counts();
+    assert_eq!(sent, CHUNKS_MAX);
+    assert!((READ_CHUNKS..2 * READ_CHUNKS).contains(&read), "{read}");
 }
 
 /// The last sync of an image takes so long that its last chunk comes again, and then the answer that all of it is there is lost.
@@ -284,7 +305,7 @@ fn that_an_image_is_there_is_asked_again() {
     let (mut fleet, leader, late) = far_behind();
     let (key, _) = two_keys();
     fleet.start(late);
-    fleet.host(late).transfers.is_slow_to_sync = true;
+    fleet.host(late).transfers.is_slow_to_write = true;
     fleet.tick(20);
     fleet.loses = |_, _, message| {
         let NodeMessage::Transfer(TransferMessage::Answer { taken, .. }) = message else {
@@ -292,7 +313,7 @@ fn that_an_image_is_there_is_asked_again() {
         };
         *taken == Taken::Whole
     };
-    fleet.host(late).transfers.is_slow_to_sync = false;
+    fleet.host(late).transfers.is_slow_to_write = false;
     fleet.tick(2);
     assert!(fleet.host(late).transfers.receiving[&SET].is_whole());
     fleet.loses = |_, _, _| false;
