@@ -29,6 +29,7 @@ use crate::courtesy::Courtesy;
 use crate::files::{FileDamage, impossible_contents, read_manifest};
 use crate::layers::Layers;
 use crate::sieve::{LibrarySieve, Sieve};
+use crate::traces::{Traces, mark_of};
 
 use crate::error::TreeError;
 
@@ -53,6 +54,9 @@ pub type TreeIter = Box<dyn DoubleEndedIterator<Item = TreeItem> + Send>;
 pub trait SortedTree: Send + Sync + fmt::Debug {
     /// The newest value of a key before `seqno`.
     fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<TreeBytes>, TreeError>;
+    /// Whether there may be keys now that begin so; `false` is sure. Only of an even space, and with all of its bytes that
+    /// are spread evenly, more than a guess is made. Cheaper than to look for each of several keys.
+    fn may_hold(&self, start: &[u8]) -> bool;
     /// Keys from `start` (inside) to `end` (outside) as they were before `seqno`.
     fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter;
     /// Writes a value, or that there is none (`None`), and forgets what nobody can read who reads from
@@ -237,6 +241,8 @@ struct Standing {
     frozen: VecDeque<FrozenBuffer>,
     /// From old to new; never empty.
     views: VecDeque<Arc<FileView>>,
+    /// What was ever flushed into them.
+    traces: Traces,
 }
 
 type GetInFiles = dyn Fn(&[u8], SeqNo) -> lsm_tree::Result<Option<InternalValue>> + Send + Sync;
@@ -332,13 +338,16 @@ struct NewestOfAll {
     buffer: Arc<WriteBuffer>,
     chunk: VecDeque<(BufferKey, SeqNo, Option<TreeBytes>)>,
     last: Option<BufferKey>,
+    /// Of the groups that came by.
+    marks: Vec<u64>,
     courtesy: Courtesy,
 }
 
 impl NewestOfAll {
     fn new(buffer: &Arc<WriteBuffer>) -> NewestOfAll {
         let (chunk, courtesy) = (VecDeque::new(), Courtesy::default());
-        NewestOfAll { buffer: Arc::clone(buffer), chunk, last: None, courtesy }
+        let buffer = Arc::clone(buffer);
+        NewestOfAll { buffer, chunk, last: None, marks: Vec::new(), courtesy }
     }
 }
 
@@ -353,6 +362,11 @@ impl Iterator for NewestOfAll {
         }
         let (key, seqno, value) = self.chunk.pop_front()?;
         let key = key.bytes().clone();
+        if let Some(mark) = mark_of(&key)
+            && self.marks.last() != Some(&mark)
+        {
+            self.marks.push(mark);
+        }
         Some(Ok(match value {
             Some(value) => InternalValue::from_components(key, value, seqno, ValueType::Value),
             None => InternalValue::new_tombstone(key, seqno),
@@ -442,12 +456,14 @@ impl LsmTree {
         let AnyTree::Standard(files) = tree else {
             return Err(TreeError::Corrupt("values are not kept apart from keys here".into()));
         };
+        let traces = Traces::new(files.table_count() == 0);
         // Nobody reads yet: it is right for everybody.
         let view = FileView { from: 0, ..FileView::now(&files, &seqno) };
         let standing = Standing {
             active: Arc::new(WriteBuffer::for_keys(0)),
             frozen: VecDeque::new(),
             views: VecDeque::from([Arc::new(view)]),
+            traces,
         };
         let (layers, showing) = (RwLock::new(standing), Mutex::new(()));
         let (tables, merges) = (folder.join(FILES_FOLDER), Mutex::default());
@@ -483,8 +499,8 @@ impl LsmTree {
             let merges = self.merges.lock();
             (self.file_names(), merges.begun)
         };
-        let items = NewestOfAll::new(buffer);
-        let flushed = self.files.flush_to_tables(items).and_then(|flushed| match flushed {
+        let mut items = NewestOfAll::new(buffer);
+        let flushed = self.files.flush_to_tables(&mut items).and_then(|flushed| match flushed {
             Some((tables, blobs)) => {
                 self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark)
             }
@@ -497,7 +513,11 @@ impl LsmTree {
                 self.remove_leftovers(&before);
             }
         }
-        flushed.map_err(tree_error)
+        flushed.map_err(tree_error)?;
+        // Before the buffer is no longer asked.
+        let traces = self.layers.read().traces.clone().with(items.marks);
+        self.layers.write().traces = traces;
+        Ok(())
     }
 
     fn file_names(&self) -> HashSet<OsString, FixedState> {
@@ -590,11 +610,24 @@ impl SortedTree for LsmTree {
             if let Some(value) = standing.of_reader(seqno).find_map(|it| it.get(&sought, seqno)) {
                 return Ok(value);
             }
+            if !standing.traces.may_hold(key) {
+                return Ok(None);
+            }
             standing.files_of_reader(seqno)
         };
         let Some(files) = files else { return Ok(None) };
         let found = (files.get)(key, seqno).map_err(tree_error)?;
         Ok(found.filter(|item| !item.is_tombstone()).map(|item| item.value))
+    }
+
+    fn may_hold(&self, start: &[u8]) -> bool {
+        if mark_of(start).is_none() {
+            return true;
+        }
+        let sought = BufferKey::new(start);
+        let standing = self.layers.read();
+        standing.of_reader(LATEST).any(|buffer| buffer.holds(&sought))
+            || standing.traces.may_hold(start)
     }
 
     fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter {

@@ -4,7 +4,7 @@
 //! buffer before them is ours (ADR 11).
 //!
 //! Reading order: [`engine`] with its trait [`engine::SortedTree`], [`buffer`] and [`layers`] below it, [`files`] for the
-//! bytes on disk, [`home`] for where trees are, [`sieve`] for what a compaction leaves out, [`memory`] for trees without files,
+//! bytes on disk, [`home`] for where trees are, [`sieve`] for what a compaction leaves out, [`traces`] for what is in no file, [`memory`] for trees without files,
 //! [`courtesy`] for chores that let requests go first.
 #![allow(missing_docs, reason = "comments say what a name does not")]
 
@@ -21,6 +21,7 @@ pub mod memory;
 pub mod sieve;
 #[cfg(test)]
 mod test_folder;
+mod traces;
 
 pub use error::TreeError;
 pub use home::{FileHome, TreeHome};
