@@ -287,6 +287,10 @@ impl SortedTree for MemoryTree {
         (unflushed.active.len() + frozen + self.flushed.read().len()) as u64
     }
 
+    fn learn(&self, _: &dyn Fn() -> bool) -> Result<(), TreeError> {
+        Ok(())
+    }
+
     fn unsorted_runs(&self) -> usize {
         0
     }

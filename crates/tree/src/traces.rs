@@ -5,14 +5,17 @@
 //!
 //! What is here only grows. Groups are added before the files that hold them are shown, and a merge writes nothing that no file
 //! held before it: so a `no` is sure, and a `yes` may be of a group that is long gone, or of none. Of files that were there
-//! when a tree was opened nothing is known, and then all answers are `yes`.
+//! when a tree was opened nothing is known, and all answers are `yes`, until a chore has read them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lsm_tree::Table;
 use smallvec::SmallVec;
 
 use crate::EVEN_SPACE;
+use crate::courtesy::Courtesy;
+use crate::engine::SeqNo;
 
 /// A group takes four bits of one word, and there are sixteen bits for it: of strangers one in two hundred is taken for one.
 const GROUPS_PER_WORD: usize = 4;
@@ -26,10 +29,19 @@ const GROUPS_MAX: usize = 4 * 1024 * 1024;
 /// Where groups of keys are that were flushed.
 #[derive(Clone, Debug)]
 pub(crate) struct Traces {
-    /// Whether all files are of this run.
-    is_known: bool,
+    known: Known,
     /// From small to large; only the last is added to.
     layers: SmallVec<[Arc<Layer>; 4]>,
+}
+
+/// Whether the groups of all files are here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// For those who read from here on: the files of older readers may hold what a merge has left out since.
+    From(SeqNo),
+    NotYet,
+    /// And never will be.
+    Never,
 }
 
 /// What a group leaves: sixty-four evenly spread bits.
@@ -40,16 +52,36 @@ pub(crate) fn mark_of(key: &[u8]) -> Option<u64> {
 }
 
 impl Traces {
-    /// Of a tree that has, or has not, files of which nothing is known.
-    pub(crate) fn new(is_known: bool) -> Traces {
-        Traces { is_known, layers: SmallVec::new() }
+    /// Of a tree without files.
+    pub(crate) fn of_nothing() -> Traces {
+        Traces { known: Known::From(0), layers: SmallVec::new() }
     }
 
-    /// Whether files may hold a key, or keys that begin so; `false` is sure.
-    pub(crate) fn may_hold(&self, key: &[u8]) -> bool {
-        match mark_of(key) {
-            Some(mark) if self.is_known => self.is_marked(mark),
-            Some(_) | None => true,
+    /// Of a tree with files of which nothing is known.
+    pub(crate) fn unknown() -> Traces {
+        Traces { known: Known::NotYet, layers: SmallVec::new() }
+    }
+
+    /// Whether files from before are still to be read.
+    pub(crate) fn is_unlearned(&self) -> bool {
+        self.known == Known::NotYet
+    }
+
+    /// The files from before are not read.
+    pub(crate) fn given_up(self) -> Traces {
+        Traces { known: Known::Never, ..self }
+    }
+
+    /// From now on the groups of all files are here for those who read from there on.
+    pub(crate) fn known_from(self, seqno: SeqNo) -> Traces {
+        Traces { known: Known::From(seqno), ..self }
+    }
+
+    /// Whether somebody who reads before `seqno` may find a key in files, or keys that begin so; `false` is sure.
+    pub(crate) fn may_hold(&self, key: &[u8], seqno: SeqNo) -> bool {
+        match (self.known, mark_of(key)) {
+            (Known::From(from), Some(mark)) if from <= seqno => self.is_marked(mark),
+            _ => true,
         }
     }
 
@@ -61,9 +93,6 @@ impl Traces {
     /// before the files.
     pub(crate) fn with(&self, mut marks: Vec<u64>) -> Traces {
         let mut traces = self.clone();
-        if !self.is_known {
-            return traces;
-        }
         marks.retain(|mark| !self.is_marked(*mark));
         let room = traces.layers.iter().map(|layer| layer.room).sum::<usize>();
         let left = traces.layers.last().map_or(0, |last| last.left());
@@ -78,6 +107,30 @@ impl Traces {
         }
         traces
     }
+}
+
+/// How often somebody who reads files asks whether to go on.
+const KEYS_PER_QUESTION: usize = 1024;
+
+/// What the groups of a file leave; `None` where it was not to go on. Past the caches: what is hot stays there.
+pub(crate) fn marks_of_file(
+    file: &Table,
+    goes_on: &dyn Fn() -> bool,
+) -> lsm_tree::Result<Option<Vec<u64>>> {
+    let (mut marks, mut courtesy) = (Vec::new(), Courtesy::default());
+    for (number, item) in file.scan()?.enumerate() {
+        let item = item?;
+        courtesy.on_row();
+        if let Some(mark) = mark_of(&item.key.user_key)
+            && marks.last() != Some(&mark)
+        {
+            marks.push(mark);
+        }
+        if number % KEYS_PER_QUESTION == 0 && !goes_on() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(marks))
 }
 
 /// A filter that does not grow.
@@ -128,6 +181,7 @@ fn bits_of(mark: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::LATEST;
 
     fn mark(number: u64) -> u64 {
         // The finishing step of Murmur3, which is where real ones come from.
@@ -147,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_was_added_is_known_and_strangers_mostly_not() {
-        let mut traces = Traces::new(true);
+        let mut traces = Traces::of_nothing();
         assert_eq!(mistaken(&traces), 0);
         let mut end = 0;
         for count in [1, 10, 5_000, 3, 60_000, 60_000, 200_000] {
@@ -166,7 +220,7 @@ mod tests {
 
     #[test]
     fn there_is_a_bound() {
-        let mut traces = Traces::new(true);
+        let mut traces = Traces::of_nothing();
         let end = 2 * GROUPS_MAX as u64;
         for from in (0..end).step_by(1 << 20) {
             traces = traces.with(marks(from, from + (1 << 20)));
@@ -180,13 +234,17 @@ mod tests {
     #[test]
     fn keys_of_other_kinds_and_of_files_from_before_may_be_anywhere() {
         let key = [&[EVEN_SPACE], [7; 16].as_slice(), b"row"].concat();
-        let traces = Traces::new(true);
-        assert!(!traces.may_hold(&key));
-        assert!(!traces.with(vec![1]).may_hold(&key));
-        assert!(traces.with(vec![mark_of(&key).unwrap()]).may_hold(&key));
-        assert!(traces.may_hold(&[EVEN_SPACE; 16]), "too short");
-        assert!(traces.may_hold(&[EVEN_SPACE + 1; 40]), "another space");
-        assert!(Traces::new(false).may_hold(&key));
-        assert!(Traces::new(false).with(vec![1]).may_hold(&key));
+        let traces = Traces::of_nothing();
+        assert!(!traces.may_hold(&key, 0));
+        assert!(!traces.with(vec![1]).may_hold(&key, LATEST));
+        assert!(traces.with(vec![mark_of(&key).unwrap()]).may_hold(&key, LATEST));
+        assert!(traces.may_hold(&[EVEN_SPACE; 16], LATEST), "too short");
+        assert!(traces.may_hold(&[EVEN_SPACE + 1; 40], LATEST), "another space");
+        let unknown = Traces::unknown().with(vec![1]);
+        assert!(unknown.may_hold(&key, LATEST));
+        let learned = unknown.known_from(7);
+        assert!(learned.may_hold(&key, 6));
+        assert!(!learned.may_hold(&key, 7));
+        assert!(learned.given_up().may_hold(&key, 7));
     }
 }
