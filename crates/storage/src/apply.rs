@@ -229,8 +229,8 @@ struct RowsChange<'c> {
     rows: Vec<PendingRow>,
     /// What changes of spilled cells.
     cell_writes: CellWrites,
-    /// Where in `rows` a key is; only kept when there is more than one operation.
-    row_index: HashMap<RowKey, usize, FixedState>,
+    /// Where in `rows` a key is; only kept when they do not come in the order of their keys.
+    row_index: Option<HashMap<RowKey, usize, FixedState>>,
     /// Before and after, once they were needed as a whole.
     deletions: Option<(PartitionDeletions, PartitionDeletions)>,
     may_have_deletions: bool,
@@ -270,9 +270,9 @@ impl<'c> RowsChange<'c> {
             key,
             prefix_length,
             row,
-            rows: Vec::with_capacity(1),
+            rows: Vec::with_capacity(mutation.operations.len()),
             cell_writes: CellWrites::new(),
-            row_index: HashMap::default(),
+            row_index: None,
             deletions: None,
             may_have_deletions,
             is_new_partition: None,

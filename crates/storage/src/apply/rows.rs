@@ -15,15 +15,14 @@ impl RowsChange<'_> {
     pub(super) fn load_row(&mut self, position: &RowPosition) -> Result<usize, CommitError> {
         self.key.truncate(self.prefix_length);
         keys::push_position(&mut self.key, position);
-        let many = self.mutation.operations.len() > 1;
-        if many && let Some(index) = self.row_index.get(self.key.as_slice()) {
-            return Ok(*index);
+        if let Some(index) = self.find_row() {
+            return Ok(index);
         }
         let (value, is_cached) = self.read_row().map_err(|error| self.of_tree(error))?;
         let index = self.rows.len();
         let key = RowKey::from_slice(&self.key);
-        if many {
-            self.row_index.insert(key.clone(), index);
+        if let Some(known) = &mut self.row_index {
+            known.insert(key.clone(), index);
         }
         let existed = value.is_some();
         let first_value = value.clone();
@@ -40,6 +39,26 @@ impl RowsChange<'_> {
             elements: Vec::new(),
         });
         Ok(index)
+    }
+
+    /// Where in `rows` the key at hand is. Most mutations name their rows in order, and need no table for that.
+    fn find_row(&mut self) -> Option<usize> {
+        let key = self.key.as_slice();
+        if let Some(known) = &self.row_index {
+            return known.get(key).copied();
+        }
+        let last = self.rows.last()?;
+        if last.key.as_slice() < key {
+            return None;
+        }
+        match self.rows.binary_search_by(|row| row.key.as_slice().cmp(key)) {
+            Ok(index) => Some(index),
+            Err(_) => {
+                let keys = self.rows.iter().map(|row| row.key.clone());
+                self.row_index = Some(keys.zip(0..).collect());
+                None
+            }
+        }
     }
 
     /// The row whose key is at hand, and whether it was in the cache.
