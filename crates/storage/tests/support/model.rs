@@ -1,4 +1,5 @@
 //! A plain model of storage: every change ever made is kept as a fact, and what is visible is worked out from all facts.
+#![allow(clippy::panic, reason = "a test may stop")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
