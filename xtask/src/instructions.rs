@@ -1,4 +1,4 @@
-//! Instruction counts of the hot path: what one read and one write cost the server from the bytes that arrive to the
+//! Instruction counts of the hot paths: what one request of each kind costs the server from the bytes that arrive to the
 //! bytes that leave, counted by callgrind in the real binary. Noise does not move them, so CI compares them with stored
 //! figures.
 //!
@@ -23,13 +23,21 @@ const STORED: &str = "benches/instructions.json";
 const TOLERANCE: f64 = 0.03;
 /// Where counting begins and ends.
 const FUNCTION: &str = "helenus::connection::Connection<S>::poll";
-const REQUESTS: u32 = 4096;
 /// Each count is taken so often and the least of them holds: how many requests a turn gathers depends on the machine,
 /// and a turn that gathers fewer only adds to it.
 const ROUNDS: u32 = 3;
 const START_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
-const HOT_PATHS: [&str; 2] = ["read", "write"];
+/// What is counted, by the names that `testkit/src/bin/steady.rs` has for it, and how many of each.
+const HOT_PATHS: [(&str, u32); 7] = [
+    ("read", 4096),
+    ("write", 4096),
+    ("conditional", 2048),
+    ("batch", 512),
+    ("slice", 1024),
+    ("index", 1024),
+    ("scan", 512),
+];
 
 /// `cargo xtask instructions [--save]`.
 pub(crate) fn command(arguments: &[String]) -> Outcome {
@@ -100,15 +108,15 @@ pub(crate) fn check(report: &mut Report, binary: &Path) {
     step.end(if has_failed { "FAILED" } else { "ok" });
 }
 
-fn count_all(binary: &Path) -> Result<[(&'static str, f64); 2], String> {
+fn count_all(binary: &Path) -> Result<[(&'static str, f64); HOT_PATHS.len()], String> {
     let build = ["build", "--locked", "--release", "--package", "testkit", "--bin", "steady"];
     run_visibly(&mut cargo(&build))?;
     let steady = place::target().join("release/steady");
-    let mut counts = HOT_PATHS.map(|name| (name, 0.0));
-    for (name, count) in &mut counts {
-        let less = least_collected(binary, &steady, name, REQUESTS)?;
-        let more = least_collected(binary, &steady, name, 2 * REQUESTS)?;
-        *count = (more - less) / f64::from(REQUESTS);
+    let mut counts = HOT_PATHS.map(|(name, _)| (name, 0.0));
+    for ((name, requests), (_, count)) in HOT_PATHS.iter().zip(&mut counts) {
+        let less = least_collected(binary, &steady, name, *requests)?;
+        let more = least_collected(binary, &steady, name, 2 * requests)?;
+        *count = (more - less) / f64::from(*requests);
         if *count < 1.0 {
             return Err(format!("nothing was counted; is {FUNCTION} still there?"));
         }

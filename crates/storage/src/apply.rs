@@ -7,6 +7,7 @@ pub(crate) mod batch;
 mod judged;
 mod measure;
 pub(crate) mod once;
+mod rows;
 mod spilled;
 pub(crate) mod split;
 pub(crate) mod sweep;
@@ -20,7 +21,7 @@ use types::{
     Outcome, Refusal, RowChange, RowPosition, RowView, SetId,
 };
 
-use crate::cache::{CachedRow, RowKey};
+use crate::cache::RowKey;
 use crate::core::{Core, PoisonDart};
 use crate::definition::Definition;
 use crate::entry::Define;
@@ -228,11 +229,13 @@ struct RowsChange<'c> {
     rows: Vec<PendingRow>,
     /// What changes of spilled cells.
     cell_writes: CellWrites,
-    /// Where in `rows` a key is; only kept when there is more than one operation.
-    row_index: HashMap<RowKey, usize, FixedState>,
+    /// Where in `rows` a key is; only kept when they do not come in the order of their keys.
+    row_index: Option<HashMap<RowKey, usize, FixedState>>,
     /// Before and after, once they were needed as a whole.
     deletions: Option<(PartitionDeletions, PartitionDeletions)>,
     may_have_deletions: bool,
+    /// Whether nothing of the partition is in the tree, once it was asked.
+    is_new_partition: Option<bool>,
     /// More than one key is written.
     is_many: bool,
     /// What the conditions weighed.
@@ -267,11 +270,12 @@ impl<'c> RowsChange<'c> {
             key,
             prefix_length,
             row,
-            rows: Vec::with_capacity(1),
+            rows: Vec::with_capacity(mutation.operations.len()),
             cell_writes: CellWrites::new(),
-            row_index: HashMap::default(),
+            row_index: None,
             deletions: None,
             may_have_deletions,
+            is_new_partition: None,
             is_many: false,
             condition_weight: 0,
             judged,
@@ -365,47 +369,6 @@ impl<'c> RowsChange<'c> {
             )
             .map_err(|error| self.of_tree(error)),
         }
-    }
-
-    /// The row as it is now, with what the mutation did to it so far: where it is in `rows`.
-    fn load_row(&mut self, position: &RowPosition) -> Result<usize, CommitError> {
-        self.key.truncate(self.prefix_length);
-        keys::push_position(&mut self.key, position);
-        let many = self.mutation.operations.len() > 1;
-        if many && let Some(index) = self.row_index.get(self.key.as_slice()) {
-            return Ok(*index);
-        }
-        let (value, is_cached) = self.read_row().map_err(|error| self.of_tree(error))?;
-        let index = self.rows.len();
-        let key = RowKey::from_slice(&self.key);
-        if many {
-            self.row_index.insert(key.clone(), index);
-        }
-        let existed = value.is_some();
-        let first_value = value.clone();
-        self.rows.push(PendingRow {
-            key,
-            value,
-            first_value,
-            existed,
-            is_cached,
-            is_changed: false,
-            sums: None,
-            sizes: RowSizes::default(),
-            has_cell_writes: false,
-            elements: Vec::new(),
-        });
-        Ok(index)
-    }
-
-    fn read_row(&self) -> Result<(CachedRow, bool), TreeError> {
-        if let Some(row) = self.core.cache.get(&self.key) {
-            return Ok((row, true));
-        }
-        let tree_key = tail(&self.key, CACHE_ID_BYTES);
-        let row = self.opened.tree.get(tree_key, LATEST)?;
-        self.core.cache.note_missed(&row);
-        Ok((row, false))
     }
 
     fn change_row(&mut self, change: &RowChange) -> Result<(), CommitError> {

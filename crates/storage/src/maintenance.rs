@@ -335,7 +335,7 @@ impl Shared {
         }
     }
 
-    /// Counts partitions that may be large, or of which something died.
+    /// Counts partitions that may be large, or of which something died, and learns which there are.
     fn count_partitions(&self) {
         let mut largest = 0;
         for store in self.core.all_stores() {
@@ -352,6 +352,9 @@ impl Shared {
                     tracing::error!(table = %store.id, %error, "a partition could not be counted");
                 }
                 Ok(()) | Err(_) => {}
+            }
+            if let Err(error) = opened.tree.learn(&goes_on) {
+                tracing::warn!(table = %store.id, %error, "what its files hold was not learned");
             }
             largest = largest.max(opened.sizes.largest_bytes());
         }

@@ -8,14 +8,14 @@ use std::sync::mpsc::sync_channel;
 
 use bytes::Bytes;
 use storage::{
-    CommitMode, CommittedEntry, Configuration, EntryHead, GroupAppend, GroupEntry, GroupState,
-    Position, Request, RequestId, Storage,
+    CommitMode, CommittedEntry, Configuration, EntryHead, EntryPlace, GroupAppend, GroupEntry,
+    GroupState, Position, Request, RequestId, Storage,
 };
 use support::*;
 use types::value::timeuuid::timeuuid_at_micros;
 use types::{
     CellAction, CellChange, Check, ColumnId, Condition, CqlType, Expiry, ListId, Mutation, NodeId,
-    Operation, ReplicaId, RowChange, RowCondition, RowPosition, SetId,
+    Operation, ReplicaId, RingRange, RowChange, RowCondition, RowPosition, SetId,
 };
 
 const GROUP: SetId = SetId(7);
@@ -254,6 +254,80 @@ fn a_large_collection_is_the_same_whoever_swept_it() {
         with_cells(vec![element(6, 92)]),
     ];
     are_alike(with_cells(dying), &then);
+}
+
+/// A batch of rows of one partition, all of one time.
+fn batch(partition: u8, rows: std::ops::Range<u8>, timestamp_us: i64) -> Mutation {
+    let row = |number: u8| {
+        let cell = CellChange {
+            column: ColumnId(1),
+            timestamp_us,
+            action: CellAction::Set { path: None, value: Bytes::from(vec![number]), expiry: None },
+        };
+        Operation::Row(RowChange {
+            position: RowPosition::Clustered(Bytes::from(vec![number])),
+            original_clustering: None,
+            liveness: None,
+            deletion: None,
+            cells: vec![cell],
+        })
+    };
+    Mutation { key: key(partition), operations: rows.map(row).collect(), ..write(b"", 0) }
+}
+
+/// Rows that were handed over lie in the files of their new member as in those of the old one: a batch that comes late is judged by
+/// them, and not taken for the first of its partition.
+#[test]
+fn a_batch_that_meets_what_was_handed_over_is_judged_by_it() {
+    for flushes in 0..4 {
+        let (mut from, mut to) = (Member::new(), Member::new());
+        for partition in 0..8 {
+            from.apply(LATER_S, batch(partition, 0..5, 50));
+        }
+        // What is there before goes.
+        to.apply(LATER_S, batch(3, 3..9, 90));
+        to.storage.flush(None).unwrap();
+        hand_over(&from, &mut to);
+        for _ in 0..flushes {
+            to.storage.flush(None).unwrap();
+            to.storage.compact(None).unwrap();
+        }
+        assert_eq!(from.sum(), to.sum());
+        for partition in 0..10 {
+            let late = batch(partition, 2..12, 40 + 2 * i64::from(partition));
+            for member in [&from, &to] {
+                apply_at(&member.storage, from.next + u64::from(partition), LATER_S, late.clone());
+            }
+            assert_eq!(from.sum(), to.sum(), "after {partition}, {flushes} flushes");
+        }
+        let rows = |member: &Member| {
+            let mut rows = Remember::default();
+            member.storage.read(GROUP, &everything(), &mut rows).unwrap();
+            rows.rows
+        };
+        assert_eq!(rows(&from), rows(&to));
+        assert_eq!(rows(&from).len(), 8 * 12 + 2 * 10);
+    }
+}
+
+/// Everything of a member becomes another one's.
+fn hand_over(from: &Member, to: &mut Member) {
+    let replica = ReplicaId(1);
+    let place = EntryPlace { index: from.next - 1, term: 1 };
+    let mut image = from.storage.image(GROUP, place, &[TABLE], RingRange::FULL).unwrap();
+    let mut staging = to.storage.stage(replica, image.head()).unwrap();
+    while let Some(chunk) = image.next_chunk(200).unwrap() {
+        staging.put(&chunk).unwrap();
+    }
+    staging.finish().unwrap();
+    let configuration = Configuration::of_voters([(replica, NodeId(1))]);
+    let born = GroupState::born(GROUP, replica, configuration);
+    let state = GroupState { cut: place, commit: place.index, ..born };
+    let position = to.storage.append_install(&state).unwrap();
+    let (done, is_done) = sync_channel(1);
+    to.storage.await_durable(Box::new(move |it| done.send(it).unwrap())).unwrap();
+    assert!(is_done.recv().unwrap());
+    to.storage.install(GROUP, replica, place.index, position).unwrap();
 }
 
 /// A client that says that it is long ago is not told of what some members have and some do not.

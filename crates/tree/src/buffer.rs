@@ -240,6 +240,14 @@ impl WriteBuffer {
         part.get(key)?.before(seqno).map(|version| version.value.clone())
     }
 
+    /// Whether there are keys, removed ones among them, that begin with all bytes of this one, which are enough to tell the part.
+    pub(crate) fn holds(&self, start: &BufferKey) -> bool {
+        let Some(part) = self.parts.get(self.part_index(start.head)) else { return false };
+        let part = part.read();
+        let next = part.range((Bound::Included(start), Bound::Unbounded)).next();
+        next.is_some_and(|(key, _)| key.bytes.starts_with(&start.bytes))
+    }
+
     /// Appends up to `count` keys from one end of a range, as they were before `seqno`.
     pub(crate) fn read(
         &self,

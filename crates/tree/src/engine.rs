@@ -16,7 +16,6 @@ use lsm_tree::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
     PinningPolicy,
 };
-use lsm_tree::table::filter::standard_bloom;
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue,
     SequenceNumberCounter, Tree, ValueType,
@@ -29,8 +28,10 @@ use crate::courtesy::Courtesy;
 use crate::files::{FileDamage, impossible_contents, read_manifest};
 use crate::layers::Layers;
 use crate::sieve::{LibrarySieve, Sieve};
+use crate::traces::{Traces, mark_of, marks_of_file, note_mark};
 
 use crate::error::TreeError;
+use crate::file_view::FileView;
 
 /// Bytes as the tree hands them out: shared, not copied.
 pub type TreeBytes = lsm_tree::Slice;
@@ -53,6 +54,9 @@ pub type TreeIter = Box<dyn DoubleEndedIterator<Item = TreeItem> + Send>;
 pub trait SortedTree: Send + Sync + fmt::Debug {
     /// The newest value of a key before `seqno`.
     fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<TreeBytes>, TreeError>;
+    /// Whether there may be keys now that begin so; `false` is sure. Only of an even space, and with all of its bytes that
+    /// are spread evenly, more than a guess is made. Cheaper than to look for each of several keys.
+    fn may_hold(&self, start: &[u8]) -> bool;
     /// Keys from `start` (inside) to `end` (outside) as they were before `seqno`.
     fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter;
     /// Writes a value, or that there is none (`None`), and forgets what nobody can read who reads from
@@ -96,6 +100,9 @@ pub trait SortedTree: Send + Sync + fmt::Debug {
     fn disk_bytes(&self) -> u64;
     /// About how many keys there are.
     fn key_count(&self) -> u64;
+    /// A chore: reads which keys there are in files from before the tree was opened, once something was written, so that
+    /// [`SortedTree::may_hold`] can say no. Large files are not read. `goes_on` is asked on the way.
+    fn learn(&self, goes_on: &dyn Fn() -> bool) -> Result<(), TreeError>;
     /// How many runs a read may have to look at before the sorted levels.
     fn unsorted_runs(&self) -> usize;
     /// Where its sequence numbers come from, for trees that change together with it.
@@ -223,6 +230,8 @@ pub struct LsmTree {
     showing: Mutex<()>,
     seqno: SequenceNumberCounter,
     strategy: Arc<Leveled>,
+    /// Held while groups are added to the traces: by a flush, and by whoever learns of older files.
+    tracing: Mutex<()>,
     /// Where the sorted files are.
     tables: PathBuf,
     merges: Mutex<Merges>,
@@ -246,51 +255,8 @@ struct Standing {
     frozen: VecDeque<FrozenBuffer>,
     /// From old to new; never empty.
     views: VecDeque<Arc<FileView>>,
-}
-
-type GetInFiles = dyn Fn(&[u8], SeqNo) -> lsm_tree::Result<Option<InternalValue>> + Send + Sync;
-type RangeOfFiles = dyn Fn((Bound<&[u8]>, Bound<&[u8]>), SeqNo) -> TreeIter + Send + Sync;
-
-/// The sorted files as they stood at a moment. The library's types for it have no public names.
-struct FileView {
-    /// Right for those who read from here on.
-    from: SeqNo,
-    get: Box<GetInFiles>,
-    range: Box<RangeOfFiles>,
-}
-
-impl fmt::Debug for FileView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileView").field("from", &self.from).finish_non_exhaustive()
-    }
-}
-
-impl FileView {
-    /// The files as they stand now.
-    fn now(files: &Tree, seqno: &SequenceNumberCounter) -> FileView {
-        let version = files.current_version();
-        let get = move |key: &[u8], seqno: SeqNo| {
-            let hash = standard_bloom::Builder::get_hash(key);
-            let runs = version.iter_levels().flat_map(|level| level.iter());
-            for file in runs.filter_map(|run| run.get_for_key(key)) {
-                if let Some(item) = file.get(key, seqno, hash)? {
-                    return Ok(Some(item));
-                }
-            }
-            Ok(None)
-        };
-        let version = files.get_version_history_lock().latest_version();
-        let range = move |bounds: (Bound<&[u8]>, Bound<&[u8]>), seqno: SeqNo| {
-            let items =
-                Tree::create_internal_range::<&[u8], _>(version.clone(), &bounds, seqno, None);
-            let items = items.map(|item| match item {
-                Ok(item) => Ok((item.key.user_key, item.value)),
-                Err(error) => Err(tree_error(error)),
-            });
-            Box::new(items) as TreeIter
-        };
-        FileView { from: seqno.get(), get: Box::new(get), range: Box::new(range) }
-    }
+    /// What was ever flushed into them.
+    traces: Traces,
 }
 
 /// A buffer that nobody writes to any more.
@@ -341,13 +307,16 @@ struct NewestOfAll {
     buffer: Arc<WriteBuffer>,
     chunk: VecDeque<(BufferKey, SeqNo, Option<TreeBytes>)>,
     last: Option<BufferKey>,
+    /// Of the groups that came by.
+    marks: Vec<u64>,
     courtesy: Courtesy,
 }
 
 impl NewestOfAll {
     fn new(buffer: &Arc<WriteBuffer>) -> NewestOfAll {
         let (chunk, courtesy) = (VecDeque::new(), Courtesy::default());
-        NewestOfAll { buffer: Arc::clone(buffer), chunk, last: None, courtesy }
+        let buffer = Arc::clone(buffer);
+        NewestOfAll { buffer, chunk, last: None, marks: Vec::new(), courtesy }
     }
 }
 
@@ -362,6 +331,7 @@ impl Iterator for NewestOfAll {
         }
         let (key, seqno, value) = self.chunk.pop_front()?;
         let key = key.bytes().clone();
+        note_mark(&key, &mut self.marks);
         Some(Ok(match value {
             Some(value) => InternalValue::from_components(key, value, seqno, ValueType::Value),
             None => InternalValue::new_tombstone(key, seqno),
@@ -380,6 +350,9 @@ const FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// So many flushed files are merged into the levels at once. A read asks the filter of each of them; with
 /// half as many, what is written comes to the disk half as often again.
 const UNSORTED_FILES_MAX: u8 = 8;
+
+/// Of a tree with larger files it is not learned what they hold.
+const LEARNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// With this many runs nothing is flushed until some were merged: the library counts them in a byte, and a manifest
 /// with more could not be read again.
@@ -451,17 +424,32 @@ impl LsmTree {
         let AnyTree::Standard(files) = tree else {
             return Err(TreeError::Corrupt("values are not kept apart from keys here".into()));
         };
+        let traces = match files.table_count() {
+            0 => Traces::of_nothing(),
+            _ => Traces::unknown(),
+        };
         // Nobody reads yet: it is right for everybody.
         let view = FileView { from: 0, ..FileView::now(&files, &seqno) };
         let standing = Standing {
             active: Arc::new(WriteBuffer::for_keys(0)),
             frozen: VecDeque::new(),
             views: VecDeque::from([Arc::new(view)]),
+            traces,
         };
-        let (layers, showing) = (RwLock::new(standing), Mutex::new(()));
+        let (layers, showing, tracing) = (RwLock::new(standing), Mutex::new(()), Mutex::new(()));
         let (tables, merges) = (folder.join(FILES_FOLDER), Mutex::default());
         let merging_all = RwLock::new(());
-        Ok(LsmTree { files, layers, showing, seqno, strategy, tables, merges, merging_all })
+        Ok(LsmTree {
+            files,
+            layers,
+            showing,
+            seqno,
+            strategy,
+            tracing,
+            tables,
+            merges,
+            merging_all,
+        })
     }
 
     /// Merges files. What a merge that failed had written is removed: the library does that at the next start only,
@@ -492,8 +480,8 @@ impl LsmTree {
             let merges = self.merges.lock();
             (self.file_names(), merges.begun)
         };
-        let items = NewestOfAll::new(buffer);
-        let flushed = self.files.flush_to_tables(items).and_then(|flushed| match flushed {
+        let mut items = NewestOfAll::new(buffer);
+        let flushed = self.files.flush_to_tables(&mut items).and_then(|flushed| match flushed {
             Some((tables, blobs)) => {
                 self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark)
             }
@@ -506,7 +494,29 @@ impl LsmTree {
                 self.remove_leftovers(&before);
             }
         }
-        flushed.map_err(tree_error)
+        flushed.map_err(tree_error)?;
+        // Before the buffer is no longer asked.
+        self.change_traces(|traces| traces.with(items.marks));
+        Ok(())
+    }
+
+    fn learn_files(&self, goes_on: &dyn Fn() -> bool) -> lsm_tree::Result<()> {
+        // What is flushed from now on is added by the flush, and merges make files of these.
+        let (version, from) = (self.files.current_version(), self.seqno.get());
+        let runs = version.iter_levels().flat_map(|level| level.iter());
+        for file in runs.flat_map(|run| run.iter()) {
+            let Some(marks) = marks_of_file(file, goes_on)? else { return Ok(()) };
+            self.change_traces(|traces| traces.with(marks));
+        }
+        self.change_traces(|traces| traces.known_from(from));
+        Ok(())
+    }
+
+    fn change_traces(&self, change: impl FnOnce(Traces) -> Traces) {
+        let _one_at_a_time = self.tracing.lock();
+        // Many groups take a while: not under the lock that readers need.
+        let traces = change(self.layers.read().traces.clone());
+        self.layers.write().traces = traces;
     }
 
     fn file_names(&self) -> HashSet<OsString, FixedState> {
@@ -582,7 +592,7 @@ impl LsmTree {
     }
 }
 
-fn tree_error(error: lsm_tree::Error) -> TreeError {
+pub(crate) fn tree_error(error: lsm_tree::Error) -> TreeError {
     match error {
         lsm_tree::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
             TreeError::Io(Arc::new(error))
@@ -599,11 +609,24 @@ impl SortedTree for LsmTree {
             if let Some(value) = standing.of_reader(seqno).find_map(|it| it.get(&sought, seqno)) {
                 return Ok(value);
             }
+            if !standing.traces.may_hold(key, seqno) {
+                return Ok(None);
+            }
             standing.files_of_reader(seqno)
         };
         let Some(files) = files else { return Ok(None) };
         let found = (files.get)(key, seqno).map_err(tree_error)?;
         Ok(found.filter(|item| !item.is_tombstone()).map(|item| item.value))
+    }
+
+    fn may_hold(&self, start: &[u8]) -> bool {
+        if mark_of(start).is_none() {
+            return true;
+        }
+        let sought = BufferKey::new(start);
+        let standing = self.layers.read();
+        standing.of_reader(LATEST).any(|buffer| buffer.holds(&sought))
+            || standing.traces.may_hold(start, LATEST)
     }
 
     fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter {
@@ -697,11 +720,12 @@ impl SortedTree for LsmTree {
             return Err(TreeError::Io(Arc::new(too_many_runs())));
         }
         let (seqno, mut courtesy) = (self.seqno.next(), Courtesy::default());
-        let mut failure = None;
+        let (mut failure, mut marks) = (None, Vec::new());
         let items = pairs.map(|pair| {
             courtesy.on_row();
             match pair {
                 Ok((key, value)) => {
+                    note_mark(&key, &mut marks);
                     Ok(InternalValue::from_components(key, value, seqno, ValueType::Value))
                 }
                 Err(error) => {
@@ -721,6 +745,8 @@ impl SortedTree for LsmTree {
             Some(error) => return Err(error),
             None => written?,
         }
+        // Before the files are shown.
+        self.change_traces(|traces| traces.with(marks));
         self.show_files(None);
         Ok(())
     }
@@ -759,6 +785,24 @@ impl SortedTree for LsmTree {
 
     fn key_count(&self) -> u64 {
         (self.files.approximate_len() + self.layers.read().key_count()) as u64
+    }
+
+    fn learn(&self, goes_on: &dyn Fn() -> bool) -> Result<(), TreeError> {
+        let is_wanted = {
+            let standing = self.layers.read();
+            standing.traces.is_unlearned() && standing.key_count() > 0
+        };
+        if !is_wanted {
+            return Ok(());
+        }
+        if self.disk_bytes() > LEARNED_BYTES_MAX {
+            self.change_traces(Traces::given_up);
+            return Ok(());
+        }
+        self.learn_files(goes_on).map_err(|error| {
+            self.change_traces(Traces::given_up);
+            tree_error(error)
+        })
     }
 
     fn unsorted_runs(&self) -> usize {

@@ -20,22 +20,29 @@ enum Step {
     Compact,
     /// So many keys from one on are set to the same, past memory, if nothing of them is there.
     Ingest(u8, u8, u8),
+    CompactAll,
     /// From now on somebody reads as of now, until [`Step::Leave`].
     Arrive,
     Leave,
+    /// Flushed, closed and opened again; readers are gone.
+    Reopen,
+    Learn,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => (any::<u8>(), any::<u8>()).prop_map(|(key, value)| Step::Set(key % 40, value)),
         4 => any::<u8>().prop_map(|key| Step::Remove(key % 40)),
-        2 => Just(Step::Seal),
+        3 => Just(Step::Seal),
         2 => Just(Step::Flush),
         1 => Just(Step::Compact),
         3 => (any::<u8>(), 1..12_u8, any::<u8>())
             .prop_map(|(first, count, value)| Step::Ingest(first % 40, count, value)),
+        1 => Just(Step::CompactAll),
         2 => Just(Step::Arrive),
         1 => Just(Step::Leave),
+        1 => Just(Step::Reopen),
+        2 => Just(Step::Learn),
     ];
     prop::collection::vec(step, 1..120)
 }
@@ -66,6 +73,12 @@ fn expected(model: &Model, seqno: SeqNo) -> Vec<(Vec<u8>, u8)> {
 
 fn check(tree: &dyn SortedTree, model: &Model, seqno: SeqNo, turns: &[bool]) {
     let all = expected(model, seqno);
+    if seqno == LATEST {
+        for (key, _) in &all {
+            let starts = (1..=key.len()).filter_map(|length| key.get(..length));
+            assert!(starts.into_iter().all(|start| tree.may_hold(start)), "{key:?}");
+        }
+    }
     for number in 0..40 {
         let wanted = all.iter().find(|(known, _)| *known == key(number)).map(|(_, value)| *value);
         let found = tree.get(&key(number), seqno).unwrap();
@@ -108,11 +121,12 @@ proptest! {
 
 /// The same calls on a tree and on a plain model.
 fn run(home: &dyn TreeHome, folder: &Path, steps: &[Step], turns: &[bool]) {
-    let opened = home.open(&folder.join("tree"), None, None).unwrap();
-    let tree = opened.as_ref();
+    let open = || home.open(&folder.join("tree"), None, None).unwrap();
+    let mut opened = open();
     let mut model = Model::new();
     let mut readers: Vec<SeqNo> = Vec::new();
     for step in steps {
+        let tree = opened.as_ref();
         let oldest =
             |readers: &[SeqNo]| readers.iter().copied().min().unwrap_or_else(|| tree.next_seqno());
         match step {
@@ -149,22 +163,78 @@ fn run(home: &dyn TreeHome, folder: &Path, steps: &[Step], turns: &[bool]) {
                     model.entry(key).or_default().push((seqno, Some(*value)));
                 }
             }
+            Step::CompactAll => tree.compact_all(oldest(&readers)).unwrap(),
             Step::Arrive => readers.push(tree.next_seqno()),
             Step::Leave => {
                 readers.pop();
             }
+            Step::Learn => tree.learn(&|| true).unwrap(),
+            Step::Reopen => {
+                readers.clear();
+                tree.seal();
+                tree.flush(tree.next_seqno()).unwrap();
+                drop(opened);
+                opened = open();
+            }
         }
-        for reader in &readers {
-            check(tree, &model, *reader, turns);
+        for reader in readers.iter().copied().chain([LATEST]) {
+            check(opened.as_ref(), &model, reader, turns);
         }
     }
-    check(tree, &model, LATEST, turns);
     // And what was flushed is there when the tree is opened again.
+    opened.seal();
+    opened.flush(opened.next_seqno()).unwrap();
+    drop(opened);
+    check(open().as_ref(), &model, LATEST, turns);
+}
+
+/// Nobody asks the files for what was never flushed: a group of keys is absent until it is written, and may be there ever after.
+#[test]
+fn groups_that_were_never_written_are_known_to_be_absent() {
+    let folder = TestFolder::new("groups");
+    let shared = TreeShared::new(1 << 20, 64);
+    let path = folder.path().join("tree");
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    let start = |number: u64| {
+        let low = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        [&[EVEN_SPACE], [number as u8; 8].as_slice(), &low].concat()
+    };
+    let known = |from, to| (from..to).filter(|number| tree.may_hold(&start(*number))).count();
+    for number in 0..200 {
+        assert!(!tree.may_hold(&start(number)));
+        for row in [b"a", b"b"] {
+            let key = [start(number).as_slice(), row].concat();
+            tree.insert(&key, TreeBytes::from(row), tree.draw_seqno());
+        }
+        match number % 40 {
+            13 => assert!(tree.seal()),
+            27 => tree.flush(tree.next_seqno()).unwrap(),
+            39 => tree.compact_all(tree.next_seqno()).unwrap(),
+            _ => {}
+        }
+        assert_eq!(known(0, number + 1), number as usize + 1);
+    }
+    assert!(known(1_000, 2_000) < 20, "strangers");
+    // Bytes that do not tell the group are no reason to say no.
+    assert!(tree.may_hold(&start(5_000)[..16]));
+    assert!(tree.may_hold(b"other"));
     tree.seal();
     tree.flush(tree.next_seqno()).unwrap();
-    drop(opened);
-    let again = home.open(&folder.join("tree"), None, None).unwrap();
-    check(again.as_ref(), &model, LATEST, turns);
+    drop(tree);
+    // Of files from before nothing is known until they are read, and that is done for those who write.
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    let known = |from, to| (from..to).filter(|number| tree.may_hold(&start(*number))).count();
+    tree.learn(&|| true).unwrap();
+    assert_eq!(known(1_000, 2_000), 1_000);
+    tree.insert(&start(300), TreeBytes::from(b"new"), tree.draw_seqno());
+    tree.learn(&|| false).unwrap();
+    assert_eq!(known(1_000, 2_000), 1_000, "it was broken off");
+    tree.seal();
+    tree.flush(tree.next_seqno()).unwrap();
+    tree.insert(&start(301), TreeBytes::from(b"new"), tree.draw_seqno());
+    tree.learn(&|| true).unwrap();
+    assert_eq!((known(0, 200), known(300, 302)), (200, 2));
+    assert!(known(1_000, 2_000) < 20, "strangers");
 }
 
 /// A flush and a compaction that end at the same time: what was flushed stays to be seen.

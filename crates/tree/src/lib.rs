@@ -3,8 +3,8 @@
 //! It must not know rows, tables or partitions. The files are a library's ([`engine`] stands before it); the
 //! buffer before them is ours (ADR 11).
 //!
-//! Reading order: [`engine`] with its trait [`engine::SortedTree`], [`buffer`] and [`layers`] below it, [`files`] for the
-//! bytes on disk, [`home`] for where trees are, [`sieve`] for what a compaction leaves out, [`memory`] for trees without files,
+//! Reading order: [`engine`] with its trait [`engine::SortedTree`], [`buffer`], [`file_view`] and [`layers`] below it, [`files`] for the
+//! bytes on disk, [`home`] for where trees are, [`sieve`] for what a compaction leaves out, [`traces`] for what is in no file, [`memory`] for trees without files,
 //! [`courtesy`] for chores that let requests go first.
 #![allow(missing_docs, reason = "comments say what a name does not")]
 
@@ -14,6 +14,7 @@ pub mod engine;
 #[cfg(test)]
 mod engine_tests;
 mod error;
+mod file_view;
 pub mod files;
 pub mod home;
 mod layers;
@@ -21,6 +22,7 @@ pub mod memory;
 pub mod sieve;
 #[cfg(test)]
 mod test_folder;
+mod traces;
 
 pub use error::TreeError;
 pub use home::{FileHome, TreeHome};

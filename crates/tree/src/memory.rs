@@ -158,6 +158,14 @@ impl SortedTree for MemoryTree {
         Ok(self.over_all(look).flatten())
     }
 
+    fn may_hold(&self, start: &[u8]) -> bool {
+        let holds = |versions: &Versions| {
+            let next = versions.range::<[u8], _>((Bound::Included(start), Bound::Unbounded)).next();
+            next.filter(|(key, _)| key.starts_with(start)).map(|_| ())
+        };
+        self.over_all(holds).is_some()
+    }
+
     fn range(&self, start: &[u8], end: &[u8], seqno: SeqNo) -> TreeIter {
         let mut found: BTreeMap<Vec<u8>, Option<TreeBytes>> = BTreeMap::new();
         if start < end {
@@ -304,6 +312,10 @@ impl SortedTree for MemoryTree {
         let unflushed = self.unflushed.read();
         let frozen: usize = unflushed.frozen.iter().map(BTreeMap::len).sum();
         (unflushed.active.len() + frozen + self.flushed.read().len()) as u64
+    }
+
+    fn learn(&self, _: &dyn Fn() -> bool) -> Result<(), TreeError> {
+        Ok(())
     }
 
     fn unsorted_runs(&self) -> usize {

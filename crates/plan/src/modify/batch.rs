@@ -226,6 +226,9 @@ impl PreparedModification {
     }
 }
 
+/// Room is made for so many changes of the first partition of a batch.
+const ROOM_MAX: usize = 64;
+
 fn bind_items<'a>(
     kind: BatchKind,
     items: &[(&'a PreparedModification, BoundValues<'a>)],
@@ -260,14 +263,23 @@ fn bind_items<'a>(
                     continue;
                 }
                 let table = statement.table.id;
+                // Mostly all statements are about one partition, or those about one follow each other.
+                if let Some(last) = mutations.last_mut()
+                    && last.table == table
+                    && last.key == key
+                {
+                    last.operations.extend(operations);
+                    continue;
+                }
                 let place = *places.entry((table, key.clone())).or_insert_with(|| {
+                    let room = if mutations.is_empty() { items.len().min(ROOM_MAX) } else { 1 };
                     mutations.push(Mutation {
                         table,
                         table_version: statement.table.version,
                         key,
                         now_s: context.asked_now_s(),
                         condition: None,
-                        operations: Vec::new(),
+                        operations: Vec::with_capacity(room),
                     });
                     mutations.len() - 1
                 });

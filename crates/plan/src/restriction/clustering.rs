@@ -31,6 +31,10 @@ struct Prefix {
 
 impl Prefix {
     fn push(&mut self, column: &Column, value: &[u8]) {
+        if self.bytes.is_empty() {
+            // What a value of a fixed length takes, and mostly it stays alone: neither grown nor cut off again.
+            self.bytes.reserve_exact(1 + value.len());
+        }
         encode_ordered(&column.cql_type, value, column.is_descending(), &mut self.bytes);
         self.value_bytes += value.len();
     }

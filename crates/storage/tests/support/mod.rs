@@ -1,6 +1,8 @@
 //! What the tests of storage share: folders, clocks, commands, and a sink that remembers.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod model;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

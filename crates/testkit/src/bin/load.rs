@@ -5,7 +5,8 @@
 //!
 //! Of a cluster the processes of all nodes, with commas between them.
 //!
-//! The workloads: insert, read, update, scan (1/512 of the ring a request) over rows that `insert` makes; append, and slice of what it made.
+//! The workloads: insert, read, update, scan, append, slice, batch. `insert` makes the table that read, update and scan need (a scan is of
+//! 1/512 of the ring), `append` that of slice; a `batch` is twenty rows of a new partition.
 
 #![allow(
     clippy::print_stdout,
@@ -15,7 +16,7 @@
 )]
 
 use std::error::Error;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use testkit::{Client, Execution, OwnedValue};
 
@@ -24,12 +25,14 @@ const IN_FLIGHT: usize = 64;
 const ROWS_PER_PARTITION: i64 = 100;
 /// A scan asks for one of so many parts of the ring.
 const SCANS_OF_RING: i64 = 512;
+const ROWS_PER_BATCH: i64 = 20;
+const APPEND: &str = "INSERT INTO load.series (k, t, v) VALUES (?, ?, ?)";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, process, workload, count] = arguments.as_slice() else {
         return Err(
-            "usage: load ADDRESS:PORT PID insert|read|update|scan|append|slice COUNT".into()
+            "usage: load ADDRESS:PORT PID insert|read|update|scan|append|slice|batch COUNT".into(),
         );
     };
     let count: i64 = count.parse()?;
@@ -63,6 +66,7 @@ fn set_up(address: &str) -> Result<(), Box<dyn Error>> {
         "CREATE KEYSPACE IF NOT EXISTS load WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "CREATE TABLE IF NOT EXISTS load.kv (k bigint PRIMARY KEY, a text, b text, c int)",
         "CREATE TABLE IF NOT EXISTS load.series (k bigint, t bigint, v text, PRIMARY KEY (k, t))",
+        "CREATE TABLE IF NOT EXISTS load.batched (k bigint, t bigint, v text, PRIMARY KEY (k, t))",
     ] {
         client.query(statement, &Execution::default())?;
     }
@@ -71,17 +75,21 @@ fn set_up(address: &str) -> Result<(), Box<dyn Error>> {
 
 fn run(address: &str, workload: &str, part: i64, count: i64) -> Result<(), Box<dyn Error>> {
     let mut client = Client::connect(address)?;
+    let inserts = vec![APPEND.replace("series", "batched"); usize::try_from(ROWS_PER_BATCH)?];
+    let batch_text = format!("BEGIN UNLOGGED BATCH {}; APPLY BATCH", inserts.join("; "));
     let text = match workload {
         "insert" => "INSERT INTO load.kv (k, a, b, c) VALUES (?, ?, ?, ?)",
         "read" => "SELECT a, b, c FROM load.kv WHERE k = ?",
         "update" => "UPDATE load.kv SET c = ? WHERE k = ?",
         "scan" => "SELECT k, a, b, c FROM load.kv WHERE token(k) > ? AND token(k) <= ?",
-        "append" => "INSERT INTO load.series (k, t, v) VALUES (?, ?, ?)",
+        "append" => APPEND,
+        "batch" => &batch_text,
         "slice" => "SELECT t, v FROM load.series WHERE k = ? LIMIT 100",
         _ => return Err("an unknown workload".into()),
     };
     let prepared = client.prepare(text)?.map_err(|message| format!("{:?}", message.response))?;
     let bytes = |bytes: &[u8]| OwnedValue::Bytes(bytes.to_vec());
+    let begun_s = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
     let mut next = part;
     while next < count {
         let mut batch = Vec::with_capacity(IN_FLIGHT);
@@ -113,6 +121,16 @@ fn run(address: &str, workload: &str, part: i64, count: i64) -> Result<(), Box<d
                     bytes(&(next % ROWS_PER_PARTITION).to_be_bytes()),
                     bytes(&[b'v'; 40]),
                 ],
+                "batch" => (0..ROWS_PER_BATCH)
+                    .flat_map(|row| {
+                        // A run after another one writes to other partitions.
+                        [
+                            bytes(&((begun_s << 30) + next).to_be_bytes()),
+                            bytes(&row.to_be_bytes()),
+                            bytes(&[b'v'; 40]),
+                        ]
+                    })
+                    .collect(),
                 _ => vec![bytes(&(key / ROWS_PER_PARTITION).to_be_bytes())],
             };
             batch.push(Execution { values, ..Execution::default() });
