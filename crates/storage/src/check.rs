@@ -15,8 +15,8 @@ use crate::index::tree::is_index_folder;
 use node_log::recovery::{Replayed, recover, replay_groups};
 use node_log::survey::survey;
 use node_log::{Disk, ReadOnlyDisk};
-use tree::engine::{FILES_FOLDER, is_established};
 use tree::files::{FileDamage, read_manifest, verify_file};
+use tree::folder::{FILES_FOLDER, is_established};
 
 /// One thing that is not as it was written.
 #[derive(Clone, Debug)]

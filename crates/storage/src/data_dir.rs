@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-pub(crate) use tree::engine::sync_folder;
+pub(crate) use tree::folder::sync_folder;
 
 use rustix::fs::{FlockOperation, flock};
 

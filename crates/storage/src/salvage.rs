@@ -18,8 +18,9 @@ use crate::options::Options;
 use crate::schema_source::SchemaSource;
 use crate::storage::Storage;
 use node_log::{Disk, ReadOnlyDisk};
-use tree::engine::{FILES_FOLDER, LATEST, LsmTree, SortedTree, TreeShared, establish};
+use tree::engine::{LATEST, LsmTree, SortedTree, TreeShared};
 use tree::files::{FileDamage, read_manifest, salvage_entries, verify_file};
+use tree::folder::{FILES_FOLDER, establish};
 
 /// A new tree is flushed when this much of it is in memory.
 const FLUSH_BYTES: u64 = 32 * 1024 * 1024;

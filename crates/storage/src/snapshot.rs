@@ -22,8 +22,8 @@ use crate::error::{OpenError, TreeError};
 use crate::index::tree::index_folders;
 use crate::storage::Storage;
 use node_log::{Cut, segment_name};
-use tree::engine::{FILES_FOLDER, MARKER, is_established};
 use tree::files::read_manifest;
+use tree::folder::{FILES_FOLDER, MARKER, is_established};
 
 /// Where snapshots are, in a data folder.
 const FOLDER: &str = "snapshots";

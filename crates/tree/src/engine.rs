@@ -3,8 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::ops::Bound;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 use crate::buffer::{BufferKey, End, WriteBuffer};
 use crate::courtesy::Courtesy;
 use crate::files::{FileDamage, impossible_contents, read_manifest};
+use crate::folder::{EmptyTree, FILES_FOLDER};
 use crate::layers::Layers;
 use crate::sieve::{LibrarySieve, Sieve};
 use crate::traces::{Traces, mark_of, marks_of_file, note_mark};
@@ -115,74 +116,6 @@ pub struct TreeShared {
     cache: Arc<Cache>,
     descriptors: Arc<DescriptorTable>,
     empty: Arc<OnceLock<EmptyTree>>,
-}
-
-/// The files of a tree without rows. The library syncs half a dozen times to make them; a copy needs
-/// no sync, because a folder without [`MARKER`] is made anew after a crash.
-#[derive(Debug)]
-struct EmptyTree {
-    files: Vec<(OsString, Vec<u8>)>,
-}
-
-/// Stands in the folder of a tree that was flushed: from then on the log relies on it.
-pub const MARKER: &str = "helenus";
-/// What the library calls the folder of its sorted files.
-pub const FILES_FOLDER: &str = "tables";
-
-/// Whether a folder holds a tree that the log relies on.
-pub fn is_established(folder: &Path) -> bool {
-    folder.join(MARKER).exists()
-}
-
-/// From now on the log relies on this tree. Lasting.
-pub fn establish(folder: &Path) -> Result<(), TreeError> {
-    // The marker last: where it is, everything else is.
-    let made = sync_files(folder)
-        .and_then(|()| sync_folder(&folder.join(FILES_FOLDER)))
-        .and_then(|()| sync_folder(folder))
-        .and_then(|()| File::create(folder.join(MARKER)))
-        .and_then(|file| file.sync_all())
-        .and_then(|()| sync_folder(folder));
-    made.map_err(|error| TreeError::Io(Arc::new(error)))
-}
-
-/// Makes the files right in a folder last.
-fn sync_files(folder: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            File::open(entry.path())?.sync_all()?;
-        }
-    }
-    Ok(())
-}
-
-impl EmptyTree {
-    /// Has the library make one, and remembers its files.
-    fn make(folder: &Path) -> Result<EmptyTree, TreeError> {
-        let of_io = |error| TreeError::Io(Arc::new(error));
-        let _ = fs::remove_dir_all(folder);
-        let seqno = SequenceNumberCounter::default;
-        let tree = Config::new(folder, seqno(), seqno()).open().map_err(tree_error)?;
-        drop(tree);
-        let mut files = Vec::new();
-        for entry in fs::read_dir(folder).map_err(of_io)? {
-            let entry = entry.map_err(of_io)?;
-            if entry.file_type().map_err(of_io)?.is_file() {
-                files.push((entry.file_name(), fs::read(entry.path()).map_err(of_io)?));
-            }
-        }
-        fs::remove_dir_all(folder).map_err(of_io)?;
-        Ok(EmptyTree { files })
-    }
-
-    fn copy_to(&self, folder: &Path) -> std::io::Result<()> {
-        fs::create_dir_all(folder.join(FILES_FOLDER))?;
-        for (name, bytes) in &self.files {
-            File::create(folder.join(name))?.write_all(bytes)?;
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Debug for TreeShared {
@@ -812,9 +745,4 @@ impl SortedTree for LsmTree {
     fn counter(&self) -> SequenceNumberCounter {
         self.seqno.clone()
     }
-}
-
-/// Makes names in a folder last.
-pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
-    File::open(folder)?.sync_all()
 }

@@ -13,7 +13,8 @@ use lsm_tree::table::{Block, Scanner};
 use lsm_tree::{CompressionType, ValueType};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::engine::{FILES_FOLDER, SeqNo, TreeBytes};
+use crate::engine::{SeqNo, TreeBytes};
+use crate::folder::FILES_FOLDER;
 
 /// The library's name of the file that names the newest manifest.
 const CURRENT: &str = "current";

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use lsm_tree::SequenceNumberCounter;
 
 use crate::TreeError;
-use crate::engine::{
-    LsmTree, MARKER, SortedTree, TreeShared, establish, is_established, sync_folder,
-};
+use crate::engine::{LsmTree, SortedTree, TreeShared};
 use crate::files::{FileDamage, read_manifest};
+use crate::folder::{MARKER, establish, is_established, sync_folder};
 use crate::sieve::Sieve;
 
 /// A folder's name while it is being removed ends so.

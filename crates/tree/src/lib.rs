@@ -4,7 +4,7 @@
 //! buffer before them is ours (ADR 11).
 //!
 //! Reading order: [`engine`] with its trait [`engine::SortedTree`], [`buffer`], [`file_view`] and [`layers`] below it, [`files`] for the
-//! bytes on disk, [`home`] for where trees are, [`sieve`] for what a compaction leaves out, [`traces`] for what is in no file, [`memory`] for trees without files,
+//! bytes on disk, [`home`] for where trees are, [`folder`] for the folder of one, [`sieve`] for what a compaction leaves out, [`traces`] for what is in no file, [`memory`] for trees without files,
 //! [`courtesy`] for chores that let requests go first.
 #![allow(missing_docs, reason = "comments say what a name does not")]
 
@@ -16,6 +16,7 @@ mod engine_tests;
 mod error;
 mod file_view;
 pub mod files;
+pub mod folder;
 pub mod home;
 mod layers;
 pub mod memory;

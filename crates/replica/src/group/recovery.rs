@@ -100,8 +100,9 @@ pub fn plan_recovery(
             members.iter().copied().filter(|(_, member)| member.is_whole).collect();
         if whole.is_empty() {
             // Where members differ all have rows. Which of them count is said afterwards (`helenus skip`): it takes a quorum.
-            let differ = members.iter().copied().filter(|(_, it)| it.state.doubt.is_some());
-            whole.extend(differ);
+            // A newcomer among them has none, whatever it was told of the others.
+            let has_rows = |it: &MemberRecord| it.state.doubt.is_some() && !it.state.is_newcomer();
+            whole.extend(members.iter().copied().filter(|(_, it)| has_rows(it)));
         }
         let Some(newest) = whole.iter().max_by_key(|(_, it)| it.state.configuration.index) else {
             return Err(format!(

@@ -712,16 +712,10 @@ impl Inner {
         };
         let is_truncate = matches!(plan, Plan::Truncate(_));
         let executed = match self.executor.execute(plan, &request) {
-            Err(ExecuteError::Commit(CommitError::Unavailable { .. })) if is_truncate => {
-                return Err(Failure::TruncateUnavailable);
-            }
-            Err(ExecuteError::Commit(CommitError::TimedOut)) if is_truncate => {
-                return Err(Failure::TruncateTimedOut);
-            }
-            Err(ExecuteError::Schema(SchemaError::Server(why))) if is_truncate => {
-                return Err(Failure::TruncateFailed(why));
-            }
             Err(ExecuteError::Crowded) => return Err(self.too_much(Overload::Memory)),
+            Err(error) if is_truncate => {
+                return Err(self.truncate_failure(error, write_type, needs));
+            }
             executed => executed.map_err(|error| self.failure(error, write_type, needs))?,
         };
         match &executed {
@@ -739,6 +733,20 @@ impl Inner {
             Executed::NoRoom(_) | Executed::Pending(..) | Executed::TooLong => {}
         }
         Ok(Ran { executed, patience })
+    }
+
+    fn truncate_failure(
+        &self,
+        error: ExecuteError,
+        write_type: WriteType,
+        needs: Needs,
+    ) -> Failure {
+        match error {
+            ExecuteError::Commit(CommitError::Unavailable { .. }) => Failure::TruncateUnavailable,
+            ExecuteError::Commit(CommitError::TimedOut) => Failure::TruncateTimedOut,
+            ExecuteError::Schema(SchemaError::Server(why)) => Failure::TruncateFailed(why),
+            error => self.failure(error, write_type, needs),
+        }
     }
 
     /// Why a plan could not be run.

@@ -78,6 +78,20 @@ fn insert(client: &mut Client, k: i32) -> bool {
     matches!(ask(client, &text, &Execution::at(Consistency::Quorum)), Ok(Ok(_)))
 }
 
+/// Every node answers with everything that was acknowledged.
+fn assert_nothing_is_lost(cluster: &Cluster, acknowledged: &[i32]) {
+    for node in 1..=4 {
+        let mut client = cluster.client(node).unwrap();
+        let mut rows: Vec<i32> = get_in_the_end(&mut client, "SELECT k FROM d.t")
+            .iter()
+            .map(|row| int(row, 0))
+            .collect();
+        rows.sort_unstable();
+        let lost: Vec<&i32> = acknowledged.iter().filter(|k| !rows.contains(k)).collect();
+        assert!(lost.is_empty(), "through node {node}: {lost:?}");
+    }
+}
+
 #[test]
 fn a_set_that_cannot_tell_who_is_right_stays_frozen_until_an_operator_says_it() {
     let mut cluster = four(&["partitions.per_space=1", "timeouts.write=3s"]);
@@ -157,16 +171,7 @@ fn a_set_that_cannot_tell_who_is_right_stays_frozen_until_an_operator_says_it() 
     };
     eventually("nobody is frozen any more", MOVED_WITHIN, settled).unwrap();
     wait_until_settled(&cluster, 1, 4);
-    for node in 1..=4 {
-        let mut client = cluster.client(node).unwrap();
-        let mut rows: Vec<i32> = get_in_the_end(&mut client, "SELECT k FROM d.t")
-            .iter()
-            .map(|row| int(row, 0))
-            .collect();
-        rows.sort_unstable();
-        let lost: Vec<&i32> = acknowledged.iter().filter(|k| !rows.contains(k)).collect();
-        assert!(lost.is_empty(), "through node {node}: {lost:?}");
-    }
+    assert_nothing_is_lost(&cluster, &acknowledged);
     assert!(insert(&mut client, ROWS_MAX));
     let again = skip(&[&at, "--keep", "3"]).unwrap_err();
     assert!(again.contains("nothing to skip") || again.contains("goes on by itself"), "{again}");

@@ -14,7 +14,8 @@ use super::keys::{EntryValue, SPACE_ENTRIES, SPACE_STATE};
 use super::shape::IndexShape;
 use crate::error::TreeError;
 use crate::tree::purge::PurgeFactory;
-use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes, is_established};
+use tree::engine::{LATEST, SeqNo, SortedTree, TreeBytes};
+use tree::folder::is_established;
 use tree::{Kept, Sieve, Sieving, TreeHome};
 
 const FOLDER_PREFIX: &str = "index-";

@@ -126,6 +126,7 @@ fn rows_that_the_log_counts_on_stay_though_their_member_is_frozen() {
 
 /// The disk may have been full for a moment: what the log counts on stays, and so does what the log says of it, until the next start.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test damages a file, and mends it")]
 fn an_image_that_cannot_be_put_into_the_trees_is_tried_again_at_the_next_start() {
     let (mut fleet, _, late) = far_behind();
     let (key, _) = two_keys();
