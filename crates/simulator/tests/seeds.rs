@@ -40,8 +40,13 @@ const MOMENTARY: [&str; 12] = [
 const RARE: [&str; 4] =
     ["member replaced where it is", "old image refused", "old image of a disk", "all crash"];
 /// Troubles of other seeds than those that have lists, or that need more than those have.
-const OF_OTHERS: [&str; 4] =
-    ["disk lost", "member that differs", "members that go are cut off", "power loss at a split"];
+const OF_OTHERS: [&str; 5] = [
+    "disk lost",
+    "member that differs",
+    "members that go are cut off",
+    "node with a wrong map",
+    "power loss at a split",
+];
 
 /// What CI's seeds need not show: a read under a lease is answered at once, and so meets only what lasts; splits, rows that are handed
 /// over and appends are few, and need not be under way at a moment that comes a few times.

@@ -581,3 +581,30 @@ fn what_a_heartbeat_said_is_committed_is_kept_with_the_next_entries() {
     assert_eq!(kept_commit(append(3, 2)), Some(2));
     assert_eq!(kept_commit(append(4, 2)), None, "nothing is new");
 }
+
+/// Who leads when it is taken away (it was elected while a joint configuration lasted, say) has entries on their way whose
+/// acknowledgements come afterwards. The library would look for what the member has itself.
+#[test]
+fn who_is_taken_away_while_it_leads_leads_no_longer() {
+    use super::changes::{Change, Step};
+    let mut cluster = Cluster::new(4);
+    cluster.tick(13);
+    let leader = cluster.leader().unwrap();
+    let away = Change { is_joint: false, steps: vec![Step::Remove(ReplicaId(leader.0 * 10))] };
+    cluster.core(leader).tell(SET, |member| member.propose_change(&away, 100));
+    cluster.input(leader, Input::Tick);
+    let (kind, now_s, body, before) = (1, 100, Bytes::from_static(b"behind"), Vec::new());
+    let ticket = Some(Ticket(1));
+    cluster.input(leader, Input::Propose { set: SET, ticket, kind, now_s, body, before });
+    cluster.deliver_all();
+    let status = cluster.core(leader).status_of(SET).unwrap();
+    assert_eq!(status.frozen, None);
+    assert_ne!(status.role, Role::Leader);
+    cluster.tick(40);
+    let next = cluster.leader().expect("another one leads");
+    assert_ne!(next, leader);
+    for node in (1..=4).map(NodeId).filter(|node| *node != leader) {
+        let applied = &cluster.applied[node.0 as usize - 1];
+        assert!(applied.iter().any(|it| it.1 == b"behind".as_slice()), "what others have goes on");
+    }
+}

@@ -146,8 +146,18 @@ impl Member {
         wishes.removed.extend(before.nodes.iter().filter(|it| after.node_of(it.0).is_none()));
         self.raw.mut_store().state.configuration = after;
         wishes.append_state(self.state().clone());
+        self.lead_no_longer_when_gone();
         self.reconfigure(wishes);
         self.set_timeout(false);
+    }
+
+    /// Whoever leads hands over before it goes, but one that was elected while a joint configuration lasted may lead when that is left. The
+    /// library would lead on, and panic at the next entry that is committed: it looks for what it knows of itself.
+    fn lead_no_longer_when_gone(&mut self) {
+        let raft = &mut self.raw.raft;
+        if raft.state == StateRole::Leader && raft.prs().get(self.replica.0).is_none() {
+            raft.become_follower(raft.term, raft::INVALID_ID);
+        }
     }
 
     /// Proposes a change of members, unless one is under way.
