@@ -284,6 +284,13 @@ impl Core {
         self.members.get(&set).is_some_and(|it| it.frozen.is_some() && it.installing().is_some())
     }
 
+    /// The image of a member that is frozen is in the trees.
+    pub(crate) fn forget_installing(&mut self, set: SetId) {
+        if let Some(member) = self.members.get_mut(&set) {
+            member.forget_installing();
+        }
+    }
+
     /// Whether this node's member leads its set, and is ready to propose.
     pub fn leads(&self, set: SetId) -> bool {
         self.members.get(&set).is_some_and(Member::is_ready_to_lead)

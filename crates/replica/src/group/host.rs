@@ -572,9 +572,10 @@ impl Host {
                 self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
             }
             self.propose_comparison(set, now_s);
-            let last_s = self.last_proposed_s.entry(set).or_insert(now_s);
-            if now_s.saturating_sub(*last_s) >= self.options.silent_s {
-                *last_s = now_s;
+            let last_s = *self.last_proposed_s.entry(set).or_insert(now_s);
+            let is_silent = now_s.saturating_sub(last_s) >= self.options.silent_s;
+            if self.is_comparison_due(set, now_s) || is_silent {
+                self.last_proposed_s.insert(set, now_s);
                 let (ticket, kind, body, before) = (None, KIND_COMPARE, Bytes::new(), Vec::new());
                 self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });
             }

@@ -443,12 +443,6 @@ impl Member {
 
     pub(crate) fn tick(&mut self) {
         self.ticks += 1;
-        // A lone voter would elect itself before its vote is on disk.
-        let configuration = &self.state().configuration;
-        let is_lone = configuration.voters.len() == 1 && !configuration.is_joint();
-        if is_lone && !self.unpersisted.is_empty() {
-            return;
-        }
         if !self.may_ask_for_votes() {
             // Its time to do so does not come before it can.
             let elapsed = self.raw.raft.election_elapsed;

@@ -144,10 +144,18 @@ fn check_frozen(
     let Some(own) = members.get(&kept) else { return Ok(()) };
     let (node, number) = (kept.0, set.0);
     let newest = members.values().max_by_key(|it| it.state.configuration.index);
-    // Whom it was said of may be lost for good, and with it all rows that counted.
+    // Whom it was said of may be lost for good, and with it all rows that counted. Not where somebody does not answer that decides: it may
+    // have them.
+    let are_all_here = newest.is_some_and(|it| {
+        let configuration = &it.state.configuration;
+        let is_here = |voter: &ReplicaId| {
+            configuration.node_of(*voter).is_some_and(|node| members.contains_key(&node))
+        };
+        configuration.voters.iter().all(is_here)
+    });
     let is_lost = |kept: ReplicaId| {
         let is_member = newest.is_some_and(|it| it.state.configuration.node_of(kept).is_some());
-        !is_member && !members.values().any(|it| it.is_whole)
+        !is_member && are_all_here && !members.values().any(|it| it.is_whole)
     };
     let said = members.values().filter_map(|it| it.state.doubt);
     let mut said = said.filter(|doubt| doubt.kept.is_some_and(|kept| !is_lost(kept)));
@@ -325,6 +333,15 @@ mod tests {
         }
         let plan = plan_skip(&told, (SET, 1024), NodeId(2)).unwrap();
         assert_eq!(plan.skip.others, [ReplicaId(10), ReplicaId(40)]);
+        // Another one that decides is down, and may have the rows that count.
+        let mut with_another = told.clone();
+        for members in with_another.values_mut() {
+            let all = [1, 2, 4, 5].map(|it| (ReplicaId(it * 10), NodeId(it)));
+            members[0].state.configuration =
+                Configuration { index: 1050, ..Configuration::of_voters(all) };
+        }
+        let why = plan_skip(&with_another, (SET, 1024), NodeId(2)).unwrap_err();
+        assert!(why.contains("the rows of another node count"), "{why}");
         // One that got its rows is there.
         told.get_mut(&NodeId(4)).unwrap()[0].is_whole = true;
         assert!(plan_skip(&told, (SET, 1024), NodeId(2)).is_err());

@@ -608,3 +608,57 @@ fn who_is_taken_away_while_it_leads_leads_no_longer() {
         assert!(applied.iter().any(|it| it.1 == b"behind".as_slice()), "what others have goes on");
     }
 }
+
+/// Beside a single voter: the library takes whoever leads for it, and lets it answer alone.
+#[test]
+fn a_leader_that_only_follows_from_now_on_answers_no_strong_read() {
+    use super::changes::{Change, Step};
+    let mut cluster = Cluster::new(2);
+    cluster.tick(13);
+    let leader = cluster.leader().unwrap();
+    let steps = vec![Step::Learner(ReplicaId(leader.0 * 10), leader)];
+    let change = Change { is_joint: false, steps };
+    cluster.core(leader).tell(SET, |member| member.propose_change(&change, 100));
+    cluster.input(leader, Input::Tick);
+    cluster.deliver_all();
+    cluster.cut_off = vec![leader];
+    cluster.input(leader, Input::Read { set: SET, ticket: Ticket(1) });
+    cluster.tick(40);
+    assert!(!cluster.answers.contains(&(Ticket(1), Answer::MayRead)), "{:?}", cluster.answers);
+    assert!(cluster.leader().is_some_and(|it| it != leader));
+}
+
+/// If the others lost this node too, they would ask those who were taken away for their votes, which may be gone.
+#[test]
+fn members_are_others_when_most_of_them_know_it() {
+    use super::changes::{Goal, Next};
+    let mut cluster = Cluster::new(3);
+    cluster.tick(13);
+    let leader = cluster.leader().unwrap();
+    let gone = NodeId(if leader == NodeId(1) { 2 } else { 1 });
+    let left: Vec<NodeId> = (1..=3).map(NodeId).filter(|it| *it != gone).collect();
+    let voters = left.iter().map(|node| (ReplicaId(node.0 * 10), *node)).collect();
+    let goal = Goal { voters, learners: Vec::new() };
+    let is_settled = |cluster: &mut Cluster| {
+        let status = cluster.core(leader).status_of(SET).unwrap();
+        status.voters == left && !status.is_joint
+    };
+    let next = |cluster: &mut Cluster| {
+        cluster.core(leader).ask(SET, |member| Some(member.next_change(Some(&goal)))).unwrap()
+    };
+    for _ in 0..2 {
+        let Next::Propose(change) = next(&mut cluster) else { panic!("a step") };
+        cluster.core(leader).tell(SET, |member| member.propose_change(&change, 100));
+        cluster.input(leader, Input::Tick);
+        // Until the leader knows that it is over, and not further: nobody was told so yet.
+        while !is_settled(&mut cluster) {
+            let Some((to, input)) = cluster.on_their_way.pop_front() else { break };
+            cluster.input(to, input);
+        }
+    }
+    assert!(is_settled(&mut cluster));
+    assert_eq!(next(&mut cluster), Next::Wait, "the leader alone knows it");
+    cluster.deliver_all();
+    cluster.tick(3);
+    assert_eq!(next(&mut cluster), Next::Done);
+}

@@ -339,7 +339,8 @@ impl Host {
 
     /// Weak reads go on of sets in which this node's member applied what they wait for. While the log takes nothing nobody waits.
     pub(super) fn settle_behind(&mut self) {
-        let is_stalled = self.is_stalled();
+        // Whoever does not wait for room in the log does not know whether it stalls: the members' own thread looks next.
+        let is_stalled = self.waits_for_log && self.is_stalled();
         let known = |set| match is_stalled {
             true => None,
             // One that is frozen applies nothing more: nobody waits for it.

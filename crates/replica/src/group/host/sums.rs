@@ -37,6 +37,8 @@ struct Sums {
     told: BTreeMap<u64, BTreeMap<ReplicaId, u64>>,
     /// The last entry whose sums were asked for.
     asked: u64,
+    /// When this node, leading, last had some compared, or began to.
+    compared_s: Option<u32>,
 }
 
 /// The sums of all sets, and which members are not trusted.
@@ -131,6 +133,18 @@ impl Host {
         comparison.dropped_ms.is_some_and(|at_ms| self.now.ms < at_ms + DROPPED_MS)
     }
 
+    /// Whether a leader had nothing compared for so long: a set that is seldom written to would take days to come to the next entry
+    /// at which sums are noted.
+    pub(super) fn is_comparison_due(&mut self, set: SetId, now_s: u32) -> bool {
+        let sums = self.comparison.sets.entry(set).or_default();
+        let compared_s = *sums.compared_s.get_or_insert(now_s);
+        let is_due = now_s.saturating_sub(compared_s) >= self.options.silent_s;
+        if is_due {
+            sums.compared_s = Some(now_s);
+        }
+        is_due
+    }
+
     /// A leader has the newest sum compared that it noted.
     pub(super) fn propose_comparison(&mut self, set: SetId, now_s: u32) {
         if self.compares_nothing() {
@@ -139,7 +153,7 @@ impl Host {
         let Some(sums) = self.comparison.sets.get_mut(&set) else { return };
         let Some(index) = sums.own.keys().next_back().copied() else { return };
         if index > sums.asked {
-            sums.asked = index;
+            (sums.asked, sums.compared_s) = (index, Some(now_s));
             let body = Bytes::copy_from_slice(&index.to_be_bytes());
             let (ticket, kind, before) = (None, KIND_COMPARE, Vec::new());
             self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });

@@ -466,6 +466,10 @@ impl Host {
                     self.transfers.installed += 1;
                     self.comparison.forget(set);
                     self.inbox.push_back(Input::Installed { set, index });
+                    if !self.core.takes_part(set) {
+                        // One that is frozen does not hear it, and the next start has nothing left to do.
+                        self.core.forget_installing(set);
+                    }
                     self.transfers.catching_up.insert(set);
                     if !self.transfers.held.contains_key(&set) {
                         self.end_catching_up(set);

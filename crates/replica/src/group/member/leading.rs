@@ -11,7 +11,9 @@ impl Member {
     }
 
     pub(crate) fn hand_leadership_to_member(&mut self, replica: ReplicaId) {
-        if self.is_leader() && self.raw.raft.lead_transferee.is_none() {
+        // The library would take one that decides no more when the joint configuration is left.
+        let decides = self.state().configuration.voters.contains(&replica);
+        if self.is_leader() && decides && self.raw.raft.lead_transferee.is_none() {
             self.raw.transfer_leader(replica.0);
             self.set_timeout(false);
         }
@@ -47,8 +49,14 @@ impl Member {
     }
 
     /// Whether the library may ask for votes: before it does it looks at what is committed and not applied, and panics where that is not in
-    /// memory. It went behind an image that the log does not say for sure yet, or waits in the log for one to be in the trees.
+    /// memory. It went behind an image that the log does not say for sure yet, or waits in the log for one to be in the trees. A lone voter
+    /// would be elected at once, before its vote is on disk, and the library panics where the end of its log is not.
     pub(super) fn may_ask_for_votes(&self) -> bool {
+        let configuration = &self.state().configuration;
+        let is_lone = configuration.voters.len() == 1 && !configuration.is_joint();
+        if is_lone && !self.unpersisted.is_empty() {
+            return false;
+        }
         let log = &self.raw.raft.raft_log;
         let first = log.applied + 1;
         first > log.committed || self.log().has_bodies_from(first)

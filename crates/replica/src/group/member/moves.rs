@@ -146,16 +146,17 @@ impl Member {
         wishes.removed.extend(before.nodes.iter().filter(|it| after.node_of(it.0).is_none()));
         self.raw.mut_store().state.configuration = after;
         wishes.append_state(self.state().clone());
-        self.lead_no_longer_when_gone();
+        self.lead_no_longer_unless_voter();
         self.reconfigure(wishes);
         self.set_timeout(false);
     }
 
     /// Whoever leads hands over before it goes, but one that was elected while a joint configuration lasted may lead when that is left. The
-    /// library would lead on, and panic at the next entry that is committed: it looks for what it knows of itself.
-    fn lead_no_longer_when_gone(&mut self) {
+    /// library would lead on: one that is gone panics at the next entry that is committed, for want of what it knows of itself, and one that
+    /// only follows, beside a single voter, answers strong reads alone as if it were that one.
+    fn lead_no_longer_unless_voter(&mut self) {
         let raft = &mut self.raw.raft;
-        if raft.state == StateRole::Leader && raft.prs().get(self.replica.0).is_none() {
+        if raft.state == StateRole::Leader && !raft.promotable() {
             raft.become_follower(raft.term, raft::INVALID_ID);
         }
     }
@@ -196,11 +197,23 @@ impl Member {
                     && progress.matched + CAUGHT_UP_ENTRIES >= committed
             })
         };
-        match goal {
-            Some(goal) => goal.next(configuration, self.replica, caught_up),
+        match goal.map(|goal| goal.next(configuration, self.replica, caught_up)) {
+            Some(Next::Done) if !self.is_known_to_most(configuration) => Next::Wait,
+            Some(next) => next,
             None if configuration.is_joint() => Next::Propose(Change::leave()),
             None => Next::Done,
         }
+    }
+
+    /// Of a leader: whether most of those who decide know that they do. Before that those who were taken away may still be needed: if this
+    /// node is lost, too, nobody knows that they are not, and the others would ask them for their votes (seed 92,008,220).
+    fn is_known_to_most(&self, configuration: &Configuration) -> bool {
+        let knows = |voter: &&ReplicaId| {
+            let progress = self.raw.raft.prs().get(voter.0);
+            progress.is_some_and(|it| it.committed_index >= configuration.index)
+        };
+        let voters = &configuration.voters;
+        voters.iter().filter(knows).count() > voters.len() / 2
     }
 
     /// Whether a message that says to go on behind an image may be heard: it is about the image that this node holds, or about one that
@@ -280,6 +293,11 @@ impl Member {
         self.applied = index;
         self.raw.advance_apply_to(index);
         self.answer_reads(wishes);
+    }
+
+    /// As [`Member::installed`], of one that is frozen.
+    pub(crate) fn forget_installing(&mut self) {
+        (self.installing, self.staged) = (None, None);
     }
 
     /// Bodies of entries up to one are read from the log when they are wanted again.

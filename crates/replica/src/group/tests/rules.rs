@@ -226,6 +226,53 @@ fn a_lone_voter_does_not_elect_itself_before_all_of_its_log_is_on_disk() {
     assert_eq!(core.status_of(SET).unwrap().role, Role::Leader);
 }
 
+/// What is asked of it by others does not elect it earlier, either.
+#[test]
+fn a_lone_voter_that_is_told_to_lead_waits_for_its_log() {
+    let mut core = begun_with(GroupState::born(SET, ReplicaId(10), configuration(2)));
+    let mut leave = entry(2, 2);
+    leave.set_entry_type(raft::eraftpb::EntryType::EntryConfChangeV2);
+    let steps = vec![Step::Learner(ReplicaId(20), NodeId(2))];
+    leave.context = change_context(100, &Change { is_joint: false, steps }.encode());
+    let append = |index: u64, entry: Entry, commit: u64| {
+        message(MessageType::MsgAppend, 2, |it| {
+            (it.index, it.log_term, it.commit) = (index, index.min(2), commit);
+            it.set_entries(vec![entry].into());
+        })
+    };
+    let mut hear = |message: PeerMessage| core.turn([Input::Message { from: NodeId(2), message }]);
+    let first = hear(append(1, leave, 1));
+    hear(append(2, entry(3, 2), 2));
+    core.turn([Input::Persisted(first.turn)]);
+    core.turn([Input::Applied { set: SET, index: 2 }]);
+    assert_eq!(core.status_of(SET).unwrap().voters, [NodeId(1)], "it is alone");
+    let message = message(MessageType::MsgTimeoutNow, 2, |_| ());
+    let outputs = core.turn([Input::Message { from: NodeId(2), message }]);
+    assert!(outputs.frozen.is_empty(), "{:?}", outputs.frozen);
+}
+
+/// Under load something of it is on its way to the disk at every tick.
+#[test]
+fn a_lone_voter_that_leads_is_ticked_while_its_log_is_written() {
+    let members = [(ReplicaId(10), NodeId(1)), (ReplicaId(20), NodeId(2))];
+    let configuration = Configuration::of_members(members, 1);
+    let mut core = begun_with(GroupState::born(SET, ReplicaId(10), configuration));
+    for _ in 0..60 {
+        let outputs = core.turn([Input::Tick]);
+        let applied = outputs.committed.iter().filter_map(|(_, it)| it.entries.last());
+        let applied: Vec<Input> =
+            applied.map(|it| Input::Applied { set: SET, index: it.0.index }).collect();
+        core.turn(applied.into_iter().chain([Input::Persisted(outputs.turn)]));
+    }
+    assert_eq!(core.status_of(SET).unwrap().role, Role::Leader);
+    let (ticket, kind, now_s, body, before) = (None, 1, 100, Bytes::from_static(b"a"), Vec::new());
+    core.turn([Input::Propose { set: SET, ticket, kind, now_s, body, before }]);
+    let ticks = (0..10).map(|_| core.turn([Input::Tick]));
+    let said = ticks.flat_map(|outputs| outputs.messages).count();
+    assert!(said > 0, "others hear of it");
+    assert!(core.silent_ticks(SET).unwrap() <= 2);
+}
+
 /// Entries that left memory are asked for, and what they are needed for goes on when they come: no turn reads a disk.
 #[test]
 fn old_entries_are_asked_for_and_not_read_in_the_turn() {

@@ -118,6 +118,7 @@ fn rows_that_the_log_counts_on_stay_though_their_member_is_frozen() {
     fleet.tick(1);
     fleet.slow_disks.clear();
     fleet.tick(4);
+    assert!(!fleet.host(late).core.could_not_install(SET), "they are in their files");
     fleet.restart(late);
     fleet.tick(60);
     assert_eq!(fleet.status(late, SET).frozen, None);
