@@ -133,7 +133,7 @@ pub struct HostOptions {
     /// Members compare what they applied every so many entries.
     pub compare_step: u64,
     /// A leader that proposed nothing for so many seconds says what time it is: what is dead can be cleared then. What members
-    /// applied is compared there, too: nobody else would have it compared in a set that is not written to.
+    /// applied is compared there, too, and at least so often where anything is written.
     pub silent_s: u32,
 }
 
@@ -574,7 +574,7 @@ impl Host {
             self.propose_comparison(set, now_s);
             let last_s = *self.last_proposed_s.entry(set).or_insert(now_s);
             let is_silent = now_s.saturating_sub(last_s) >= self.options.silent_s;
-            if self.is_comparison_due(set, now_s) || is_silent {
+            if self.is_comparison_due(set) || is_silent {
                 self.last_proposed_s.insert(set, now_s);
                 let (ticket, kind, body, before) = (None, KIND_COMPARE, Bytes::new(), Vec::new());
                 self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });

@@ -38,7 +38,7 @@ struct Sums {
     /// The last entry whose sums were asked for.
     asked: u64,
     /// When this node, leading, last had some compared, or began to.
-    compared_s: Option<u32>,
+    compared_ms: Option<u64>,
 }
 
 /// The sums of all sets, and which members are not trusted.
@@ -134,13 +134,14 @@ impl Host {
     }
 
     /// Whether a leader had nothing compared for so long: a set that is seldom written to would take days to come to the next entry
-    /// at which sums are noted.
-    pub(super) fn is_comparison_due(&mut self, set: SetId, now_s: u32) -> bool {
+    /// at which sums are noted. By the steady time: a clock that was put back would keep it from being due.
+    pub(super) fn is_comparison_due(&mut self, set: SetId) -> bool {
         let sums = self.comparison.sets.entry(set).or_default();
-        let compared_s = *sums.compared_s.get_or_insert(now_s);
-        let is_due = now_s.saturating_sub(compared_s) >= self.options.silent_s;
+        let compared_ms = *sums.compared_ms.get_or_insert(self.now.ms);
+        let is_due =
+            self.now.ms.saturating_sub(compared_ms) >= u64::from(self.options.silent_s) * 1_000;
         if is_due {
-            sums.compared_s = Some(now_s);
+            sums.compared_ms = Some(self.now.ms);
         }
         is_due
     }
@@ -153,7 +154,7 @@ impl Host {
         let Some(sums) = self.comparison.sets.get_mut(&set) else { return };
         let Some(index) = sums.own.keys().next_back().copied() else { return };
         if index > sums.asked {
-            (sums.asked, sums.compared_s) = (index, Some(now_s));
+            (sums.asked, sums.compared_ms) = (index, Some(self.now.ms));
             let body = Bytes::copy_from_slice(&index.to_be_bytes());
             let (ticket, kind, before) = (None, KIND_COMPARE, Vec::new());
             self.inbox.push_back(Input::Propose { set, ticket, kind, now_s, body, before });

@@ -258,13 +258,16 @@ fn a_lone_voter_that_leads_is_ticked_while_its_log_is_written() {
     let configuration = Configuration::of_members(members, 1);
     let mut core = begun_with(GroupState::born(SET, ReplicaId(10), configuration));
     for _ in 0..60 {
-        let outputs = core.turn([Input::Tick]);
-        let applied = outputs.committed.iter().filter_map(|(_, it)| it.entries.last());
-        let applied: Vec<Input> =
-            applied.map(|it| Input::Applied { set: SET, index: it.0.index }).collect();
-        core.turn(applied.into_iter().chain([Input::Persisted(outputs.turn)]));
+        let ticked = core.turn([Input::Tick]);
+        let written = core.turn([Input::Persisted(ticked.turn)]);
+        let committed = ticked.committed.iter().chain(&written.committed);
+        let applied: Vec<Input> = committed
+            .filter_map(|(_, it)| it.entries.last())
+            .map(|it| Input::Applied { set: SET, index: it.0.index })
+            .collect();
+        core.turn(applied.into_iter().chain([Input::Persisted(written.turn)]));
     }
-    assert_eq!(core.status_of(SET).unwrap().role, Role::Leader);
+    assert!(core.leads(SET));
     let (ticket, kind, now_s, body, before) = (None, 1, 100, Bytes::from_static(b"a"), Vec::new());
     core.turn([Input::Propose { set: SET, ticket, kind, now_s, body, before }]);
     let ticks = (0..10).map(|_| core.turn([Input::Tick]));

@@ -219,3 +219,26 @@ fn sums_are_not_compared_while_a_table_is_dropped() {
     let leader = fleet.leader(SET).unwrap();
     assert_eq!(wrong_after(&mut fleet, leader, 1, 32), 1, "all have done it by now");
 }
+
+/// Nobody is silent, and the next entry at which sums are noted is days away.
+#[test]
+fn a_set_that_is_seldom_written_to_is_compared_all_the_same() {
+    let (mut fleet, leader) = Fleet::led(3);
+    let (key, _) = two_keys();
+    fleet.add(leader, SET, key, 1);
+    let wrong = fleet.nodes().into_iter().find(|node| *node != leader).unwrap();
+    fleet.storage(wrong).spoil_checksum(SET, COUNTERS);
+    let (silent_s, apart_s) = (fleet.options.silent_s, 100);
+    for _ in 0..=silent_s / apart_s {
+        fleet.pass(apart_s);
+        fleet.tick(20);
+        let leader = fleet.leader(SET).unwrap();
+        assert_ne!(leader, wrong);
+        fleet.add(leader, SET, key, 1);
+    }
+    fleet.tick(20);
+    let leader = fleet.leader(SET).unwrap();
+    let found = fleet.host(leader).wrong_members();
+    assert_eq!(found.len(), 1);
+    assert!(fleet.status(wrong, SET).frozen.is_some());
+}
