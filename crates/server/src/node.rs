@@ -55,6 +55,7 @@ const ROW_CACHE_SHARE_MAX: u64 = 4;
 const BLOCK_CACHE_SHARE: u64 = 384;
 const HEAD_CACHE_SHARE: u64 = 512;
 const MEMTABLE_SHARE: u64 = 128;
+const MEMTABLE_SHARE_GROWN: u64 = 32;
 /// Writes kept in memory are never sized above this by themselves: more only delays the work, and a
 /// node that is written to for a while always has about half of it in use.
 const MEMTABLE_BYTES_MAX: u64 = 1 << 30;
@@ -692,8 +693,9 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
     let defaults = storage::Options::default();
     let memory_bytes = world::memory_bytes();
     let share = |part: u64| (memory_bytes / part).max(MEMORY_SHARE_BYTES_MIN);
-    let memtables = || share(MEMTABLE_SHARE).min(MEMTABLE_BYTES_MAX);
-    let memtable_bytes_max = config.memory.memtables.unwrap_or_else(memtables);
+    let memtables = |part| share(part).min(MEMTABLE_BYTES_MAX);
+    let of_memtables = |part| config.memory.memtables.unwrap_or_else(|| memtables(part));
+    let memtable_bytes_max = of_memtables(MEMTABLE_SHARE);
     let cores = world::core_count();
     storage::Options {
         commit: match config.storage.commit {
@@ -707,6 +709,7 @@ pub(crate) fn storage_options(config: &Config, descriptor_limit: u64) -> storage
         head_cache_bytes: config.memory.head_cache.unwrap_or_else(|| share(HEAD_CACHE_SHARE)),
         block_cache_bytes: config.memory.block_cache.unwrap_or_else(|| share(BLOCK_CACHE_SHARE)),
         memtable_bytes_max,
+        memtable_bytes_grown: of_memtables(MEMTABLE_SHARE_GROWN),
         // What waits for the disk becomes memtables next: no more of it than of them.
         log_buffer_bytes_max: usize::try_from(memtable_bytes_max)
             .unwrap_or(usize::MAX)

@@ -175,7 +175,7 @@ impl Core {
         let core = Core {
             cache: RowCache::new(options.row_cache_bytes, options.row_cache_bytes_max),
             heads: Heads::new(options.head_cache_bytes),
-            pressure: Pressure::new(options.memtable_bytes_max),
+            pressure: Pressure::new(options.memtable_bytes_max, options.memtable_bytes_grown),
             damage: Damage::default(),
             poison: Poison::default(),
             done: ChoresDone::default(),

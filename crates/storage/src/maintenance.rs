@@ -297,6 +297,8 @@ impl Shared {
             }
             return false;
         }
+        let (is_for_memory, done) = (self.core.pressure.wants_flush(), &self.core.done);
+        let flushed_before = done.flushed_bytes.load(Ordering::Relaxed);
         let mut is_well = true;
         for store in stores {
             if self.is_stopping() || !is_well || !self.wants_flush() {
@@ -317,6 +319,10 @@ impl Shared {
                     is_well = false;
                 }
             }
+        }
+        if is_for_memory {
+            let flushed = done.flushed_bytes.load(Ordering::Relaxed) - flushed_before;
+            self.core.pressure.note_flushed(flushed, self.core.clock.elapsed());
         }
         self.release_log();
         is_well
@@ -374,6 +380,7 @@ impl Shared {
             }
         }
         self.core.pressure.unsorted_runs.store(runs, Ordering::Relaxed);
+        self.core.pressure.give_back(self.core.clock.elapsed());
     }
 
     fn is_log_too_long(&self) -> bool {

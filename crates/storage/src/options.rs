@@ -30,8 +30,10 @@ pub struct Options {
     pub head_cache_bytes: u64,
     /// Memory for blocks of sorted files.
     pub block_cache_bytes: u64,
-    /// Memory for what is not yet in sorted files, over all tables.
+    /// Memory for what is not yet in sorted files, over all tables, at first.
     pub memtable_bytes_max: u64,
+    /// The same once so much is written that it would be full within a minute; as much as that if it is less.
+    pub memtable_bytes_grown: u64,
     /// Rows of one kind that are handed to this node go into sorted files of their own if they are so many bytes; fewer go into memory
     /// first.
     pub ingest_bytes_min: u64,
@@ -70,6 +72,7 @@ impl Default for Options {
             head_cache_bytes: 32 * MIB,
             block_cache_bytes: 128 * MIB,
             memtable_bytes_max: 128 * MIB,
+            memtable_bytes_grown: 0,
             ingest_bytes_min: MIB,
             open_files_max: 512,
             weigh: None,

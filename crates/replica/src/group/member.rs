@@ -455,6 +455,8 @@ impl Member {
         // What never had a leader promised nobody anything.
         let is_unled =
             self.raw.raft.leader_id == 0 && (is_new || self.is_eager && !self.is_promised());
+        // The library asks for votes also where nobody would elect it.
+        let is_unled = is_unled && self.raw.raft.promotable();
         if is_unled && self.ticks.is_multiple_of(FIRST_CAMPAIGN_TICKS) && self.may_ask_for_votes() {
             let _ = self.raw.campaign();
         }

@@ -220,7 +220,7 @@ static OF_NODE: &[Setting] = &[
         "memory.memtables",
         Form::Bytes,
         "auto",
-        "Writes kept in memory before they are sorted into files; half of it starts that. auto: 1/128 of\nthe memory, at least 16MiB and at most 1GiB.",
+        "Writes kept in memory before they are sorted into files; half of it starts that. auto: 1/128 of\nthe memory, up to 1/32 while that would be full within a minute; at least 16MiB and at most 1GiB.",
         memory.memtables = form::bytes_or_auto
     ),
     setting!(
