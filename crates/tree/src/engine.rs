@@ -284,6 +284,10 @@ const FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// half as many, what is written comes to the disk half as often again.
 const UNSORTED_FILES_MAX: u8 = 8;
 
+/// What comes past memory may be gigabytes of groups: so many marks wait at most until they are among the traces, which may be
+/// there before the files are shown, and after none came.
+const MARKS_PER_CHANGE: usize = 64 * 1024;
+
 /// Of a tree with larger files it is not learned what they hold.
 const LEARNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
@@ -659,6 +663,10 @@ impl SortedTree for LsmTree {
             match pair {
                 Ok((key, value)) => {
                     note_mark(&key, &mut marks);
+                    if marks.len() >= MARKS_PER_CHANGE {
+                        let some = std::mem::take(&mut marks);
+                        self.change_traces(|traces| traces.with(some));
+                    }
                     Ok(InternalValue::from_components(key, value, seqno, ValueType::Value))
                 }
                 Err(error) => {

@@ -318,3 +318,28 @@ fn more_files_than_a_manifest_can_name_are_refused() {
     tree.seal();
     tree.flush(tree.next_seqno()).unwrap();
 }
+
+/// What memory holds of the groups of an image does not grow with it: their traces are told as it comes.
+#[test]
+fn traces_of_what_comes_past_memory_are_told_as_it_comes() {
+    let folder = TestFolder::new("traces");
+    let shared = TreeShared::new(1 << 20, 64);
+    let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
+    let start = |number: u64| {
+        let low = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        [&[EVEN_SPACE], number.to_be_bytes().as_slice(), &low].concat()
+    };
+    const LAST: u64 = 199_999;
+    let mut was_known = false;
+    let mut pairs = (0..=LAST).map(|number| {
+        if number == LAST {
+            was_known = tree.may_hold(&start(0));
+        }
+        Ok((TreeBytes::from(start(number)), TreeBytes::from([1])))
+    });
+    tree.ingest(&mut pairs, tree.next_seqno()).unwrap();
+    assert!(was_known);
+    assert!((0..=LAST).all(|number| tree.may_hold(&start(number))));
+    let strangers = (LAST + 1..LAST + 1_001).filter(|number| tree.may_hold(&start(*number)));
+    assert!(strangers.count() < 30);
+}
