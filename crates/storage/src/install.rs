@@ -69,6 +69,8 @@ struct Aid<'a> {
     relieve: &'a dyn Fn() -> Result<(), TreeError>,
     /// Writes what is in memory of a table into sorted files.
     flush: &'a dyn Fn(&Arc<TableStore>) -> Result<(), TreeError>,
+    /// Sees to what follows from a failed write of sorted files.
+    judged: &'a dyn Fn(TreeError) -> TreeError,
 }
 
 /// Puts keys of one set into one tree, or takes them away, and what is kept of them elsewhere.
@@ -135,7 +137,7 @@ impl Ingest<'_> {
         };
         let (mut some, bytes) = gather(&mut next, bytes_min)?;
         if bytes >= bytes_min && self.may_bring(bounds.get(kind.space), aid) {
-            match self.bring(some, &mut next) {
+            match self.bring(some, &mut next, aid) {
                 // It is nobody's any more.
                 Err(_) if self.store.is_dropped() => while next()?.is_some() {},
                 brought => brought?,
@@ -170,16 +172,23 @@ impl Ingest<'_> {
         &self,
         some: Vec<TreePair>,
         next: &mut dyn FnMut() -> Result<Option<TreePair>, TreeError>,
+        aid: &Aid<'_>,
     ) -> Result<(), TreeError> {
         let _dart = PoisonDart(&self.core.poison);
         let rest = std::iter::from_fn(|| next().transpose());
-        let look = |pair: &Result<TreePair, TreeError>| {
-            if let Ok((key, _)) = pair {
-                self.note_deletion(key);
-            }
+        let mut is_read = true;
+        let look = |pair: &Result<TreePair, TreeError>| match pair {
+            Ok((key, _)) => self.note_deletion(key),
+            Err(_) => is_read = false,
         };
         let mut pairs = some.into_iter().map(Ok).chain(rest).inspect(look);
-        self.opened.tree.ingest(&mut pairs, self.opened.watermark())
+        let written = self.opened.tree.ingest(&mut pairs, self.opened.watermark());
+        drop(pairs);
+        // What cannot be read again is no failed write.
+        written.map_err(|error| match is_read && !self.store.is_dropped() {
+            true => (aid.judged)(error),
+            false => error,
+        })
     }
 
     /// Of deletions it is known before they are there, so that no reader overlooks them.
@@ -437,7 +446,8 @@ pub(crate) fn redo(
             maintenance::flush_store_while_recovering(core, store)
                 .map_err(|error| TreeError::Corrupt(error.to_string().into()))
         };
-        let aid = Aid { relieve: &relieve, flush: &flush };
+        // A start that fails tells of it, and nothing was acknowledged yet.
+        let aid = Aid { relieve: &relieve, flush: &flush, judged: &|error| error };
         ingest(core, *position, staged, &aid).map_err(|_| damaged())?;
         unsettled.push(Unsettled { name, tables });
     }
@@ -514,7 +524,8 @@ impl Storage {
             false => Ok(()),
         };
         let flush = |store: &Arc<TableStore>| self.flush(Some(store.id));
-        let aid = Aid { relieve: &relieve, flush: &flush };
+        let judged = |error| self.maintenance.judged(error);
+        let aid = Aid { relieve: &relieve, flush: &flush, judged: &judged };
         let head = ingest(&self.core, position, staged, &aid)?;
         self.core.groups.installed(set, index, head.now_s, head.last_us);
         let tables = head.tables().collect();

@@ -205,6 +205,11 @@ impl Maintenance {
         self.shared.flush(store)
     }
 
+    /// What whoever else writes sorted files does with an error.
+    pub(crate) fn judged(&self, error: TreeError) -> TreeError {
+        self.shared.judged(error)
+    }
+
     /// Merges all files of a store, without what has been dead for long enough.
     pub(crate) fn purge(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
         self.shared.purge(store)

@@ -64,7 +64,7 @@ pub struct Storage {
     through: Arc<AppliedThrough>,
     set_locks: Arc<SetLocks>,
     pub(crate) committer: Arc<Committer>,
-    maintenance: Maintenance,
+    pub(crate) maintenance: Maintenance,
     /// Until somebody asks for them.
     pub(crate) recovered_groups: Mutex<Vec<RecoveredGroup>>,
     /// Members that were taken away, as recovery found them.
