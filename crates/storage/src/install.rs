@@ -519,7 +519,8 @@ impl Storage {
         let staged = Staged::open(self.log.disk(), &name).map_err(of_io)?.ok_or_else(unreadable)?;
         let relieve = || match self.core.pressure.wants_flush() {
             true => {
-                self.core.largest_in_memory().map_or(Ok(()), |store| self.flush(Some(store.id)))
+                let largest = self.core.largest_in_memory();
+                largest.map_or(Ok(()), |store| self.maintenance.flush_at_last(&store))
             }
             false => Ok(()),
         };

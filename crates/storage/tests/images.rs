@@ -271,3 +271,26 @@ fn a_disk_that_breaks_under_an_image_stops_the_node() {
         assert_eq!(to.storage.failure().is_some(), is_broken, "{errno}: {installed:?}");
     }
 }
+
+/// Where memory is full of an image and too many sorted files wait to be merged, it goes on when they are: a member that cannot take its rows
+/// is of no use until the next start.
+#[test]
+fn an_image_waits_for_merges() {
+    let mut from = Node::new(1, 1);
+    for number in 0..ROWS {
+        from.write(row(number, Bytes::from(vec![number; 100]), 10));
+    }
+    for driver in [Driver::Steps, Driver::Threads] {
+        let options = small_options(CommitMode::Group);
+        let options = Options { driver, memtable_bytes_max: 16 * 1024, ..options };
+        let (to, orders) = Node::ordered(2, options);
+        let position = from.hand_to(&to);
+        orders.unsorted_runs.store(128, Ordering::Relaxed);
+        let installed = to.storage.install(GROUP, to.replica, from.last, position);
+        assert!(installed.is_ok(), "{driver:?}: {installed:?}");
+        assert!(orders.merges.load(Ordering::Relaxed) > 0);
+        for number in 0..=u8::MAX {
+            assert_eq!(to.read(number), from.read(number), "{driver:?}: {number}");
+        }
+    }
+}
