@@ -41,6 +41,30 @@ pub(crate) struct Unsettled {
     tables: Vec<TableId>,
 }
 
+/// Images of which the log says that they were handed over, while their rows may be nowhere but in their own files.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    /// How many there ever were.
+    count: u64,
+    names: Vec<(SetId, String)>,
+}
+
+impl Begun {
+    fn add(&mut self, set: SetId, name: String) {
+        self.count += 1;
+        self.names.push((set, name));
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.names.retain(|(_, known)| known != name);
+    }
+
+    /// No member of the set is here any more.
+    pub(crate) fn forget_set(&mut self, set: SetId) {
+        self.names.retain(|(known, _)| *known != set);
+    }
+}
+
 fn unreadable() -> TreeError {
     TreeError::Corrupt("an image that was handed over is not readable".into())
 }
@@ -494,7 +518,9 @@ impl Storage {
 
     /// An image that was whole is not needed.
     pub fn unstage(&self, set: SetId, replica: ReplicaId, index: u64) {
-        let _ = self.log.disk().remove(&staged_name(set, replica, index));
+        let name = staged_name(set, replica, index);
+        let _ = self.log.disk().remove(&name);
+        self.installs_begun.lock().forget(&name);
     }
 
     /// A member goes on behind an image, and this is its state. Returns where the log says so; nothing is done
@@ -503,7 +529,14 @@ impl Storage {
         if breaks(Rule::InstallWithoutRecord) {
             return Ok(self.log.end());
         }
-        Ok(self.log.append_install(state)?.position)
+        let name = staged_name(state.set, state.replica, state.cut.index);
+        // Before the log says so: a snapshot that has the record sees this.
+        self.installs_begun.lock().add(state.set, name.clone());
+        let appended = self.log.append_install(state);
+        appended.map(|appended| appended.position).map_err(|error| {
+            self.installs_begun.lock().forget(&name);
+            error.into()
+        })
     }
 
     /// Puts an image into the trees. Where that fails the member must not go on; the next start tries again.
@@ -540,15 +573,31 @@ impl Storage {
         unsettled.retain(|image| {
             let flushed = image.tables.iter().try_for_each(|table| self.flush(Some(*table)));
             match flushed {
-                Ok(()) => self.log.disk().remove(&image.name).is_err_and(|error| {
-                    tracing::warn!(%error, name = %image.name, "an image could not be removed");
-                    error.kind() != io::ErrorKind::NotFound
-                }),
+                Ok(()) => {
+                    let stays = self.log.disk().remove(&image.name).is_err_and(|error| {
+                        tracing::warn!(%error, name = %image.name, "an image could not be removed");
+                        error.kind() != io::ErrorKind::NotFound
+                    });
+                    if !stays {
+                        self.installs_begun.lock().forget(&image.name);
+                    }
+                    stays
+                }
                 Err(error) => {
                     tracing::debug!(%error, "what was handed over is not in sorted files yet");
                     true
                 }
             }
         });
+    }
+
+    /// How many images were ever put into the trees, if all of them are in sorted files.
+    pub(crate) fn installs_settled(&self) -> Option<u64> {
+        self.settle_installs();
+        if !self.unsettled.lock().is_empty() {
+            return None;
+        }
+        let begun = self.installs_begun.lock();
+        begun.names.is_empty().then_some(begun.count)
     }
 }

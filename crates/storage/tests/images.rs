@@ -294,3 +294,31 @@ fn an_image_waits_for_merges() {
         }
     }
 }
+
+/// A snapshot has no files of images: it would say that their rows are there, and lack them.
+#[test]
+fn no_snapshot_lacks_the_rows_of_an_image() {
+    let mut from = Node::new(1, 1);
+    for number in 0..ROWS {
+        from.write(row(number, Bytes::from(vec![number; 100]), 10));
+    }
+    let to = Node::new(2, 1);
+    let position = from.hand_to(&to);
+    let early = to.storage.snapshot("early", "test");
+    assert!(early.is_err(), "{early:?}");
+    to.storage.install(GROUP, to.replica, from.last, position).unwrap();
+    to.storage.snapshot("whole", "test").unwrap();
+    let folder = Folder::new("images");
+    storage::restore(&to.folder.0, "whole", Some(&folder.0)).unwrap();
+    let storage = open_tables(&folder, &to.options);
+    let restored =
+        Node { folder, storage, options: to.options.clone(), replica: to.replica, last: 1 };
+    for number in 0..ROWS {
+        assert_eq!(restored.read(number), from.read(number), "{number}");
+    }
+    // Of a member that was taken away nothing is needed.
+    let gone = Node::new(3, 1);
+    from.hand_to(&gone);
+    gone.storage.end_group(GROUP, gone.replica).unwrap();
+    gone.storage.snapshot("whole", "test").unwrap();
+}
