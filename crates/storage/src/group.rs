@@ -235,6 +235,7 @@ impl Storage {
     /// A member was taken away: nothing of its log is needed any more.
     pub fn end_group(&self, set: SetId, highest: ReplicaId) -> Result<(), CommitError> {
         self.log.append_gone(set, highest)?;
+        self.installs_begun.lock().forget_set(set);
         self.core.groups.0.lock().remove(&set);
         Ok(())
     }

@@ -41,6 +41,30 @@ pub(crate) struct Unsettled {
     tables: Vec<TableId>,
 }
 
+/// Images of which the log says that they were handed over, while their rows may be nowhere but in their own files.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    /// How many there ever were.
+    count: u64,
+    names: Vec<(SetId, String)>,
+}
+
+impl Begun {
+    fn add(&mut self, set: SetId, name: String) {
+        self.count += 1;
+        self.names.push((set, name));
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.names.retain(|(_, known)| known != name);
+    }
+
+    /// No member of the set is here any more.
+    pub(crate) fn forget_set(&mut self, set: SetId) {
+        self.names.retain(|(known, _)| *known != set);
+    }
+}
+
 fn unreadable() -> TreeError {
     TreeError::Corrupt("an image that was handed over is not readable".into())
 }
@@ -69,6 +93,8 @@ struct Aid<'a> {
     relieve: &'a dyn Fn() -> Result<(), TreeError>,
     /// Writes what is in memory of a table into sorted files.
     flush: &'a dyn Fn(&Arc<TableStore>) -> Result<(), TreeError>,
+    /// Sees to what follows from a failed write of sorted files.
+    judged: &'a dyn Fn(TreeError) -> TreeError,
 }
 
 /// Puts keys of one set into one tree, or takes them away, and what is kept of them elsewhere.
@@ -135,7 +161,7 @@ impl Ingest<'_> {
         };
         let (mut some, bytes) = gather(&mut next, bytes_min)?;
         if bytes >= bytes_min && self.may_bring(bounds.get(kind.space), aid) {
-            match self.bring(some, &mut next) {
+            match self.bring(some, &mut next, aid) {
                 // It is nobody's any more.
                 Err(_) if self.store.is_dropped() => while next()?.is_some() {},
                 brought => brought?,
@@ -170,16 +196,23 @@ impl Ingest<'_> {
         &self,
         some: Vec<TreePair>,
         next: &mut dyn FnMut() -> Result<Option<TreePair>, TreeError>,
+        aid: &Aid<'_>,
     ) -> Result<(), TreeError> {
         let _dart = PoisonDart(&self.core.poison);
         let rest = std::iter::from_fn(|| next().transpose());
-        let look = |pair: &Result<TreePair, TreeError>| {
-            if let Ok((key, _)) = pair {
-                self.note_deletion(key);
-            }
+        let mut is_read = true;
+        let look = |pair: &Result<TreePair, TreeError>| match pair {
+            Ok((key, _)) => self.note_deletion(key),
+            Err(_) => is_read = false,
         };
         let mut pairs = some.into_iter().map(Ok).chain(rest).inspect(look);
-        self.opened.tree.ingest(&mut pairs, self.opened.watermark())
+        let written = self.opened.tree.ingest(&mut pairs, self.opened.watermark());
+        drop(pairs);
+        // What cannot be read again is no failed write.
+        written.map_err(|error| match is_read && !self.store.is_dropped() {
+            true => (aid.judged)(error),
+            false => error,
+        })
     }
 
     /// Of deletions it is known before they are there, so that no reader overlooks them.
@@ -437,7 +470,8 @@ pub(crate) fn redo(
             maintenance::flush_store_while_recovering(core, store)
                 .map_err(|error| TreeError::Corrupt(error.to_string().into()))
         };
-        let aid = Aid { relieve: &relieve, flush: &flush };
+        // A start that fails tells of it, and nothing was acknowledged yet.
+        let aid = Aid { relieve: &relieve, flush: &flush, judged: &|error| error };
         ingest(core, *position, staged, &aid).map_err(|_| damaged())?;
         unsettled.push(Unsettled { name, tables });
     }
@@ -484,7 +518,9 @@ impl Storage {
 
     /// An image that was whole is not needed.
     pub fn unstage(&self, set: SetId, replica: ReplicaId, index: u64) {
-        let _ = self.log.disk().remove(&staged_name(set, replica, index));
+        let name = staged_name(set, replica, index);
+        let _ = self.log.disk().remove(&name);
+        self.installs_begun.lock().forget(&name);
     }
 
     /// A member goes on behind an image, and this is its state. Returns where the log says so; nothing is done
@@ -493,7 +529,14 @@ impl Storage {
         if breaks(Rule::InstallWithoutRecord) {
             return Ok(self.log.end());
         }
-        Ok(self.log.append_install(state)?.position)
+        let name = staged_name(state.set, state.replica, state.cut.index);
+        // Before the log says so: a snapshot that has the record sees this.
+        self.installs_begun.lock().add(state.set, name.clone());
+        let appended = self.log.append_install(state);
+        appended.map(|appended| appended.position).map_err(|error| {
+            self.installs_begun.lock().forget(&name);
+            error.into()
+        })
     }
 
     /// Puts an image into the trees. Where that fails the member must not go on; the next start tries again.
@@ -509,12 +552,14 @@ impl Storage {
         let staged = Staged::open(self.log.disk(), &name).map_err(of_io)?.ok_or_else(unreadable)?;
         let relieve = || match self.core.pressure.wants_flush() {
             true => {
-                self.core.largest_in_memory().map_or(Ok(()), |store| self.flush(Some(store.id)))
+                let largest = self.core.largest_in_memory();
+                largest.map_or(Ok(()), |store| self.maintenance.flush_at_last(&store))
             }
             false => Ok(()),
         };
         let flush = |store: &Arc<TableStore>| self.flush(Some(store.id));
-        let aid = Aid { relieve: &relieve, flush: &flush };
+        let judged = |error| self.maintenance.judged(error);
+        let aid = Aid { relieve: &relieve, flush: &flush, judged: &judged };
         let head = ingest(&self.core, position, staged, &aid)?;
         self.core.groups.installed(set, index, head.now_s, head.last_us);
         let tables = head.tables().collect();
@@ -528,15 +573,31 @@ impl Storage {
         unsettled.retain(|image| {
             let flushed = image.tables.iter().try_for_each(|table| self.flush(Some(*table)));
             match flushed {
-                Ok(()) => self.log.disk().remove(&image.name).is_err_and(|error| {
-                    tracing::warn!(%error, name = %image.name, "an image could not be removed");
-                    error.kind() != io::ErrorKind::NotFound
-                }),
+                Ok(()) => {
+                    let stays = self.log.disk().remove(&image.name).is_err_and(|error| {
+                        tracing::warn!(%error, name = %image.name, "an image could not be removed");
+                        error.kind() != io::ErrorKind::NotFound
+                    });
+                    if !stays {
+                        self.installs_begun.lock().forget(&image.name);
+                    }
+                    stays
+                }
                 Err(error) => {
                     tracing::debug!(%error, "what was handed over is not in sorted files yet");
                     true
                 }
             }
         });
+    }
+
+    /// How many images were ever put into the trees, if all of them are in sorted files.
+    pub(crate) fn installs_settled(&self) -> Option<u64> {
+        self.settle_installs();
+        if !self.unsettled.lock().is_empty() {
+            return None;
+        }
+        let begun = self.installs_begun.lock();
+        begun.names.is_empty().then_some(begun.count)
     }
 }

@@ -44,6 +44,10 @@ const POSTPONED_ROUNDS: u64 = 25;
 const COUNTER_ROUND: Duration = Duration::from_millis(200);
 /// Stores that may wait for a compaction; more are found again at their next flush.
 const WAITING_COMPACTIONS_MAX: usize = 4096;
+/// Whoever cannot go on without a flush looks so often whether merges made way for it,
+const MERGE_LOOKS_MAX: usize = 3_000;
+/// and this long lies between two looks if no merge ends: ten minutes in all.
+const MERGE_LOOK: Duration = Duration::from_millis(200);
 
 /// How far the flusher stands back behind requests: it gets a quarter of a busy core. Writers that it
 /// keeps waiting leave it more.
@@ -107,6 +111,7 @@ struct Shared {
     flush_wanted: Condvar,
     compaction_wanted: Condvar,
     count_wanted: Condvar,
+    merge_ended: Condvar,
     /// Only one seals and flushes at a time.
     flushing: Mutex<()>,
 }
@@ -148,6 +153,7 @@ impl Maintenance {
             flush_wanted: Condvar::new(),
             compaction_wanted: Condvar::new(),
             count_wanted: Condvar::new(),
+            merge_ended: Condvar::new(),
             flushing: Mutex::new(()),
         });
         let mut threads = Vec::new();
@@ -205,6 +211,26 @@ impl Maintenance {
         self.shared.flush(store)
     }
 
+    /// As [`Maintenance::flush`], for who cannot go on without: where too many files wait to be merged it waits for merges.
+    pub(crate) fn flush_at_last(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
+        for _ in 0..MERGE_LOOKS_MAX {
+            match self.shared.flush(store) {
+                Err(TreeError::Io(error))
+                    if error.kind() == io::ErrorKind::WouldBlock && !self.shared.is_stopping() =>
+                {
+                    self.shared.await_merge(store);
+                }
+                flushed => return flushed,
+            }
+        }
+        self.shared.flush(store)
+    }
+
+    /// What whoever else writes sorted files does with an error.
+    pub(crate) fn judged(&self, error: TreeError) -> TreeError {
+        self.shared.judged(error)
+    }
+
     /// Merges all files of a store, without what has been dead for long enough.
     pub(crate) fn purge(&self, store: &Arc<TableStore>) -> Result<(), TreeError> {
         self.shared.purge(store)
@@ -228,6 +254,7 @@ impl Maintenance {
             self.shared.flush_wanted.notify_all();
             self.shared.compaction_wanted.notify_all();
             self.shared.count_wanted.notify_all();
+            self.shared.merge_ended.notify_all();
         }
         self.shared.core.index_builds.wake();
         for thread in self.threads.lock().drain(..) {
@@ -413,8 +440,7 @@ impl Shared {
         let Some(opened) = store.if_open() else {
             return Ok(());
         };
-        let runs = opened.tree.unsorted_runs().max(opened.indexes.unsorted_runs());
-        if runs >= UNSORTED_RUNS_MAX {
+        if has_too_many_runs(opened) {
             self.queue_compaction(store, Compaction::Usual);
             let shortage = self.state.lock().merge_shortage.clone();
             return Err(TreeError::Io(shortage.unwrap_or_else(|| Arc::new(too_many_runs()))));
@@ -526,6 +552,20 @@ impl Shared {
         }
     }
 
+    /// Helps with the merges of a store, and lets a little time pass for those that are under way.
+    fn await_merge(&self, store: &Arc<TableStore>) {
+        // Without threads nobody else does it, and with them this table may be the last of many that wait.
+        self.compact_as(Arc::clone(store), Compaction::Usual, &mut RepeatedFailure::default());
+        if self.core.options.driver == Driver::Threads
+            && store.if_open().is_some_and(has_too_many_runs)
+        {
+            let mut state = self.state.lock();
+            if !self.is_stopping() {
+                self.merge_ended.wait_for(&mut state, MERGE_LOOK);
+            }
+        }
+    }
+
     fn compact_as(
         &self,
         store: Arc<TableStore>,
@@ -536,6 +576,7 @@ impl Shared {
             Compaction::Usual => self.compact(&store),
             Compaction::Purge => self.purge(&store),
         };
+        self.merge_ended.notify_all();
         match result {
             Ok(()) => {
                 if failures.over().is_some() {
@@ -697,6 +738,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// Whether nothing of a table is flushed until some of its files were merged.
+fn has_too_many_runs(opened: &OpenStore) -> bool {
+    opened.tree.unsorted_runs().max(opened.indexes.unsorted_runs()) >= UNSORTED_RUNS_MAX
 }
 
 /// Lets go of the files that compactions replaced, unless somebody still reads them.

@@ -89,6 +89,8 @@ pub enum SnapshotError {
         /// Which.
         path: PathBuf,
     },
+    /// Rows come from another node: the log says that they are here, and they may be in no file of a snapshot.
+    RowsCome,
     /// The data folder or the snapshot cannot be opened.
     Open(OpenError),
     /// A table could not be flushed, or the log could not be synced.
@@ -122,6 +124,9 @@ impl fmt::Display for SnapshotError {
             SnapshotError::NotEmpty { path } => {
                 write!(f, "{} is not empty; choose a new folder", path.display())
             }
+            SnapshotError::RowsCome => f.write_str(
+                "rows from another node are being put into the files of this one; take the snapshot again when they are in place",
+            ),
             SnapshotError::Open(error) => error.fmt(f),
             SnapshotError::Flush(error) => write!(f, "cannot make everything durable: {error}"),
             SnapshotError::Io { path, error } => write!(f, "{}: {error}", path.display()),
@@ -152,6 +157,7 @@ impl Storage {
 
     /// Takes a snapshot of everything. The caller sees to it that no definition changes meanwhile.
     pub fn snapshot(&self, name: &str, why: &str) -> Result<SnapshotFacts, SnapshotError> {
+        let installs = self.installs_settled().ok_or(SnapshotError::RowsCome)?;
         let draft = Draft::begin(self.data_dir().path(), name)?;
         // From here on the log keeps what the first tree that is linked may still need.
         let _hold = self.hold_whole_log();
@@ -162,6 +168,11 @@ impl Storage {
         draft.add_log(&self.data_dir().log_folder(), || {
             self.cut_log().map_err(SnapshotError::Flush)
         })?;
+        // Files of an image are not linked, and trees were linked before its rows came.
+        if self.installs_settled() != Some(installs) {
+            let _ = fs::remove_dir_all(&draft.folder);
+            return Err(SnapshotError::RowsCome);
+        }
         draft.finish(self.now_s(), true, why)
     }
 

@@ -30,7 +30,7 @@ use crate::index;
 use crate::index::build::IndexBuild;
 use crate::index::check::IndexComparison;
 use crate::index::shape::IndexShape;
-use crate::install::{Cleans, Unsettled, redo};
+use crate::install::{Begun, Cleans, Unsettled, redo};
 use crate::maintenance::{self, Maintenance, TableStatistics};
 use crate::options::{CommitMode, Options};
 use crate::promise::AnswerTo;
@@ -64,13 +64,14 @@ pub struct Storage {
     through: Arc<AppliedThrough>,
     set_locks: Arc<SetLocks>,
     pub(crate) committer: Arc<Committer>,
-    maintenance: Maintenance,
+    pub(crate) maintenance: Maintenance,
     /// Until somebody asks for them.
     pub(crate) recovered_groups: Mutex<Vec<RecoveredGroup>>,
     /// Members that were taken away, as recovery found them.
     pub(crate) recovered_gone: BTreeMap<SetId, ReplicaId>,
     /// Images whose rows are not in sorted files yet.
     pub(crate) unsettled: Mutex<Vec<Unsettled>>,
+    pub(crate) installs_begun: Mutex<Begun>,
     is_closed: AtomicBool,
     /// Everything is being flushed, in a thread of its own.
     pub(crate) is_flushing: AtomicBool,
@@ -286,6 +287,7 @@ impl Storage {
             recovered_groups: Mutex::new(recovered.groups.into_values().collect()),
             recovered_gone: recovered.gone,
             unsettled: Mutex::new(Vec::new()),
+            installs_begun: Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
         };

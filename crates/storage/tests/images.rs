@@ -4,13 +4,16 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use bytes::Bytes;
+use node_log::simulated_disk::SimDisk;
 use storage::{
-    CommitMode, CommittedEntry, Configuration, EntryHead, EntryPlace, GroupAppend, GroupEntry,
-    GroupState, Options, Position, Request, Storage,
+    CommitMode, CommittedEntry, Configuration, DataDir, Driver, EntryHead, EntryPlace, Ground,
+    GroupAppend, GroupEntry, GroupState, Options, Position, Request, Storage,
 };
+use support::trees::{OrderedHome, Orders};
 use support::*;
 use types::{
     CellAction, CellChange, ColumnId, Mutation, NodeId, Operation, ReadScope, ReplicaId, RingRange,
@@ -56,9 +59,35 @@ struct Node {
 
 impl Node {
     fn new(number: u64, ingest_bytes_min: u64) -> Node {
-        let folder = Folder::new("images");
         let options = Options { ingest_bytes_min, ..small_options(CommitMode::Group) };
-        let storage = open_tables(&folder, &options);
+        Node::with(number, options, open_tables)
+    }
+
+    /// Its trees do as they are told.
+    fn ordered(number: u64, options: Options) -> (Node, Arc<Orders>) {
+        let home = OrderedHome::default();
+        let orders = Arc::clone(&home.orders);
+        let node = Node::with(number, options, |folder, options| {
+            let dir = DataDir::lock(&folder.0).unwrap();
+            let disk = Arc::new(SimDisk::default());
+            let ground = Ground { disk, home: Arc::new(home) };
+            let tables = Tables(vec![Arc::new(plain_table())]);
+            let clock = Arc::new(FixedClock(AtomicU32::new(NOW_S)));
+            let storage =
+                Storage::open_on(ground, dir, options.clone(), Arc::new(tables), clock).unwrap();
+            storage.locate_with(|_, _| Some(SET));
+            storage
+        });
+        (node, orders)
+    }
+
+    fn with(
+        number: u64,
+        options: Options,
+        open: impl FnOnce(&Folder, &Options) -> Storage,
+    ) -> Node {
+        let folder = Folder::new("images");
+        let storage = open(&folder, &options);
         let replica = ReplicaId(number);
         let configuration = Configuration::of_voters([(replica, NodeId(number))]);
         storage.begin_group(&GroupState::born(GROUP, replica, configuration)).unwrap();
@@ -102,6 +131,9 @@ impl Node {
         let (done, is_done) = sync_channel(1);
         let done = Box::new(move |is_durable| done.send(is_durable).unwrap());
         self.storage.await_durable(done).unwrap();
+        if self.options.driver == Driver::Steps {
+            self.storage.step_log();
+        }
         assert!(is_done.recv().unwrap());
     }
 
@@ -217,4 +249,76 @@ fn an_image_out_of_order_is_damaged() {
         let installed = to.storage.install(GROUP, to.replica, from.last, position);
         assert!(installed.is_err(), "{what}");
     }
+}
+
+/// A broken disk under the rows that come is a broken disk: nothing is acknowledged any more, as after a flush that failed. One that
+/// is full is not.
+#[test]
+fn a_disk_that_breaks_under_an_image_stops_the_node() {
+    let mut from = Node::new(1, 1);
+    for number in 0..ROWS {
+        from.write(row(number, Bytes::from(vec![number; 100]), 10));
+    }
+    for (errno, is_broken) in [(rustix::io::Errno::IO, true), (rustix::io::Errno::NOSPC, false)] {
+        let options = small_options(CommitMode::Group);
+        let options = Options { driver: Driver::Steps, ingest_bytes_min: 1, ..options };
+        let (to, orders) = Node::ordered(2, options);
+        let position = from.hand_to(&to);
+        orders.ingest_errno.store(errno.raw_os_error(), Ordering::Relaxed);
+        let installed = to.storage.install(GROUP, to.replica, from.last, position);
+        assert!(installed.is_err());
+        to.storage.step_log();
+        assert_eq!(to.storage.failure().is_some(), is_broken, "{errno}: {installed:?}");
+    }
+}
+
+/// Where memory is full of an image and too many sorted files wait to be merged, it goes on when they are: a member that cannot take its rows
+/// is of no use until the next start.
+#[test]
+fn an_image_waits_for_merges() {
+    let mut from = Node::new(1, 1);
+    for number in 0..ROWS {
+        from.write(row(number, Bytes::from(vec![number; 100]), 10));
+    }
+    for driver in [Driver::Steps, Driver::Threads] {
+        let options = small_options(CommitMode::Group);
+        let options = Options { driver, memtable_bytes_max: 16 * 1024, ..options };
+        let (to, orders) = Node::ordered(2, options);
+        let position = from.hand_to(&to);
+        orders.unsorted_runs.store(128, Ordering::Relaxed);
+        let installed = to.storage.install(GROUP, to.replica, from.last, position);
+        assert!(installed.is_ok(), "{driver:?}: {installed:?}");
+        assert!(orders.merges.load(Ordering::Relaxed) > 0);
+        for number in 0..=u8::MAX {
+            assert_eq!(to.read(number), from.read(number), "{driver:?}: {number}");
+        }
+    }
+}
+
+/// A snapshot has no files of images: it would say that their rows are there, and lack them.
+#[test]
+fn no_snapshot_lacks_the_rows_of_an_image() {
+    let mut from = Node::new(1, 1);
+    for number in 0..ROWS {
+        from.write(row(number, Bytes::from(vec![number; 100]), 10));
+    }
+    let to = Node::new(2, 1);
+    let position = from.hand_to(&to);
+    let early = to.storage.snapshot("early", "test");
+    assert!(early.is_err(), "{early:?}");
+    to.storage.install(GROUP, to.replica, from.last, position).unwrap();
+    to.storage.snapshot("whole", "test").unwrap();
+    let folder = Folder::new("images");
+    storage::restore(&to.folder.0, "whole", Some(&folder.0)).unwrap();
+    let storage = open_tables(&folder, &to.options);
+    let restored =
+        Node { folder, storage, options: to.options.clone(), replica: to.replica, last: 1 };
+    for number in 0..ROWS {
+        assert_eq!(restored.read(number), from.read(number), "{number}");
+    }
+    // Of a member that was taken away nothing is needed.
+    let gone = Node::new(3, 1);
+    from.hand_to(&gone);
+    gone.storage.end_group(GROUP, gone.replica).unwrap();
+    gone.storage.snapshot("whole", "test").unwrap();
 }

@@ -1,16 +1,13 @@
 //! The library's tree behind a small trait of ours.
 
-use std::collections::{HashSet, VecDeque};
-use std::ffi::OsString;
+use std::collections::VecDeque;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::ops::Bound;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use foldhash::fast::FixedState;
 use lsm_tree::compaction::{Factory, Leveled};
 use lsm_tree::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
@@ -25,9 +22,10 @@ use smallvec::SmallVec;
 
 use crate::buffer::{BufferKey, End, WriteBuffer};
 use crate::courtesy::Courtesy;
-use crate::files::{FileDamage, impossible_contents, read_manifest};
-use crate::folder::{EmptyTree, FILES_FOLDER};
+use crate::files::{FileDamage, impossible_contents};
+use crate::folder::EmptyTree;
 use crate::layers::Layers;
+use crate::leftovers::{Ended, Leftovers, Work};
 use crate::sieve::{LibrarySieve, Sieve};
 use crate::traces::{Traces, mark_of, marks_of_file, note_mark};
 
@@ -165,19 +163,10 @@ pub struct LsmTree {
     strategy: Arc<Leveled>,
     /// Held while groups are added to the traces: by a flush, and by whoever learns of older files.
     tracing: Mutex<()>,
-    /// Where the sorted files are.
-    tables: PathBuf,
-    merges: Mutex<Merges>,
+    leftovers: Leftovers,
     /// Written to while all files are merged, read while some are. The library has the same lock inside, where a merge
     /// that only waits would count as one that makes files.
     merging_all: RwLock<()>,
-}
-
-/// Merges of sorted files, now and ever.
-#[derive(Debug, Default)]
-struct Merges {
-    running: usize,
-    begun: u64,
 }
 
 /// What readers read.
@@ -284,6 +273,10 @@ const FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// half as many, what is written comes to the disk half as often again.
 const UNSORTED_FILES_MAX: u8 = 8;
 
+/// What comes past memory may be gigabytes of groups: so many marks wait at most until they are among the traces, which may be
+/// there before the files are shown, and after none came.
+const MARKS_PER_CHANGE: usize = 64 * 1024;
+
 /// Of a tree with larger files it is not learned what they hold.
 const LEARNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
@@ -336,10 +329,8 @@ impl LsmTree {
             .use_cache(Arc::clone(&shared.cache))
             .use_descriptor_table(Some(Arc::clone(&shared.descriptors)))
             .data_block_size_policy(BlockSizePolicy::all(4 * 1024))
-            .data_block_compression_policy(CompressionPolicy::new([
-                CompressionType::None,
-                CompressionType::Lz4,
-            ]))
+            // New files too: fewer bytes come to the disk, for no more CPU time (docs/performance.md).
+            .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
             .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(bloom)))
             // One filter of the upper levels is a block of hundreds of KB: read again it would cost more than
             // the rows it spares. Below, filters come in small parts.
@@ -370,64 +361,47 @@ impl LsmTree {
             traces,
         };
         let (layers, showing, tracing) = (RwLock::new(standing), Mutex::new(()), Mutex::new(()));
-        let (tables, merges) = (folder.join(FILES_FOLDER), Mutex::default());
-        let merging_all = RwLock::new(());
-        Ok(LsmTree {
-            files,
-            layers,
-            showing,
-            seqno,
-            strategy,
-            tracing,
-            tables,
-            merges,
-            merging_all,
-        })
+        let (leftovers, merging_all) = (Leftovers::new(folder), RwLock::new(()));
+        Ok(LsmTree { files, layers, showing, seqno, strategy, tracing, leftovers, merging_all })
     }
 
-    /// Merges files. What a merge that failed had written is removed: the library does that at the next start only,
-    /// and a disk that was nearly full would stay full of it.
-    fn merge<T>(&self, work: impl FnOnce() -> lsm_tree::Result<T>) -> Result<T, TreeError> {
-        let (before, number, is_alone) = {
-            let mut merges = self.merges.lock();
-            merges.running += 1;
-            merges.begun += 1;
-            (self.file_names(), merges.begun, merges.running == 1)
+    /// Merges files.
+    fn merge(&self, work: impl FnOnce() -> lsm_tree::Result<()>) -> Result<(), TreeError> {
+        self.leftovers.begin(Work::Merge);
+        let result = work();
+        let ended = if result.is_ok() { Ended::Well } else { Ended::Failed };
+        self.leftovers.end(Work::Merge, ended, &self.files);
+        result.map_err(tree_error)
+    }
+
+    /// Writes items into sorted files of their own. Nothing is left of them where that fails: it is tried again and again, and
+    /// each time would leave a file.
+    fn write_files(
+        &self,
+        items: impl Iterator<Item = lsm_tree::Result<InternalValue>>,
+        watermark: SeqNo,
+    ) -> Result<(), TreeError> {
+        self.leftovers.begin(Work::Write);
+        let (ended, result) = match self.files.flush_to_tables(items) {
+            Err(error) => (Ended::Failed, Err(error)),
+            Ok(Some((tables, blobs))) if !tables.is_empty() => {
+                let names = tables.iter().map(|table| table.id().to_string().into()).collect();
+                let blobs = blobs.as_deref();
+                match self.files.register_tables(&tables, blobs, None, &[], watermark) {
+                    Ok(()) => (Ended::Added(names), Ok(())),
+                    Err(error) => (Ended::FailedLast, Err(error)),
+                }
+            }
+            Ok(Some(_) | None) => (Ended::Well, Ok(())),
         };
-        let result = work().map_err(tree_error);
-        // No flush makes files meanwhile. It comes first: a flush that failed holds it and looks at the merges.
-        let _no_flush = result.is_err().then(|| self.files.get_flush_lock());
-        let mut merges = self.merges.lock();
-        merges.running -= 1;
-        // Beside another merge it is not known whose files they are.
-        if result.is_err() && is_alone && merges.begun == number {
-            self.remove_leftovers(&before);
-        }
-        result
+        self.leftovers.end(Work::Write, ended, &self.files);
+        result.map_err(tree_error)
     }
 
-    /// Writes one buffer into sorted files. The caller holds the library's flush lock. What a flush that failed had
-    /// written is removed, as with a merge: it is tried again and again, and would leave a file each time.
+    /// Writes one buffer into sorted files. The caller holds the library's flush lock.
     fn flush_buffer(&self, buffer: &Arc<WriteBuffer>, watermark: SeqNo) -> Result<(), TreeError> {
-        let (before, begun) = {
-            let merges = self.merges.lock();
-            (self.file_names(), merges.begun)
-        };
         let mut items = NewestOfAll::new(buffer);
-        let flushed = self.files.flush_to_tables(&mut items).and_then(|flushed| match flushed {
-            Some((tables, blobs)) => {
-                self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark)
-            }
-            None => Ok(()),
-        });
-        if flushed.is_err() {
-            let merges = self.merges.lock();
-            // Files of a merge are in no manifest until it ends. One that fails as well removes these with its own.
-            if merges.running == 0 && merges.begun == begun {
-                self.remove_leftovers(&before);
-            }
-        }
-        flushed.map_err(tree_error)?;
+        self.write_files(&mut items, watermark)?;
         // Before the buffer is no longer asked.
         self.change_traces(|traces| traces.with(items.marks));
         Ok(())
@@ -450,31 +424,6 @@ impl LsmTree {
         // Many groups take a while: not under the lock that readers need.
         let traces = change(self.layers.read().traces.clone());
         self.layers.write().traces = traces;
-    }
-
-    fn file_names(&self) -> HashSet<OsString, FixedState> {
-        let entries = fs::read_dir(&self.tables).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name()).collect()
-    }
-
-    /// Removes files that were not there before, and that no manifest names: neither the one in use nor the one on
-    /// the disk, which is newer where the work failed with its last step.
-    fn remove_leftovers(&self, before: &HashSet<OsString, FixedState>) {
-        let Some(Ok(on_disk)) = self.tables.parent().map(read_manifest) else { return };
-        let version = self.files.current_version();
-        let runs = version.iter_levels().flat_map(|level| level.iter());
-        let files = runs.flat_map(|run| run.iter());
-        let mut named: HashSet<OsString, FixedState> =
-            files.map(|file| OsString::from(file.id().to_string())).collect();
-        named.extend(on_disk.iter().filter_map(|file| file.path.file_name()).map(OsString::from));
-        for name in self.file_names() {
-            if before.contains(&name) || named.contains(&name) {
-                continue;
-            }
-            if let Err(error) = fs::remove_file(self.tables.join(&name)) {
-                tracing::warn!(%error, file = %self.tables.join(&name).display(), "what failed work left stays");
-            }
-        }
     }
 
     /// What changes when a compaction did something.
@@ -659,6 +608,10 @@ impl SortedTree for LsmTree {
             match pair {
                 Ok((key, value)) => {
                     note_mark(&key, &mut marks);
+                    if marks.len() >= MARKS_PER_CHANGE {
+                        let some = std::mem::take(&mut marks);
+                        self.change_traces(|traces| traces.with(some));
+                    }
                     Ok(InternalValue::from_components(key, value, seqno, ValueType::Value))
                 }
                 Err(error) => {
@@ -667,13 +620,7 @@ impl SortedTree for LsmTree {
                 }
             }
         });
-        // As with a merge nothing is left of it where it fails, and no flush takes its files for its own.
-        let written = self.merge(|| match self.files.flush_to_tables(items)? {
-            Some((tables, blobs)) if !tables.is_empty() => {
-                self.files.register_tables(&tables, blobs.as_deref(), None, &[], watermark)
-            }
-            Some(_) | None => Ok(()),
-        });
+        let written = self.write_files(items, watermark);
         match failure {
             Some(error) => return Err(error),
             None => written?,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
-use crate::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeShared};
+use crate::engine::{LATEST, LsmTree, SeqNo, SortedTree, TreeBytes, TreeItem, TreeShared};
 use crate::test_folder::TestFolder;
 use crate::{EVEN_SPACE, FileHome, MemoryHome, TreeError, TreeHome};
 
@@ -317,4 +317,96 @@ fn more_files_than_a_manifest_can_name_are_refused() {
     tree.insert(b"new", TreeBytes::from(*b"new"), tree.draw_seqno());
     tree.seal();
     tree.flush(tree.next_seqno()).unwrap();
+}
+
+/// What memory holds of the groups of an image does not grow with it: their traces are told as it comes.
+#[test]
+fn traces_of_what_comes_past_memory_are_told_as_it_comes() {
+    let folder = TestFolder::new("traces");
+    let shared = TreeShared::new(1 << 20, 64);
+    let tree = LsmTree::open(&folder.path().join("tree"), &shared, None).unwrap();
+    let start = |number: u64| {
+        let low = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        [&[EVEN_SPACE], number.to_be_bytes().as_slice(), &low].concat()
+    };
+    const LAST: u64 = 199_999;
+    let mut was_known = false;
+    let mut pairs = (0..=LAST).map(|number| {
+        if number == LAST {
+            was_known = tree.may_hold(&start(0));
+        }
+        Ok((TreeBytes::from(start(number)), TreeBytes::from([1])))
+    });
+    tree.ingest(&mut pairs, tree.next_seqno()).unwrap();
+    assert!(was_known);
+    assert!((0..=LAST).all(|number| tree.may_hold(&start(number))));
+    let strangers = (LAST + 1..LAST + 1_001).filter(|number| tree.may_hold(&start(*number)));
+    assert!(strangers.count() < 30);
+}
+
+fn pair_of(number: u16) -> TreeItem {
+    let key = TreeBytes::from(number.to_be_bytes());
+    Ok((key.clone(), key))
+}
+
+fn file_count(tree: &Path) -> usize {
+    std::fs::read_dir(tree.join("tables")).unwrap().count()
+}
+
+/// A disk that was full is not left full: what fails beside other work that fails goes with it.
+#[test]
+fn what_fails_beside_other_work_leaves_no_files() {
+    let folder = TestFolder::new("leftovers");
+    let shared = TreeShared::new(1 << 20, 64);
+    let path = folder.path().join("tree");
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    let broken = || Err(TreeError::Corrupt("it is not readable".into()));
+    let mut number = 0;
+    let mut pairs = std::iter::from_fn(|| {
+        number += 1;
+        match number {
+            1 => {
+                let mut pairs = [pair_of(7), broken()].into_iter();
+                assert!(tree.ingest(&mut pairs, tree.next_seqno()).is_err());
+                Some(pair_of(1))
+            }
+            _ => Some(broken()),
+        }
+    });
+    assert!(tree.ingest(&mut pairs, tree.next_seqno()).is_err());
+    assert_eq!(file_count(&path), 0);
+}
+
+/// What is written beside work that fails is not taken for its own, also where only older readers need it any more.
+#[test]
+fn what_goes_well_beside_work_that_fails_stays() {
+    let folder = TestFolder::new("beside");
+    let shared = TreeShared::new(1 << 20, 64);
+    let path = folder.path().join("tree");
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    let (mut number, mut reader, from) = (0, None, tree.next_seqno());
+    let mut pairs = std::iter::from_fn(|| {
+        number += 1;
+        if number > 1 {
+            return Some(Err(TreeError::Corrupt("it is not readable".into())));
+        }
+        for key in 10..13 {
+            tree.insert(&u16::to_be_bytes(key), TreeBytes::from([1]), tree.draw_seqno());
+            tree.seal();
+            tree.flush(from).unwrap();
+        }
+        tree.ingest(&mut (20..30).map(pair_of), from).unwrap();
+        reader = Some(tree.range(&[], &[255], LATEST));
+        tree.compact_all(from).unwrap();
+        Some(pair_of(1))
+    });
+    assert!(tree.ingest(&mut pairs, from).is_err());
+    // Four that were merged, and what they were merged into.
+    assert_eq!(file_count(&path), 5);
+    assert_eq!(reader.unwrap().count(), 13);
+    tree.release(tree.next_seqno()).unwrap();
+    assert_eq!(file_count(&path), 1);
+    drop(tree);
+    let tree = LsmTree::open(&path, &shared, None).unwrap();
+    assert_eq!(tree.range(&[], &[255], LATEST).count(), 13);
 }

@@ -4,7 +4,7 @@
 //! buffer before them is ours (ADR 11).
 //!
 //! Reading order: [`engine`] with its trait [`engine::SortedTree`], [`buffer`], [`file_view`] and [`layers`] below it, [`files`] for the
-//! bytes on disk, [`home`] for where trees are, [`folder`] for the folder of one, [`sieve`] for what a compaction leaves out, [`traces`] for what is in no file, [`memory`] for trees without files,
+//! bytes on disk, [`home`] for where trees are, [`folder`] for the folder of one, [`sieve`] for what a compaction leaves out, [`traces`] for what is in no file, [`leftovers`] for what failed work leaves, [`memory`] for trees without files,
 //! [`courtesy`] for chores that let requests go first.
 #![allow(missing_docs, reason = "comments say what a name does not")]
 
@@ -19,6 +19,7 @@ pub mod files;
 pub mod folder;
 pub mod home;
 mod layers;
+mod leftovers;
 pub mod memory;
 pub mod sieve;
 #[cfg(test)]

@@ -76,14 +76,18 @@ impl Traces {
         self.known == Known::NotYet
     }
 
-    /// The files from before are not read.
+    /// The files from before are not read: all answers are yes, and nothing is kept for them.
     pub(crate) fn given_up(self) -> Traces {
-        Traces { known: Known::Never, ..self }
+        Traces { known: Known::Never, layers: SmallVec::new() }
     }
 
     /// From now on the groups of all files are here for those who read from there on.
     pub(crate) fn known_from(self, seqno: SeqNo) -> Traces {
-        Traces { known: Known::From(seqno), ..self }
+        match self.known {
+            // What was added before is gone.
+            Known::Never => self,
+            Known::From(_) | Known::NotYet => Traces { known: Known::From(seqno), ..self },
+        }
     }
 
     /// Whether somebody who reads before `seqno` may find a key in files, or keys that begin so; `false` is sure.
@@ -102,13 +106,18 @@ impl Traces {
     /// before the files.
     pub(crate) fn with(&self, mut marks: Vec<u64>) -> Traces {
         let mut traces = self.clone();
+        if self.known == Known::Never {
+            return traces;
+        }
         marks.retain(|mark| !self.is_marked(*mark));
         let room = traces.layers.iter().map(|layer| layer.room).sum::<usize>();
         let left = traces.layers.last().map_or(0, |last| last.left());
         if left < marks.len() && room < GROUPS_MAX {
             let last = traces.layers.last().map_or(0, |last| last.room);
             let wanted = GROWTH * last.max(marks.len());
-            let wanted = wanted.max(GROUPS_MIN).min(GROUPS_MAX - room);
+            let (wanted, left) = (wanted.max(GROUPS_MIN), GROUPS_MAX - room);
+            // No sliver is left for a last layer, which takes all that comes.
+            let wanted = if left < 2 * wanted { left } else { wanted };
             traces.layers.push(Arc::new(Layer::for_groups(wanted)));
         }
         if let Some(last) = traces.layers.last() {
@@ -236,6 +245,24 @@ mod tests {
         assert!(mistaken(&traces) < 200, "{}", mistaken(&traces));
     }
 
+    /// What is left of the bound beside a large layer goes to one of them: a sliver would be the last, which takes all that comes.
+    #[test]
+    fn the_last_layer_is_no_sliver() {
+        let mut traces = Traces::of_nothing().with(marks(0, 1_048_575));
+        for from in (1_048_575..5_000_000).step_by(100_000) {
+            traces = traces.with(marks(from, from + 100_000));
+        }
+        assert!(mistaken(&traces) < 500, "{}", mistaken(&traces));
+    }
+
+    /// Of whom all answers are yes, nothing is kept.
+    #[test]
+    fn traces_that_were_given_up_take_no_room() {
+        let traces = Traces::unknown().with(marks(0, 5_000)).given_up();
+        assert_eq!(traces.layers.len(), 0);
+        assert_eq!(traces.with(marks(0, 5_000)).layers.len(), 0);
+    }
+
     #[test]
     fn keys_of_other_kinds_and_of_files_from_before_may_be_anywhere() {
         let key = [&[EVEN_SPACE], [7; 16].as_slice(), b"row"].concat();
@@ -250,6 +277,7 @@ mod tests {
         let learned = unknown.known_from(7);
         assert!(learned.may_hold(&key, 6));
         assert!(!learned.may_hold(&key, 7));
-        assert!(learned.given_up().may_hold(&key, 7));
+        let given_up = learned.given_up().known_from(7);
+        assert!(given_up.may_hold(&key, 7) && given_up.with(vec![1]).may_hold(&key, 7));
     }
 }

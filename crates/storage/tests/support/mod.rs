@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub(crate) mod model;
+pub(crate) mod trees;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
