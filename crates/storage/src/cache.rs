@@ -187,6 +187,15 @@ impl RowCache {
         self.rows.remove(key);
     }
 
+    /// Nothing that is kept of a store's keys from `start` (inside) to `end` (outside) is true any more. Looks at every row that is kept.
+    pub(crate) fn forget_between(&self, store: u64, start: &[u8], end: &[u8]) {
+        let store = store.to_be_bytes();
+        self.rows.retain(|key, _| {
+            let tree_key = key.strip_prefix(store.as_slice());
+            tree_key.is_none_or(|tree_key| tree_key < start || tree_key >= end)
+        });
+    }
+
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> u64 {
         self.rows.weight()

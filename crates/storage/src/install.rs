@@ -24,7 +24,7 @@ use crate::staging::{Kind, Staged, StagedPairs, Staging, is_staged_name, staged_
 use crate::storage::Storage;
 use crate::sure::tail;
 use crate::tree::answers::Answers;
-use crate::tree::keys::{self, SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS};
+use crate::tree::keys::{self, SPACE_CELLS, SPACE_DELETIONS, SPACE_ROWS, space_bounds};
 use crate::tree::purge::PurgeHold;
 use crate::tree::store::{OpenStore, TableStore};
 use tree::engine::{LATEST, TreeBytes};
@@ -261,7 +261,7 @@ impl Ingest<'_> {
     }
 
     /// The tree holds the image from now on.
-    fn finish(&self, head: &TableHead) -> Result<(), TreeError> {
+    fn finish(&self, head: &TableHead, range: RingRange) -> Result<(), TreeError> {
         let _open = self.opened.hold_open();
         let progress = self.opened.progress(self.set);
         // The next files are purged by what was announced, also where those of now are not yet.
@@ -271,6 +271,10 @@ impl Ingest<'_> {
             let tree = (self.opened.tree.as_ref(), self.opened.tree.draw_seqno());
             let seconds = (head.point.horizon_s, purged_s);
             self.opened.guards.add(tree, &self.opened.purge, self.set, seconds);
+            // A member that was here before may have left rows in the cache that died, and that the tree was purged of since. Where its
+            // time is behind that again they would count.
+            let (start, end) = space_bounds(SPACE_ROWS, range);
+            self.core.cache.forget_between(self.store.cache_id, &start, &end);
         }
         progress.install(head.point, head.definition.clone());
         // Nobody else writes keys of the set: those who read many rows see all of it from now on.
@@ -372,7 +376,7 @@ fn ingest(
         for index in ingest.opened.indexes.all().iter() {
             ingest.store.renew_index(index.shape.id)?;
         }
-        ingest.finish(table)?;
+        ingest.finish(table, head.range)?;
         if let Some(Some(store)) = stores.get(number) {
             core.queue_builds(store);
         }

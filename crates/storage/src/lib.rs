@@ -44,6 +44,7 @@ mod options;
 mod pressure;
 mod promise;
 mod read;
+mod repeated_failure;
 mod replay;
 mod room;
 mod salvage;

@@ -20,6 +20,7 @@ use crate::error::{CommitError, OpenError, TreeError};
 use crate::index::build::WhenIdle;
 use crate::index::{self, leftovers};
 use crate::options::Driver;
+use crate::repeated_failure::RepeatedFailure;
 use crate::sizes::walk::walk_due;
 use crate::sweeping::ring_of;
 use crate::tree::store::{OpenStore, TableStore};
@@ -65,31 +66,6 @@ pub(crate) fn stand_back(nice: i32) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = nice;
-}
-
-/// Tells of something that fails again and again at first, and then less and less often.
-#[derive(Debug, Default)]
-struct RepeatedFailure {
-    count: u64,
-}
-
-/// A failure that goes on is told again after this many, at the least often: once a minute.
-const FAILURES_UNTOLD_MAX: u64 = 300;
-
-impl RepeatedFailure {
-    /// One more; how many there were if this is one to tell of.
-    fn another(&mut self) -> Option<u64> {
-        self.count += 1;
-        let is_told = self.count.is_power_of_two() && self.count <= FAILURES_UNTOLD_MAX
-            || self.count.is_multiple_of(FAILURES_UNTOLD_MAX);
-        is_told.then_some(self.count)
-    }
-
-    /// It went well; how often it had failed, if it had.
-    fn over(&mut self) -> Option<u64> {
-        let count = std::mem::take(&mut self.count);
-        (count > 0).then_some(count)
-    }
 }
 
 /// The chores and what they need.
@@ -786,19 +762,4 @@ pub struct TableStatistics {
     pub memory_bytes: u64,
     /// Rows, static rows and tombstones; a row that was changed since its last merge counts twice.
     pub row_count: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_that_goes_on_is_told_now_and_then_and_its_end_once() {
-        let mut failure = RepeatedFailure::default();
-        assert_eq!(failure.over(), None);
-        let told: Vec<u64> = (0..1000).filter_map(|_| failure.another()).collect();
-        assert_eq!(told, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 600, 900]);
-        assert_eq!((failure.over(), failure.over()), (Some(1000), None));
-        assert_eq!(failure.another(), Some(1));
-    }
 }
