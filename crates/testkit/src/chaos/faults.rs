@@ -366,8 +366,11 @@ impl Field<'_> {
         // Nobody else does anything to it meanwhile: a job goes on though who asked for it hears no answer.
         lock(&self.gone).insert(last);
         if let Err(error) = self.command(last, &["decommission"]) {
-            lock(&self.gone).remove(&last);
-            return Ok(format!("{last} leaves: refused, {}", error.to_string().trim()));
+            let is_under_way = error.to_string().contains("cannot be watched");
+            if !is_under_way || !self.leaves_unseen(last) {
+                lock(&self.gone).remove(&last);
+                return Ok(format!("{last} leaves: refused, {}", error.to_string().trim()));
+            }
         }
         let address = lock(&self.cluster).address(last).to_owned();
         self.ground.remove_address(&address);
@@ -376,6 +379,27 @@ impl Field<'_> {
             Ok(()) => Ok(format!("{last} left")),
             Err(error) => Err(format!("node {last} left and does not end: {error}")),
         }
+    }
+
+    /// Whether a node leaves though whoever asked for it hears no more of that. A job whose node ended goes on when it is started again.
+    fn leaves_unseen(&self, last: usize) -> bool {
+        let number = last.to_string();
+        let begun = Instant::now();
+        while begun.elapsed() < BACK_WITHIN {
+            let told = self.nodes().into_iter().find_map(|it| self.command(it, &["nodes"]).ok());
+            let is_listed =
+                |text: String| text.lines().any(|line| line.split(' ').next() == Some(&number));
+            if told.is_some_and(|text| !is_listed(text)) {
+                return true;
+            }
+            let mut cluster = lock(&self.cluster);
+            if cluster.has_ended(last).is_ok_and(|it| it) {
+                let _ = cluster.begin_restart(last);
+            }
+            drop(cluster);
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        false
     }
 }
 
