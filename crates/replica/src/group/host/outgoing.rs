@@ -114,7 +114,7 @@ impl Host {
     pub(super) fn begin_transfer(&mut self, set: SetId, to: ReplicaId) {
         let sending = &self.transfers.sending;
         let is_sent = sending.contains_key(&(set, to)) || sending.len() >= TRANSFERS_MAX;
-        if is_sent || self.is_splitting(set) {
+        if is_sent || self.is_splitting(set) || self.comparison.is_outnumbered(set) {
             return;
         }
         let now_ms = self.now.ms;

@@ -49,6 +49,9 @@ pub(super) struct Comparison {
     wrong: BTreeMap<SetId, u64>,
     /// Members of others that are.
     strangers: BTreeSet<(SetId, ReplicaId)>,
+    /// Sets of which this node's member, when it led, differed from more than it agreed with, and one of those: nobody is known to be
+    /// wrong, but its rows are not handed to others, and another one is to lead.
+    outnumbered: BTreeMap<SetId, ReplicaId>,
     /// How many tables were dropped here, and when that was last seen to grow.
     drops: u64,
     dropped_ms: Option<u64>,
@@ -87,7 +90,26 @@ fn differing(voters: &[ReplicaId], told: &BTreeMap<ReplicaId, u64>) -> Vec<Repli
     }
 }
 
+/// One of those who say what more say than say what the leader says, as far as they told theirs.
+fn outnumbering(
+    voters: &[ReplicaId],
+    told: &BTreeMap<ReplicaId, u64>,
+    leader: ReplicaId,
+) -> Option<ReplicaId> {
+    let own = told.get(&leader)?;
+    let who_say = |sum: u64| voters.iter().filter(move |it| told.get(it) == Some(&sum));
+    let sums = told.values().copied().filter(|sum| sum != own);
+    let most = sums.max_by_key(|sum| who_say(*sum).count())?;
+    let are_more = who_say(most).count() > who_say(*own).count();
+    who_say(most).next().filter(|_| are_more).copied()
+}
+
 impl Comparison {
+    /// Whether rows of this node's member are rather not handed to another one, which could not tell then who is right.
+    pub(super) fn is_outnumbered(&self, set: SetId) -> bool {
+        self.outnumbered.contains_key(&set)
+    }
+
     /// An entry was applied at which sums are noted.
     pub(super) fn note(&mut self, set: SetId, index: u64, sum: u64) {
         let sums = self.sets.entry(set).or_default();
@@ -109,6 +131,7 @@ impl Comparison {
     pub(super) fn forget(&mut self, set: SetId) {
         self.sets.remove(&set);
         self.wrong.remove(&set);
+        self.outnumbered.remove(&set);
     }
 }
 
@@ -213,6 +236,16 @@ impl Host {
         let told = sums.told.entry(index).or_default();
         told.insert(replica, sum);
         let differing = differing(&configuration.voters, told);
+        let own = self.core.replica(set);
+        match own.and_then(|own| outnumbering(&configuration.voters, told, own)) {
+            Some(other) if differing.is_empty() => {
+                self.comparison.outnumbered.insert(set, other);
+            }
+            None if told.len() >= configuration.voters.len() => {
+                self.comparison.outnumbered.remove(&set);
+            }
+            Some(_) | None => {}
+        }
         keep_newest(&mut sums.told);
         for replica in differing {
             tracing::error!(
@@ -300,7 +333,14 @@ impl Host {
                 _ => self.freeze_for_good(set, index),
             }
         }
+        // Not in every tick: while a lead is handed over nothing is proposed, and the other one may be away.
+        if self.ticks.is_multiple_of(SAID_TICKS) {
+            for (set, other) in self.comparison.outnumbered.clone() {
+                self.core.tell(set, |member| member.hand_leadership_to_member(other));
+            }
+        }
         let core = &self.core;
+        self.comparison.outnumbered.retain(|set, _| core.contains(*set));
         self.comparison.strangers.retain(|(set, replica)| {
             let state = core.state(*set);
             state.is_some_and(|state| state.configuration.node_of(*replica).is_some())
@@ -314,8 +354,8 @@ mod tests {
 
     #[test]
     fn one_that_differs_from_most_is_wrong_and_where_there_is_no_most_all_are() {
-        // Of voters 1 to 4, and a learner 5: who told what, and who is wrong.
         type Sums = &'static [(u64, u64)];
+        // Of voters 1 to 4, and a learner 5: who told what, and who is wrong.
         let cases: &[(Sums, &[u64])] = &[
             (&[(1, 7), (2, 7), (3, 7), (4, 7)], &[]),
             (&[(1, 7), (2, 7), (3, 7), (4, 8)], &[4]),
@@ -335,6 +375,20 @@ mod tests {
             let told = told.iter().map(|(replica, sum)| (ReplicaId(*replica), *sum)).collect();
             let wrong: Vec<ReplicaId> = wrong.iter().map(|it| ReplicaId(*it)).collect();
             assert_eq!(differing(&voters, &told), wrong, "{told:?}");
+        }
+        // Who of those that outnumber the first one, which leads.
+        let cases: &[(Sums, Option<u64>)] = &[
+            (&[(1, 7), (2, 8), (3, 8)], Some(2)),
+            (&[(1, 7), (3, 8), (4, 8)], Some(3)),
+            (&[(1, 7), (2, 7), (3, 8)], None),
+            (&[(1, 7), (2, 8)], None),
+            (&[(1, 7), (2, 8), (5, 8)], None),
+            (&[(2, 8), (3, 8)], None),
+        ];
+        for (told, other) in cases {
+            let told = told.iter().map(|(replica, sum)| (ReplicaId(*replica), *sum)).collect();
+            let found = outnumbering(&voters, &told, ReplicaId(1));
+            assert_eq!(found, other.map(ReplicaId), "{told:?}");
         }
         let pair = [ReplicaId(1), ReplicaId(2)];
         let told = BTreeMap::from([(ReplicaId(1), 7), (ReplicaId(2), 8)]);
