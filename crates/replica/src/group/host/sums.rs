@@ -238,13 +238,17 @@ impl Host {
         let differing = differing(&configuration.voters, told);
         let own = self.core.replica(set);
         match own.and_then(|own| outnumbering(&configuration.voters, told, own)) {
-            Some(other) if differing.is_empty() => {
+            // It is decided who is wrong: if it is not this node's member, others get their rows from it.
+            _ if !differing.is_empty() => {
+                self.comparison.outnumbered.remove(&set);
+            }
+            Some(other) => {
                 self.comparison.outnumbered.insert(set, other);
             }
             None if told.len() >= configuration.voters.len() => {
                 self.comparison.outnumbered.remove(&set);
             }
-            Some(_) | None => {}
+            None => {}
         }
         keep_newest(&mut sums.told);
         for replica in differing {

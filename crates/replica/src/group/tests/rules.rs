@@ -192,24 +192,30 @@ fn messages_on_their_way_are_bounded() {
     assert!((200..=256).contains(&count), "{count} messages wait for an answer");
 }
 
-/// It became the only voter a moment ago, and something is not on its disk yet: elected by itself, it would not wait for that.
-#[test]
-fn a_lone_voter_does_not_elect_itself_before_all_of_its_log_is_on_disk() {
+/// One of two voters that is told of a step that leaves it alone, and of an entry behind that; with the turns in which both come.
+fn alone_after(step: Step) -> (Core, u64, u64) {
     let mut core = begun_with(GroupState::born(SET, ReplicaId(10), configuration(2)));
     let mut leave = entry(2, 2);
     leave.set_entry_type(raft::eraftpb::EntryType::EntryConfChangeV2);
-    let change = Change { is_joint: false, steps: vec![Step::Remove(ReplicaId(20))] };
-    leave.context = change_context(100, &change.encode());
+    leave.context = change_context(100, &Change { is_joint: false, steps: vec![step] }.encode());
     let append = |index: u64, entry: Entry, commit: u64| {
         message(MessageType::MsgAppend, 2, |it| {
             (it.index, it.log_term, it.commit) = (index, index.min(2), commit);
             it.set_entries(vec![entry].into());
         })
     };
-    let mut hear = |message: PeerMessage| core.turn([Input::Message { from: NodeId(2), message }]);
+    let mut hear =
+        |message: PeerMessage| core.turn([Input::Message { from: NodeId(2), message }]).turn;
     let first = hear(append(1, leave, 1));
     let second = hear(append(2, entry(3, 2), 2));
-    let outputs = core.turn([Input::Persisted(first.turn)]);
+    (core, first, second)
+}
+
+/// It became the only voter a moment ago, and something is not on its disk yet: elected by itself, it would not wait for that.
+#[test]
+fn a_lone_voter_does_not_elect_itself_before_all_of_its_log_is_on_disk() {
+    let (mut core, first, second) = alone_after(Step::Remove(ReplicaId(20)));
+    let outputs = core.turn([Input::Persisted(first)]);
     assert_eq!(outputs.committed.len(), 1, "the change is committed and on disk");
     core.turn([Input::Applied { set: SET, index: 2 }]);
     assert_eq!(core.status_of(SET).unwrap().voters, [NodeId(1)], "it is alone");
@@ -218,7 +224,7 @@ fn a_lone_voter_does_not_elect_itself_before_all_of_its_log_is_on_disk() {
         assert!(outputs.frozen.is_empty(), "{:?}", outputs.frozen);
     }
     assert_ne!(core.status_of(SET).unwrap().role, Role::Leader);
-    core.turn([Input::Persisted(second.turn)]);
+    core.turn([Input::Persisted(second)]);
     for _ in 0..60 {
         let outputs = core.turn([Input::Tick]);
         core.turn([Input::Persisted(outputs.turn)]);
@@ -229,21 +235,8 @@ fn a_lone_voter_does_not_elect_itself_before_all_of_its_log_is_on_disk() {
 /// What is asked of it by others does not elect it earlier, either.
 #[test]
 fn a_lone_voter_that_is_told_to_lead_waits_for_its_log() {
-    let mut core = begun_with(GroupState::born(SET, ReplicaId(10), configuration(2)));
-    let mut leave = entry(2, 2);
-    leave.set_entry_type(raft::eraftpb::EntryType::EntryConfChangeV2);
-    let steps = vec![Step::Learner(ReplicaId(20), NodeId(2))];
-    leave.context = change_context(100, &Change { is_joint: false, steps }.encode());
-    let append = |index: u64, entry: Entry, commit: u64| {
-        message(MessageType::MsgAppend, 2, |it| {
-            (it.index, it.log_term, it.commit) = (index, index.min(2), commit);
-            it.set_entries(vec![entry].into());
-        })
-    };
-    let mut hear = |message: PeerMessage| core.turn([Input::Message { from: NodeId(2), message }]);
-    let first = hear(append(1, leave, 1));
-    hear(append(2, entry(3, 2), 2));
-    core.turn([Input::Persisted(first.turn)]);
+    let (mut core, first, _) = alone_after(Step::Learner(ReplicaId(20), NodeId(2)));
+    core.turn([Input::Persisted(first)]);
     core.turn([Input::Applied { set: SET, index: 2 }]);
     assert_eq!(core.status_of(SET).unwrap().voters, [NodeId(1)], "it is alone");
     let message = message(MessageType::MsgTimeoutNow, 2, |_| ());

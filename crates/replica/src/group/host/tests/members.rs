@@ -242,3 +242,22 @@ fn a_set_that_is_seldom_written_to_is_compared_all_the_same() {
     assert_eq!(found.len(), 1);
     assert!(fleet.status(wrong, SET).frozen.is_some());
 }
+
+/// Its rows would make two of one that may be wrong; when it is decided who is, that is over.
+#[test]
+fn a_leader_that_is_outnumbered_hands_over_no_rows_until_it_is_decided_who_is_wrong() {
+    let (mut fleet, leader) = Fleet::led(4);
+    let others: Vec<NodeId> = fleet.nodes().into_iter().filter(|node| *node != leader).collect();
+    let tell = |fleet: &mut Fleet, node: NodeId, index: u64, sum: u64| {
+        fleet.host(leader).take_sum(node, SET, replica_on(node), (1, index, sum));
+        fleet.host(leader).comparison.is_outnumbered(SET)
+    };
+    assert!(!tell(&mut fleet, leader, 16, 7));
+    assert!(!tell(&mut fleet, others[0], 16, 8), "one against one");
+    assert!(tell(&mut fleet, others[1], 16, 8), "one against two");
+    assert!(fleet.host(leader).wrong_members().is_empty(), "nobody knows yet");
+    fleet.host(leader).begin_transfer(SET, replica_on(others[2]));
+    assert!(!fleet.host(leader).has_transfer(SET));
+    assert!(!tell(&mut fleet, others[2], 16, 7), "two against two: all are frozen");
+    assert_eq!(fleet.host(leader).wrong_members().len(), 3);
+}
